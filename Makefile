@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+# make, make run, make test, make bench, make lint, make fuzz, make soak: the whole interface.
+#
+# Everything is built into build/VARIANT/. The variants differ only in compiler and flags:
+#   release  what is installed and measured        asan   ASan + UBSan + leak check, what the tests run
+#   musl     static-pie, no libraries: execd's     clang  the second compiler's opinion
+#   fuzz     clang with libFuzzer, ASan and UBSan
+
+MAKEFLAGS += --no-builtin-rules
+.SUFFIXES:
+.SECONDARY:
+.DELETE_ON_ERROR:
+
+V ?= release
+B := build/$(V)
+PYTHON ?= /usr/bin/python3
+FUZZ_SECONDS ?= 60
+
+# ---- flags -------------------------------------------------------------------------------------------------
+
+WARNINGS := -Wall -Wextra -Wformat=2 -Wno-format-truncation -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
+	-Wpointer-arith -Wwrite-strings -Wundef -Wvla -Wcast-qual -Wconversion -Wno-sign-conversion \
+	-Wimplicit-fallthrough -Wswitch-enum -Werror
+BASE_FLAGS := -std=gnu17 -D_GNU_SOURCE -Isrc -g -fno-common -fvisibility=hidden $(WARNINGS)
+HARDENING := -D_FORTIFY_SOURCE=3 -fstack-protector-strong -fstack-clash-protection -fcf-protection -fPIE
+SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+
+CC_release := gcc
+CFLAGS_release := -O2 $(HARDENING) -ftrivial-auto-var-init=zero
+LDFLAGS_release := -pie -Wl,-z,relro,-z,now,-z,noexecstack
+CC_asan := gcc
+CFLAGS_asan := -O1 $(SANITIZE)
+LDFLAGS_asan := $(SANITIZE)
+CC_clang := clang
+CFLAGS_clang := -Wno-unknown-warning-option -O2 $(HARDENING)
+LDFLAGS_clang := -pie
+CC_fuzz := clang
+CFLAGS_fuzz := -Wno-unknown-warning-option -O1 $(SANITIZE) -fsanitize=fuzzer-no-link
+LDFLAGS_fuzz := $(SANITIZE) -fsanitize=fuzzer
+# musl-gcc sees no kernel headers, and its own -static-pie leaves a PT_INTERP: both are done by hand here.
+CC_musl := musl-gcc
+CFLAGS_musl := -Os $(filter-out -D_FORTIFY_SOURCE=3,$(HARDENING)) -ftrivial-auto-var-init=zero -isystem $(B)/include \
+	-ffunction-sections -fdata-sections
+
+# One short line per step; VERBOSE=1 shows the commands.
+Q := $(if $(VERBOSE),,@)
+say = $(if $(VERBOSE),,@printf '  %-5s %s\n' $(1) $@)
+
+CC := $(CC_$(V))
+CFLAGS = $(BASE_FLAGS) $(CFLAGS_$(V)) $(EXTRA_CFLAGS)
+LDFLAGS = $(LDFLAGS_$(V))
+
+# ---- what there is -----------------------------------------------------------------------------------------
+
+FOLDERS := base
+sources = $(filter-out %_test.c %/main.c,$(sort $(wildcard src/$(1)/*.c src/$(1)/*/*.c)))
+objects = $(patsubst src/%.c,$(B)/obj/%.o,$(1))
+
+PROGRAMS := 
+UNIT_TESTS := $(patsubst src/%.c,$(B)/unit/%,$(sort $(wildcard src/*/*_test.c src/*/*/*_test.c)))
+FAULT_TESTS := $(patsubst tests/faults/%.c,$(B)/unit/faults/%,$(sort $(wildcard tests/faults/*_test.c)))
+HARNESSES := $(patsubst fuzz/%.c,$(B)/fuzz/%,$(filter-out fuzz/replay.c,$(sort $(wildcard fuzz/*.c))))
+BENCHES := $(patsubst bench/%.c,$(B)/bench/%,$(sort $(wildcard bench/*.c)))
+LIBS := $(foreach f,$(FOLDERS),$(B)/lib$(f).a)
+# From the top down: a folder's archive comes before the ones that it stands on.
+LINK_LIBS := $(B)/libbase.a
+HOST_LIBS := 
+
+# ---- the interface -----------------------------------------------------------------------------------------
+
+.PHONY: all programs units harnesses benches musl check-clang run test bench lint fuzz soak clean deps-build \
+	deps-test deps-bench deps-lint print-cflags help
+all: programs
+
+help:
+	@echo 'make             build into build/bin/'
+	@echo 'make run         build and start the server on 127.0.0.1:8080'
+	@echo 'make test        every test; closes with "N passed, N failed, N skipped"'
+	@echo 'make bench       every benchmark (make bench-NAME: one), one JSON object per line'
+	@echo 'make lint        static analysers, scripts and documents'
+	@echo 'make fuzz        every fuzz target for FUZZ_SECONDS (60) each'
+	@echo 'make soak        the long forms of the load and fault tests'
+	@echo 'make clean       remove build/'
+
+deps-%:
+	@tools/deps $*
+
+run: deps-build
+	@$(MAKE) --no-print-directory programs
+	@tools/run
+
+test: deps-test
+	@tools/check test
+
+soak: deps-test
+	@tools/check soak
+
+bench: deps-bench
+	@tools/bench
+
+bench-%: deps-bench
+	@tools/bench $*
+
+lint: deps-lint
+	@tools/lint
+
+fuzz: deps-lint
+	@$(MAKE) --no-print-directory V=fuzz harnesses
+	@tools/fuzz $(FUZZ_SECONDS)
+
+clean:
+	rm -rf build
+
+print-cflags:
+	@echo '$(CFLAGS)'
+
+# ---- rules -------------------------------------------------------------------------------------------------
+
+programs: $(PROGRAMS:%=$(B)/bin/%)
+units: $(UNIT_TESTS)
+harnesses: $(HARNESSES)
+benches: $(BENCHES)
+check-clang: $(foreach f,$(FOLDERS),$(call objects,$(call sources,$(f)))) $(call objects,$(wildcard src/*/main.c))
+
+$(B)/obj/%.o: src/%.c
+	$(call say,CC)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(B)/obj/top/%.o: %.c
+	$(call say,CC)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+define archive
+$(B)/lib$(1).a: $(call objects,$(call sources,$(1)))
+	$$(call say,AR)
+	@mkdir -p $$(@D)
+	@rm -f $$@
+	$(Q)ar rcs $$@ $$^
+endef
+$(foreach f,$(FOLDERS),$(eval $(call archive,$(f))))
+
+# The documents that the server carries, as bytes in its read-only data.
+$(B)/gen/%.o: $(B)/gen/%.c
+	$(call say,CC)
+	$(Q)$(CC) $(CFLAGS) -c -o $@ $<
+
+$(B)/gen/assets.c: tools/embed $(wildcard specs/*.yml) $(wildcard src/server/assets/*)
+	$(call say,EMBED)
+	@mkdir -p $(@D)
+	$(Q)tools/embed $@ specs src/server/assets
+
+$(B)/bin/opensandbox-server: $(B)/obj/server/main.o $(B)/gen/assets.o $(LINK_LIBS)
+	$(call say,LD)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(HOST_LIBS)
+ifeq ($(V),release)
+	@mkdir -p build/bin && ln -sf ../../$@ build/bin/$(@F)
+endif
+
+$(B)/unit/%_test: $(B)/obj/%_test.o $(LINK_LIBS)
+	$(call say,LD)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lcmocka $(HOST_LIBS)
+
+$(B)/bin/peer-server: $(B)/obj/top/tests/peers/peer_server.o $(LINK_LIBS)
+	$(call say,LD)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(HOST_LIBS)
+
+# Allocation failures are injected by wrapping the allocator at link time.
+$(B)/unit/faults/%_test: $(B)/obj/top/tests/faults/%_test.o $(LINK_LIBS)
+	$(call say,LD)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=reallocarray -o $@ $^ -lcmocka $(HOST_LIBS)
+
+ifeq ($(V),fuzz)
+$(B)/fuzz/%: $(B)/obj/top/fuzz/%.o $(LINK_LIBS)
+	$(call say,LD)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(HOST_LIBS)
+else
+$(B)/fuzz/%: $(B)/obj/top/fuzz/%.o $(B)/obj/top/fuzz/replay.o $(LINK_LIBS)
+	$(call say,LD)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(HOST_LIBS)
+endif
+
+$(B)/bench/%: $(B)/obj/top/bench/%.o $(LINK_LIBS)
+	$(call say,LD)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -ljansson $(HOST_LIBS)
+
+# ---- musl: what runs inside a sandbox ----------------------------------------------------------------------
+
+ifeq ($(V),musl)
+MUSL_LIB := /usr/lib/x86_64-linux-musl
+MUSL_SOURCES := $(filter-out src/net/tls%,$(foreach f,base sys net,$(call sources,$(f))))
+MUSL_OBJECTS := $(call objects,$(MUSL_SOURCES))
+
+$(MUSL_OBJECTS) $(B)/obj/top/tests/musl/static_probe.o: | $(B)/include
+$(B)/include:
+	@mkdir -p $@
+	@ln -sfn /usr/include/linux $@/linux
+	@ln -sfn /usr/include/asm-generic $@/asm-generic
+	@ln -sfn /usr/include/$$(gcc -print-multiarch)/asm $@/asm
+
+$(B)/bin/static-probe: $(B)/obj/top/tests/musl/static_probe.o $(MUSL_OBJECTS)
+	$(call say,LD)
+	@mkdir -p $(@D)
+	$(Q)gcc -nostdlib -static-pie -Wl,--gc-sections,-z,relro,-z,now,-z,noexecstack -o $@ $(MUSL_LIB)/rcrt1.o \
+		$(MUSL_LIB)/crti.o $^ -Wl,--start-group $(MUSL_LIB)/libc.a -lgcc -lgcc_eh -Wl,--end-group $(MUSL_LIB)/crtn.o
+musl: $(B)/bin/static-probe
+else
+musl:
+	@$(MAKE) --no-print-directory V=musl musl
+endif
+
+-include $(shell find $(B)/obj -name '*.d' 2>/dev/null)

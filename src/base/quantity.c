@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/quantity.h"
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "base/own.h"
+
+#include "base/banned.h"
+
+/* "12.50" as its digits before and after the point. */
+struct decimal {
+	struct str whole, part;
+	bool has_point;
+};
+
+enum round { ROUND_DOWN, ROUND_UP };
+
+static struct str take_digits(struct str *in)
+{
+	struct str s = *in;
+	size_t n = 0;
+
+	while (n < s.n && s.p[n] >= '0' && s.p[n] <= '9')
+		n++;
+	*in = str_skip(s, n);
+	return str_first(s, n);
+}
+
+static struct decimal take_decimal(struct str *in)
+{
+	struct decimal d = { .whole = take_digits(in) };
+
+	if (in->n > 0 && in->p[0] == '.') {
+		*in = str_skip(*in, 1);
+		d.has_point = true;
+		d.part = take_digits(in);
+	}
+	return d;
+}
+
+/* D * UNIT in whole units of one; false when the result is above MAX (at most INT64_MAX). UNIT is at most
+ * 2^60, so that ten times it fits. The part is multiplied digit by digit from its end:
+ * 0.d1d2 * u = (d1 * u + (d2 * u) / 10) / 10, exact for any number of digits. */
+static bool scale(const struct decimal *d, uint64_t unit, enum round round, uint64_t max, uint64_t *ret)
+{
+	uint64_t whole = 0, part = 0;
+	bool is_exact = true;
+
+	if (d->whole.n > 0 && !str_to_u64(d->whole, 0, max, &whole))
+		return false;
+	for (size_t i = d->part.n; i > 0; i--) {
+		part += (uint64_t)(d->part.p[i - 1] - '0') * unit;
+		is_exact = is_exact && part % 10 == 0;
+		part /= 10;
+	}
+	if (round == ROUND_UP && !is_exact)
+		part++;
+	if (__builtin_mul_overflow(whole, unit, &whole) || __builtin_add_overflow(whole, part, &whole) || whole > max)
+		return false;
+	*ret = whole;
+	return true;
+}
+
+static int bad(struct err *e, const char *what, struct str text, const char *problem)
+{
+	text = str_first(text, QUANTITY_TEXT_MAX);
+	return err_set(e, ERR_INVALID, "bad %s '%.*s': %s", what, STR_ARG(text), problem);
+}
+
+int quantity_cpu(struct str text, uint64_t *ret_milli, struct err *e)
+{
+	static const char what[] = "cpu count";
+	struct str in = str_trim(text);
+	struct decimal d;
+	uint64_t unit = 1000, v;
+
+	if (text.n > QUANTITY_TEXT_MAX)
+		return bad(e, what, text, "too long");
+	d = take_decimal(&in);
+	if (d.whole.n + d.part.n == 0)
+		return bad(e, what, text, "does not begin with a number");
+	if (str_eq_nocase(in, STR("m")))
+		unit = 1;
+	else if (in.n > 0)
+		return bad(e, what, text, "the only unit is 'm'");
+	if (!scale(&d, unit, ROUND_UP, QUANTITY_CPU_MAX_MILLI, &v))
+		return bad(e, what, text, "more than a million CPUs");
+	if (v == 0)
+		return bad(e, what, text, "must be above zero");
+	*ret_milli = v;
+	return 0;
+}
+
+struct unit {
+	struct str name;
+	uint64_t size;
+};
+
+static const struct unit *find_unit(const struct unit *units, size_t n, struct str name, bool nocase)
+{
+	for (size_t i = 0; i < n; i++)
+		if (nocase ? str_eq_nocase(units[i].name, name) : str_eq(units[i].name, name))
+			return &units[i];
+	return NULL;
+}
+
+#define U(name, size) { { (name), sizeof(name) - 1 }, (size) }
+
+int quantity_memory(struct str text, uint64_t *ret_bytes, struct err *e)
+{
+	static const char what[] = "memory size";
+	static const struct unit units[] = {
+		U("", 1),                 U("b", 1),
+		U("k", 1000),             U("kb", 1000),             U("ki", UINT64_C(1) << 10),
+		U("m", 1000000),          U("mb", 1000000),          U("mi", UINT64_C(1) << 20),
+		U("g", 1000000000),       U("gb", 1000000000),       U("gi", UINT64_C(1) << 30),
+		U("t", 1000000000000),    U("tb", 1000000000000),    U("ti", UINT64_C(1) << 40),
+	};
+	struct str in = str_trim(text);
+	const struct unit *u;
+	struct decimal d;
+
+	if (text.n > QUANTITY_TEXT_MAX)
+		return bad(e, what, text, "too long");
+	d = take_decimal(&in);
+	if (d.whole.n == 0)
+		return bad(e, what, text, "does not begin with a number");
+	if (d.has_point)
+		return bad(e, what, text, "fractions are not allowed");
+	u = find_unit(units, ARRAY_LEN(units), in, true);
+	if (!u)
+		return bad(e, what, text, "unknown unit; known are b, k, kb, ki, m, mb, mi, g, gb, gi, t, tb and ti");
+	if (!scale(&d, u->size, ROUND_UP, INT64_MAX, ret_bytes))
+		return bad(e, what, text, "too large");
+	return 0;
+}
+
+int quantity_storage(struct str text, uint64_t *ret_bytes, struct err *e)
+{
+	static const char what[] = "storage size";
+	static const struct unit units[] = {
+		U("", 1),
+		U("Ki", UINT64_C(1) << 10), U("Mi", UINT64_C(1) << 20), U("Gi", UINT64_C(1) << 30),
+		U("Ti", UINT64_C(1) << 40), U("Pi", UINT64_C(1) << 50), U("Ei", UINT64_C(1) << 60),
+	};
+	struct str in = text;
+	const struct unit *u;
+	struct decimal d;
+
+	if (text.n > QUANTITY_TEXT_MAX)
+		return bad(e, what, text, "too long");
+	d = take_decimal(&in);
+	if (d.whole.n == 0)
+		return bad(e, what, text, "does not begin with a number");
+	if (d.has_point && d.part.n == 0)
+		return bad(e, what, text, "no digits after '.'");
+	u = find_unit(units, ARRAY_LEN(units), in, false);
+	if (!u)
+		return bad(e, what, text, "unknown unit; known are Ki, Mi, Gi, Ti, Pi and Ei");
+	if (!scale(&d, u->size, ROUND_UP, INT64_MAX, ret_bytes))
+		return bad(e, what, text, "too large");
+	return 0;
+}
+
+static struct str take_unit(struct str *in)
+{
+	struct str s = *in;
+	size_t n = 0;
+
+	while (n < s.n && s.p[n] != '.' && (s.p[n] < '0' || s.p[n] > '9'))
+		n++;
+	*in = str_skip(s, n);
+	return str_first(s, n);
+}
+
+/* Adds one "1.5h" to *total; NULL, or what is wrong. */
+static const char *add_span(struct str *in, uint64_t *total)
+{
+	static const struct unit units[] = {
+		U("ns", 1),
+		U("us", 1000),
+		U("\xc2\xb5s", 1000), /* the micro sign */
+		U("\xce\xbcs", 1000), /* the Greek letter */
+		U("ms", 1000000),
+		U("s", 1000000000),
+		U("m", 60000000000),
+		U("h", 3600000000000),
+	};
+	struct decimal d = take_decimal(in);
+	struct str name = take_unit(in);
+	const struct unit *u = find_unit(units, ARRAY_LEN(units), name, false);
+	uint64_t ns;
+
+	if (d.whole.n + d.part.n == 0)
+		return "a number is missing";
+	if (name.n == 0)
+		return "a unit is missing, such as 's' for seconds";
+	if (!u)
+		return "unknown unit; known are h, m, s, ms, us and ns";
+	if (!scale(&d, u->size, ROUND_DOWN, INT64_MAX, &ns) || __builtin_add_overflow(*total, ns, total) ||
+	    *total > INT64_MAX)
+		return "too long a time";
+	return NULL;
+}
+
+int quantity_duration_ns(struct str text, uint64_t *ret_ns, struct err *e)
+{
+	static const char what[] = "duration";
+	struct str in = text;
+	uint64_t total = 0;
+
+	if (text.n > QUANTITY_TEXT_MAX)
+		return bad(e, what, text, "too long");
+	if (in.n > 0 && in.p[0] == '-')
+		return bad(e, what, text, "must not be negative");
+	if (in.n > 0 && in.p[0] == '+')
+		in = str_skip(in, 1);
+	if (in.n == 0)
+		return bad(e, what, text, "empty");
+	if (str_eq(in, STR("0")))
+		in.n = 0;
+	while (in.n > 0) {
+		const char *problem = add_span(&in, &total);
+
+		if (problem)
+			return bad(e, what, text, problem);
+	}
+	*ret_ns = total;
+	return 0;
+}
+
+int quantity_duration_ms(struct str text, uint64_t *ret_ms, struct err *e)
+{
+	uint64_t ns = 0;
+
+	if (quantity_duration_ns(text, &ns, e) < 0)
+		return -1;
+	*ret_ms = ns / 1000000 + (ns % 1000000 > 0);
+	return 0;
+}
