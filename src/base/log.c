@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/log.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/own.h"
+#include "base/rfc3339.h"
+
+#include "base/banned.h"
+
+/* The one mutable global of the libraries. Atomic, because worker threads log too. */
+static struct {
+	_Atomic int level, format, fd;
+} state = { LOG_LEVEL_INFO, LOG_FORMAT_TEXT, STDERR_FILENO };
+
+void log_set_level(enum log_level level)
+{
+	atomic_store_explicit(&state.level, (int)level, memory_order_relaxed);
+}
+
+void log_set_format(enum log_format format)
+{
+	atomic_store_explicit(&state.format, (int)format, memory_order_relaxed);
+}
+
+void log_set_fd(int fd)
+{
+	atomic_store_explicit(&state.fd, fd, memory_order_relaxed);
+}
+
+bool log_enabled(enum log_level level)
+{
+	return (int)level <= atomic_load_explicit(&state.level, memory_order_relaxed);
+}
+
+bool log_level_parse(struct str name, enum log_level *ret_level)
+{
+	static const struct {
+		const char *name;
+		enum log_level level;
+	} names[] = {
+		{ "error", LOG_LEVEL_ERROR }, { "critical", LOG_LEVEL_ERROR }, { "warn", LOG_LEVEL_WARN },
+		{ "warning", LOG_LEVEL_WARN }, { "info", LOG_LEVEL_INFO }, { "debug", LOG_LEVEL_DEBUG },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (str_eq_nocase(name, str_of(names[i].name))) {
+			*ret_level = names[i].level;
+			return true;
+		}
+	return false;
+}
+
+bool log_format_parse(struct str name, enum log_format *ret_format)
+{
+	bool is_json = str_eq_nocase(name, STR("json"));
+
+	if (!is_json && !str_eq_nocase(name, STR("text")))
+		return false;
+	*ret_format = is_json ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT;
+	return true;
+}
+
+/* What closes a line always fits: the last quote, the mark, the bracket and the line end. */
+#define LINE_RESERVE 32
+#define LINE_ROOM (LOG_LINE_MAX - LINE_RESERVE)
+#define VALUE_MIN 24 /* room for any number or word, or for two quotes */
+
+struct line {
+	char p[LOG_LINE_MAX];
+	size_t n;
+	bool is_json;
+	bool is_cut; /* something did not fit: nothing more is added */
+};
+
+static size_t line_room(const struct line *l)
+{
+	return l->n < LINE_ROOM ? LINE_ROOM - l->n : 0;
+}
+
+/* All of S or nothing. */
+static bool line_add(struct line *l, struct str s)
+{
+	if (l->is_cut || s.n > line_room(l)) {
+		l->is_cut = true;
+		return false;
+	}
+	if (s.n > 0)
+		memcpy(l->p + l->n, s.p, s.n);
+	l->n += s.n;
+	return true;
+}
+
+/* Into the reserve: may not fail. */
+static void line_close_with(struct line *l, struct str s)
+{
+	memcpy(l->p + l->n, s.p, s.n);
+	l->n += s.n;
+}
+
+/* Characters that could end a line, move the cursor or turn the reading direction of a terminal. */
+static bool is_unsafe(uint32_t rune)
+{
+	return rune < 0x20 || (rune >= 0x7f && rune <= 0x9f) || rune == 0x61c || rune == 0x200e || rune == 0x200f ||
+	       (rune >= 0x2028 && rune <= 0x202e) || (rune >= 0x2066 && rune <= 0x2069) || rune == 0xfeff;
+}
+
+/* Writes the escape of the character at the front of S, or the character itself when it needs none; *ret_n is
+ * how many bytes of S that takes. */
+static struct str escape(struct str s, bool is_json, char out[8], size_t *ret_n)
+{
+	uint32_t rune = 0;
+	int n;
+
+	*ret_n = utf8_next(s, &rune);
+	if (*ret_n == 0) {
+		*ret_n = 1;
+		n = is_json ? snprintf(out, 8, "\\ufffd") : snprintf(out, 8, "\\x%02x", (unsigned char)s.p[0]);
+	} else if (rune == '"' || rune == '\\') {
+		n = snprintf(out, 8, "\\%c", (char)rune);
+	} else if (rune == '\n' || rune == '\r' || rune == '\t') {
+		n = snprintf(out, 8, "\\%c", rune == '\n' ? 'n' : rune == '\r' ? 'r' : 't');
+	} else if (is_unsafe(rune)) {
+		n = snprintf(out, 8, "\\u%04x", (unsigned)rune);
+	} else {
+		return str_first(s, *ret_n);
+	}
+	return (struct str){ out, (size_t)n };
+}
+
+/* What needs no escaping goes by runs, so that ordinary text costs one copy. */
+static size_t plain_run(struct str s)
+{
+	size_t n = 0;
+
+	while (n < s.n && s.p[n] >= ' ' && s.p[n] < 0x7f && s.p[n] != '"' && s.p[n] != '\\')
+		n++;
+	return n;
+}
+
+static void line_escaped(struct line *l, struct str s)
+{
+	while (s.n > 0 && !l->is_cut) {
+		size_t n = plain_run(s);
+		char out[8];
+
+		if (n > 0) {
+			size_t fits = MIN(n, line_room(l));
+
+			(void)line_add(l, str_first(s, fits));
+			if (fits < n)
+				l->is_cut = true;
+		} else {
+			(void)line_add(l, escape(s, l->is_json, out, &n));
+		}
+		s = str_skip(s, n);
+	}
+}
+
+static void line_quoted(struct line *l, struct str s)
+{
+	if (!line_add(l, STR("\"")))
+		return;
+	line_escaped(l, s);
+	line_close_with(l, STR("\""));
+}
+
+/* In the text format a value stands bare when nobody could misread it. */
+static bool is_bare(struct str s)
+{
+	if (s.n == 0 || str_eq(s, STR("null")))
+		return false;
+	for (size_t i = 0; i < s.n; i++)
+		if (s.p[i] <= ' ' || s.p[i] >= 0x7f || s.p[i] == '"' || s.p[i] == '\\' || s.p[i] == '=')
+			return false;
+	return true;
+}
+
+static void line_string(struct line *l, struct str s)
+{
+	if (!s.p)
+		(void)line_add(l, STR("null"));
+	else if (!l->is_json && is_bare(s))
+		line_escaped(l, s);
+	else
+		line_quoted(l, s);
+}
+
+/* The key with what stands around it, if a short value fits too: a cut never leaves a key without a value. */
+static bool line_key(struct line *l, const char *key, const char *unit)
+{
+	char head[96];
+	int n = snprintf(head, sizeof(head), l->is_json ? ",\"%s%s\":" : " %s%s=", key, unit ? unit : "");
+
+	assert(n > 0 && n < (int)sizeof(head));
+	if ((size_t)n + VALUE_MIN > line_room(l))
+		l->is_cut = true;
+	return line_add(l, (struct str){ head, (size_t)n });
+}
+
+static void line_plain(struct line *l, const struct log_field *f, const char *value)
+{
+	if (line_key(l, f->key, f->unit))
+		(void)line_add(l, str_of(value));
+}
+
+static void line_error(struct line *l, const struct err *e)
+{
+	size_t n = strnlen(e->msg, sizeof(e->msg)); /* it may have crossed a pipe */
+
+	if (line_key(l, "code", NULL))
+		line_string(l, str_of(err_code_name(e->code)));
+	if (line_key(l, "error", NULL))
+		line_string(l, (struct str){ e->msg, n });
+}
+
+static void line_field(struct line *l, const struct log_field *f)
+{
+	char number[24];
+
+	switch (f->kind) {
+	case LOG_KIND_END:
+		break;
+	case LOG_KIND_STR:
+		if (line_key(l, f->key, f->unit))
+			line_string(l, f->s);
+		break;
+	case LOG_KIND_INT:
+		(void)snprintf(number, sizeof(number), "%" PRId64, f->i);
+		line_plain(l, f, number);
+		break;
+	case LOG_KIND_UINT:
+		(void)snprintf(number, sizeof(number), "%" PRIu64, f->u);
+		line_plain(l, f, number);
+		break;
+	case LOG_KIND_BOOL:
+		line_plain(l, f, f->b ? "true" : "false");
+		break;
+	case LOG_KIND_SECRET:
+		line_plain(l, f, l->is_json ? "\"****\"" : "****");
+		break;
+	case LOG_KIND_ERR:
+		line_error(l, f->e);
+		break;
+	}
+}
+
+static void line_head(struct line *l, enum log_level level, const char *msg)
+{
+	static const char *const names[] = { "error", "warn", "info", "debug" };
+	char ts[RFC3339_SIZE];
+	char head[96];
+	int n;
+
+	(void)rfc3339_format_ms(clock_wall(), ts);
+	n = snprintf(head, sizeof(head), l->is_json ? "{\"ts\":\"%s\",\"level\":\"%s\",\"msg\":" : "%s %s ", ts,
+		     names[level]);
+	(void)line_add(l, (struct str){ head, (size_t)n });
+	if (l->is_json)
+		line_quoted(l, str_of(msg));
+	else
+		line_escaped(l, str_of(msg));
+}
+
+void log_write(enum log_level level, const char *msg, const struct log_field *fields)
+{
+	int fd = atomic_load_explicit(&state.fd, memory_order_relaxed);
+	int saved = errno;
+	struct line l;
+	ssize_t n;
+
+	l.n = 0;
+	l.is_cut = false;
+	l.is_json = atomic_load_explicit(&state.format, memory_order_relaxed) == LOG_FORMAT_JSON;
+	line_head(&l, level, msg);
+	for (; fields->kind != LOG_KIND_END && !l.is_cut; fields++)
+		line_field(&l, fields);
+	if (l.is_cut)
+		line_close_with(&l, l.is_json ? STR(",\"cut\":true") : STR(" cut=true"));
+	line_close_with(&l, l.is_json ? STR("}\n") : STR("\n"));
+	do
+		n = write(fd, l.p, l.n);
+	while (n < 0 && errno == EINTR);
+	errno = saved;
+}
