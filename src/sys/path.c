@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/path.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/own.h"
+
+#include "base/banned.h"
+
+static int fail_open(struct err *e, int sys, const char *path)
+{
+	if (sys == ENOSYS) {
+		(void)err_set(e, ERR_UNAVAILABLE, "open '%s' in its root: the kernel lacks openat2", path);
+	} else if (sys == EXDEV) {
+		(void)err_set(e, ERR_DENIED, "open '%s' in its root: the path leads out of it", path);
+	} else {
+		return err_sys(e, sys, "open '%s' in its root", path);
+	}
+	e->sys = sys;
+	return -1;
+}
+
+static int open_in(int rootfd, const char *path, int flags, mode_t mode, uint64_t resolve, struct err *e)
+{
+	bool creates = (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE;
+	struct open_how how = {
+		.flags = (uint64_t)(flags | O_CLOEXEC | (flags & O_PATH ? 0 : O_NONBLOCK | O_NOCTTY)),
+		.mode = creates ? mode & 07777 : 0, /* the kernel refuses a mode that has no use */
+		.resolve = resolve,
+	};
+	long fd;
+
+	for (int i = 0; i < ROOT_OPEN_TRIES; i++) {
+		fd = syscall(SYS_openat2, rootfd, path, &how, sizeof(how));
+		if (fd >= 0)
+			return (int)fd;
+		if (errno != EINTR && errno != EAGAIN)
+			break;
+	}
+	return fail_open(e, errno, path);
+}
+
+int root_open(int rootfd, const char *path, int flags, mode_t mode, struct err *e)
+{
+	return open_in(rootfd, path, flags, mode, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS, e);
+}
+
+int root_open_beneath(int rootfd, const char *path, int flags, mode_t mode, struct err *e)
+{
+	return open_in(rootfd, path, flags, mode, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS, e);
+}
+
+/* ---- directories --------------------------------------------------------------------------------------- */
+
+/* Takes the next component of *in, without the slashes around it; empty at the end. */
+static struct str take_component(struct str *in)
+{
+	struct str component = { 0 };
+
+	while (in->n > 0 && component.n == 0)
+		(void)str_cut(*in, '/', &component, in);
+	return component;
+}
+
+/* Makes the last component of PREFIX (which is COMPONENT) inside PARENT, and returns it opened. */
+static int make_step(int rootfd, int parent, const char *prefix, struct str component, mode_t mode, struct err *e)
+{
+	char name[PATH_COMPONENT_MAX + 1];
+
+	memcpy(name, component.p, component.n);
+	name[component.n] = '\0';
+	if (mkdirat(parent, name, mode) < 0 && errno != EEXIST)
+		return err_sys(e, errno, "make directory '%s'", prefix);
+	return root_open(rootfd, prefix, O_PATH | O_DIRECTORY, 0, e);
+}
+
+int root_mkdirs(int rootfd, const char *path, mode_t mode, struct err *e)
+{
+	AUTO(buf_done) struct buf prefix = BUF_INIT((size_t)2 * PATH_BYTES_MAX);
+	AUTO_FD parent = -1;
+	struct str rest = str_of(path), component;
+
+	if (path_check(rest, e) < 0)
+		return -1;
+	parent = root_open(rootfd, "/", O_PATH | O_DIRECTORY, 0, e);
+	if (parent < 0)
+		return -1;
+	while ((component = take_component(&rest)).n > 0) {
+		int next;
+
+		buf_add_char(&prefix, '/');
+		buf_add_str(&prefix, component);
+		if (prefix.failed)
+			return err_no_memory(e);
+		next = make_step(rootfd, parent, buf_z(&prefix), component, mode, e);
+		if (next < 0)
+			return -1;
+		(void)close(parent);
+		parent = next;
+	}
+	return 0;
+}
+
+/* ---- by their text alone ------------------------------------------------------------------------------- */
+
+int path_check(struct str path, struct err *e)
+{
+	struct str rest = path, component;
+
+	if (path.n == 0)
+		return err_set(e, ERR_INVALID, "path is empty");
+	if (path.n > PATH_BYTES_MAX)
+		return err_set(e, ERR_INVALID, "path is longer than %d bytes", PATH_BYTES_MAX);
+	if (memchr(path.p, '\0', path.n))
+		return err_set(e, ERR_INVALID, "path has a NUL byte");
+	while ((component = take_component(&rest)).n > 0)
+		if (component.n > PATH_COMPONENT_MAX)
+			return err_set(e, ERR_INVALID, "path has a component longer than %d bytes",
+				       PATH_COMPONENT_MAX);
+	return 0;
+}
+
+/* Drops the last component that was added behind START. */
+static void drop_last(struct buf *out, size_t start)
+{
+	while (out->n > start) {
+		out->n--;
+		if (out->p[out->n] == '/')
+			break;
+	}
+}
+
+int path_clean(struct str path, struct buf *out, struct err *e)
+{
+	struct str rest = path, component;
+	size_t start = out->n;
+
+	if (path_check(path, e) < 0)
+		return -1;
+	if (path.p[0] != '/')
+		return err_set(e, ERR_INVALID, "path '%.*s' is not absolute", STR_ARG(path));
+	while ((component = take_component(&rest)).n > 0) {
+		if (str_is(component, ".."))
+			drop_last(out, start);
+		else if (!str_is(component, ".")) {
+			buf_add_char(out, '/');
+			buf_add_str(out, component);
+		}
+	}
+	if (out->n == start)
+		buf_add_char(out, '/');
+	else if (out->p)
+		out->p[out->n] = '\0';
+	return out->failed ? err_set(e, ERR_LIMIT, "path is longer than its buffer") : 0;
+}

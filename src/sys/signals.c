@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/signals.h"
+
+#include <errno.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+#include "base/banned.h"
+
+sigset_t signals_set(const int *list)
+{
+	sigset_t set;
+
+	(void)sigemptyset(&set);
+	for (; *list; list++)
+		(void)sigaddset(&set, *list);
+	return set;
+}
+
+int signals_block(const sigset_t *set, struct err *e)
+{
+	int r = pthread_sigmask(SIG_BLOCK, set, NULL);
+
+	return r != 0 ? err_sys(e, r, "block signals") : 0;
+}
+
+int signals_open(const sigset_t *set, struct err *e)
+{
+	int fd = signalfd(-1, set, SFD_CLOEXEC | SFD_NONBLOCK);
+
+	return fd < 0 ? err_sys(e, errno, "create a signalfd") : fd;
+}
+
+int signals_read(int fd, int *ret_signo, pid_t *ret_sender, struct err *e)
+{
+	struct signalfd_siginfo si;
+	ssize_t n;
+
+	do
+		n = read(fd, &si, sizeof(si));
+	while (n < 0 && errno == EINTR);
+	if (n < 0 && errno == EAGAIN)
+		return 0;
+	if (n < 0)
+		return err_sys(e, errno, "read a signal");
+	if (n != (ssize_t)sizeof(si))
+		return err_set(e, ERR_INTERNAL, "read a signal: %zd bytes", n);
+	*ret_signo = (int)si.ssi_signo;
+	if (ret_sender)
+		*ret_sender = (pid_t)si.ssi_pid;
+	return 1;
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sys/signals.h - signals as something to read. There are no handlers: a program blocks what it cares for at its
+ * start, before any thread, and reads it from a descriptor in its loop. */
+#pragma once
+#include <signal.h>
+#include <sys/types.h>
+
+struct err;
+
+/* SIGNALS(SIGTERM, SIGINT): a set of those. */
+sigset_t signals_set(const int *list); /* ends with 0 */
+#define SIGNALS(...) signals_set((const int[]){ __VA_ARGS__, 0 })
+
+int signals_block(const sigset_t *set, struct err *e); /* in addition to what is blocked */
+int signals_open(const sigset_t *set, struct err *e);  /* descriptor, non-blocking and close-on-exec */
+
+/* 1 and the next signal with who sent it (its pid, 0 for the kernel), 0 when there is none, -1. Signals of one
+ * number that come before they are read count as one. *ret_sender may be NULL. */
+int signals_read(int fd, int *ret_signo, pid_t *ret_sender, struct err *e);

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/signals.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "base/own.h"
+#include "sys/refuse_test.h"
+
+#include "base/banned.h"
+
+static void blocked_signals_are_read_in_turn(void **state)
+{
+	sigset_t set = SIGNALS(SIGTERM, SIGUSR1);
+	struct err e = { 0 };
+	AUTO_FD fd = -1;
+	int signo = 0;
+	pid_t sender = 0;
+
+	(void)state;
+	assert_int_equal(signals_block(&set, &e), 0);
+	fd = signals_open(&set, &e);
+	assert_true(fd >= 0);
+	assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
+	assert_int_equal(signals_read(fd, &signo, &sender, &e), 0);
+	assert_int_equal(kill(getpid(), SIGTERM), 0); /* would end the test if it were not blocked */
+	assert_int_equal(kill(getpid(), SIGTERM), 0);
+	assert_int_equal(signals_read(fd, &signo, &sender, &e), 1);
+	assert_int_equal(signo, SIGTERM);
+	assert_int_equal(sender, getpid());
+	assert_int_equal(signals_read(fd, &signo, NULL, &e), 0);
+	assert_int_equal(kill(getpid(), SIGUSR1), 0);
+	assert_int_equal(signals_read(fd, &signo, NULL, &e), 1);
+	assert_int_equal(signo, SIGUSR1);
+}
+
+static void a_set_has_what_was_listed(void **state)
+{
+	sigset_t set = SIGNALS(SIGINT, SIGCHLD);
+
+	(void)state;
+	assert_int_equal(sigismember(&set, SIGINT), 1);
+	assert_int_equal(sigismember(&set, SIGCHLD), 1);
+	assert_int_equal(sigismember(&set, SIGTERM), 0);
+}
+
+static void bad_descriptors_are_errors(void **state)
+{
+	struct err e = { 0 };
+	int ends[2], signo;
+
+	(void)state;
+	assert_int_equal(signals_read(-1, &signo, NULL, &e), -1);
+	assert_int_equal(e.sys, EBADF);
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	assert_int_equal(write(ends[1], "x", 1), 1);
+	assert_int_equal(signals_read(ends[0], &signo, NULL, &e), -1); /* not a signalfd */
+	assert_int_equal(e.code, ERR_INTERNAL);
+	(void)close(ends[0]);
+	(void)close(ends[1]);
+}
+
+static int open_without_signalfd(void *arg)
+{
+	sigset_t set = SIGNALS(SIGINT);
+	struct err e = { 0 };
+
+	(void)arg;
+	if (refuse_syscall(SYS_signalfd4) < 0)
+		return 1;
+	return signals_open(&set, &e) < 0 && e.sys == ENOSYS ? 0 : 2;
+}
+
+static void a_missing_signalfd_is_an_error(void **state)
+{
+	(void)state;
+	assert_int_equal(in_child(open_without_signalfd, NULL), 0);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(blocked_signals_are_read_in_turn),
+		cmocka_unit_test(a_set_has_what_was_listed),
+		cmocka_unit_test(bad_descriptors_are_errors),
+		cmocka_unit_test(a_missing_signalfd_is_an_error),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
