@@ -52,7 +52,7 @@ LDFLAGS = $(LDFLAGS_$(V))
 
 # ---- what there is -----------------------------------------------------------------------------------------
 
-FOLDERS := base sys
+FOLDERS := base sys net
 sources = $(filter-out %_test.c %/main.c,$(sort $(wildcard src/$(1)/*.c src/$(1)/*/*.c)))
 objects = $(patsubst src/%.c,$(B)/obj/%.o,$(1))
 
@@ -63,7 +63,7 @@ HARNESSES := $(patsubst fuzz/%.c,$(B)/fuzz/%,$(filter-out fuzz/replay.c,$(sort $
 BENCHES := $(patsubst bench/%.c,$(B)/bench/%,$(sort $(wildcard bench/*.c)))
 LIBS := $(foreach f,$(FOLDERS),$(B)/lib$(f).a)
 # From the top down: a folder's archive comes before the ones that it stands on.
-LINK_LIBS := $(B)/libsys.a $(B)/libbase.a
+LINK_LIBS := $(B)/libnet.a $(B)/libsys.a $(B)/libbase.a
 HOST_LIBS := 
 
 # ---- the interface -----------------------------------------------------------------------------------------
