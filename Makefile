@@ -117,7 +117,7 @@ print-cflags:
 # ---- rules -------------------------------------------------------------------------------------------------
 
 programs: $(PROGRAMS:%=$(B)/bin/%)
-units: $(UNIT_TESTS)
+units: $(UNIT_TESTS) $(FAULT_TESTS)
 harnesses: $(HARNESSES)
 benches: $(BENCHES)
 check-clang: $(foreach f,$(FOLDERS),$(call objects,$(call sources,$(f)))) $(call objects,$(wildcard src/*/main.c))

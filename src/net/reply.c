@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Answers: heads, whole bodies, files, streams and upgrades. Bytes are queued here and sent by the connection. */
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/err.h"
+#include "base/json_out.h"
+#include "net/server_impl.h"
+
+#include "base/banned.h"
+
+#define ERROR_BODY_MAX (16 * 1024)
+#define CHUNK_HEAD_MAX 20
+
+int reply_header(struct reply *rp, const char *name, struct str value)
+{
+	if (!http_is_token(str_of(name)) || !http_is_field_value(value))
+		return -1;
+	buf_add_str(&rp->headers, str_of(name));
+	buf_add_str(&rp->headers, STR(": "));
+	buf_add_str(&rp->headers, value);
+	return buf_add_str(&rp->headers, STR("\r\n")) ? 0 : -1;
+}
+
+/* ---- heads ---- */
+
+static void out_z(struct conn *c, const char *z)
+{
+	conn_out(c, str_of(z));
+}
+
+static void out_uint(struct conn *c, uint64_t v)
+{
+	char digits[20];
+	size_t at = sizeof(digits);
+
+	do {
+		digits[--at] = (char)('0' + v % 10);
+		v /= 10;
+	} while (v > 0);
+	conn_out(c, (struct str){ digits + at, sizeof(digits) - at });
+}
+
+static void out_header(struct conn *c, const char *name, const char *value)
+{
+	out_z(c, name);
+	out_z(c, value);
+	conn_out(c, STR("\r\n"));
+}
+
+static bool has_no_body(unsigned status)
+{
+	return status < 200 || status == 204 || status == 304;
+}
+
+static void out_framing(struct reply *rp, uint64_t length)
+{
+	struct conn *c = rp->c;
+	bool is_old = c->x->head.minor == 0 && c->x->head.size > 0;
+
+	if (has_no_body(rp->status))
+		return;
+	if (length != REPLY_UNSIZED) {
+		conn_out(c, STR("Content-Length: "));
+		out_uint(c, length);
+		conn_out(c, STR("\r\n"));
+		return;
+	}
+	rp->is_chunked = !is_old;
+	c->closes |= is_old; /* HTTP/1.0 knows the end of such a body by the end of the connection */
+	if (rp->is_chunked)
+		conn_out(c, STR("Transfer-Encoding: chunked\r\n"));
+}
+
+static void out_connection(struct reply *rp)
+{
+	struct conn *c = rp->c;
+
+	c->closes |= c->s->is_draining || !conn_can_skip_body(c);
+	if (c->closes)
+		conn_out(c, STR("Connection: close\r\n"));
+	else if (c->x->head.minor == 0)
+		conn_out(c, STR("Connection: keep-alive\r\n"));
+}
+
+static void out_status(struct reply *rp, unsigned status)
+{
+	struct conn *c = rp->c;
+	const struct http_service *service = c->s->service;
+
+	assert(rp->status == 0);
+	rp->status = status;
+	if (service->decorate)
+		service->decorate(&c->x->rq, rp);
+	if (rp->headers.failed)
+		c->is_dead = true; /* better no answer than one without the headers that guard it */
+	conn_out(c, STR("HTTP/1.1 "));
+	out_uint(c, status);
+	conn_out(c, STR(" "));
+	out_z(c, http_reason(status));
+	conn_out(c, STR("\r\n"));
+	conn_out(c, buf_str(&rp->headers));
+}
+
+static void out_head(struct reply *rp, unsigned status, const char *type, uint64_t length)
+{
+	struct conn *c = rp->c;
+
+	rp->drops_body = has_no_body(status) || str_eq(c->x->head.method, STR("HEAD"));
+	out_status(rp, status);
+	out_header(c, "Date: ", server_date(c->s));
+	if (type)
+		out_header(c, "Content-Type: ", type);
+	out_framing(rp, length);
+	out_connection(rp);
+	conn_out(c, STR("\r\n"));
+}
+
+static int ended(struct reply *rp)
+{
+	rp->phase = REPLY_ENDED;
+	conn_kick(rp->c);
+	return 0;
+}
+
+void reply_settle(struct reply *rp)
+{
+	struct conn *c = rp->c;
+
+	if (rp->phase != REPLY_ENDED || c->reading != READ_BODY)
+		return;
+	c->closes |= !conn_can_skip_body(c);
+	c->reading = c->closes ? READ_DONE : READ_DRAIN;
+}
+
+/* ---- whole answers ---- */
+
+/* A handler answers once; a second answer, or one to a peer that is gone, is dropped. */
+static bool may_answer(const struct reply *rp)
+{
+	return rp->phase == REPLY_OPEN || rp->phase == REPLY_HELD;
+}
+
+int reply_bytes(struct reply *rp, unsigned status, const char *type, struct str body)
+{
+	if (!may_answer(rp))
+		return 0;
+	out_head(rp, status, type, body.n);
+	rp->body_bytes = body.n;
+	if (!rp->drops_body)
+		conn_out(rp->c, body);
+	return ended(rp);
+}
+
+int reply_empty(struct reply *rp, unsigned status)
+{
+	return reply_bytes(rp, status, NULL, (struct str){ 0 });
+}
+
+int reply_buf(struct reply *rp, unsigned status, const char *type, struct buf *body)
+{
+	struct conn *c = rp->c;
+
+	if (!may_answer(rp))
+		return 0;
+	out_head(rp, status, type, body->n);
+	rp->body_bytes = body->n;
+	if (!rp->drops_body && body->n > 0) {
+		c->tail = *body;
+		c->tail_at = 0;
+		*body = BUF_INIT(body->max);
+	}
+	return ended(rp);
+}
+
+int reply_json(struct reply *rp, unsigned status, struct buf *json)
+{
+	if (json->failed)
+		return reply_error(rp, 500, "INTERNAL_ERROR", "the answer does not fit");
+	return reply_buf(rp, status, "application/json", json);
+}
+
+static void write_error(unsigned status, const char *code, const char *message, struct buf *body)
+{
+	struct json_out o = json_out(body);
+
+	(void)status;
+	json_open(&o, '{');
+	json_key(&o, "code"), json_cstr(&o, code);
+	json_key(&o, "message"), json_cstr(&o, message);
+	json_close(&o, '}');
+}
+
+int reply_error(struct reply *rp, unsigned status, const char *code, const char *fmt, ...)
+{
+	AUTO(buf_done) struct buf body = BUF_INIT(ERROR_BODY_MAX);
+	const struct http_service *service = rp->c->s->service;
+	char message[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(message, sizeof(message), fmt, ap); /* a message that repeats a long input is cut */
+	va_end(ap);
+	(service->write_error ? service->write_error : write_error)(status, code, message, &body);
+	return reply_bytes(rp, status, "application/json", buf_str(&body));
+}
+
+int reply_file(struct reply *rp, unsigned status, const char *type, int *fd, uint64_t offset, uint64_t length)
+{
+	struct conn *c = rp->c;
+
+	if (!may_answer(rp))
+		return 0;
+	out_head(rp, status, type, length);
+	rp->body_bytes = length;
+	if (!rp->drops_body && length > 0) {
+		c->file = take_fd(fd);
+		c->file_at = (off_t)offset;
+		c->file_left = length;
+	}
+	return ended(rp);
+}
+
+int reply_hold(struct reply *rp, void (*hangup)(void *arg), void *arg)
+{
+	assert(rp->phase == REPLY_OPEN);
+	rp->phase = REPLY_HELD;
+	rp->hangup = hangup;
+	rp->arg = arg;
+	return 0;
+}
+
+/* ---- streams ---- */
+
+static int count_stream(struct reply *rp, struct err *e)
+{
+	struct http_server *s = rp->c->s;
+
+	if (s->counts.streams >= s->limits.streams)
+		return err_set(e, ERR_UNAVAILABLE, "too many open streams");
+	s->counts.streams++;
+	rp->is_counted_stream = true;
+	return 0;
+}
+
+int reply_stream(struct reply *rp, unsigned status, const char *type, uint64_t length,
+		 const struct reply_source *source, void *arg, struct err *e)
+{
+	assert(may_answer(rp));
+	if (count_stream(rp, e) < 0)
+		return -1;
+	conn_continue(rp->c); /* after the head it would be too late */
+	out_head(rp, status, type, length);
+	rp->left = length;
+	rp->phase = REPLY_STREAM;
+	rp->source = source;
+	rp->arg = arg;
+	rp->wants_proceed = true;
+	conn_kick(rp->c);
+	return 0;
+}
+
+int reply_event_stream(struct reply *rp, const struct reply_source *source, void *arg, struct err *e)
+{
+	(void)reply_header(rp, "Cache-Control", STR("no-cache"));
+	(void)reply_header(rp, "X-Accel-Buffering", STR("no")); /* proxies in front of us must not collect it */
+	return reply_stream(rp, 200, "text/event-stream", REPLY_UNSIZED, source, arg, e);
+}
+
+size_t reply_room(const struct reply *rp)
+{
+	size_t pending = conn_pending(rp->c), high = rp->c->s->limits.high_water;
+
+	return rp->phase == REPLY_STREAM && pending < high ? high - pending : 0;
+}
+
+static void write_chunk(struct reply *rp, struct str bytes)
+{
+	char head[CHUNK_HEAD_MAX];
+	int n = snprintf(head, sizeof(head), "%zx\r\n", bytes.n);
+
+	conn_out(rp->c, (struct str){ head, (size_t)n });
+	conn_out(rp->c, bytes);
+	conn_out(rp->c, STR("\r\n"));
+}
+
+void reply_write(struct reply *rp, struct str bytes)
+{
+	if (rp->phase != REPLY_STREAM || bytes.n == 0)
+		return;
+	rp->body_bytes += bytes.n;
+	if (rp->left != REPLY_UNSIZED) {
+		assert(bytes.n <= rp->left);
+		rp->left -= bytes.n;
+	}
+	if (rp->is_chunked && !rp->drops_body)
+		write_chunk(rp, bytes);
+	else if (!rp->drops_body)
+		conn_out(rp->c, bytes);
+	rp->wants_proceed |= reply_room(rp) == 0;
+	conn_kick(rp->c);
+}
+
+void reply_end(struct reply *rp)
+{
+	if (rp->phase != REPLY_STREAM)
+		return;
+	if (rp->left != REPLY_UNSIZED && rp->left > 0) {
+		reply_abort(rp); /* fewer bytes than were promised */
+		return;
+	}
+	if (rp->is_chunked && !rp->drops_body)
+		conn_out(rp->c, STR("0\r\n\r\n"));
+	(void)ended(rp);
+}
+
+void reply_abort(struct reply *rp)
+{
+	rp->phase = REPLY_ENDED;
+	rp->c->is_dead = true;
+	conn_kick(rp->c);
+}
+
+int reply_upgrade(struct reply *rp, const char *protocol, const struct upgrade *up, void *arg, struct err *e)
+{
+	struct conn *c = rp->c;
+
+	assert(may_answer(rp));
+	if (!c->x->head.has_upgrade || c->x->head.framing != HTTP_NO_BODY)
+		return err_set(e, ERR_INVALID, "the request does not ask for an upgrade");
+	if (count_stream(rp, e) < 0)
+		return -1;
+	out_status(rp, 101);
+	out_header(c, "Upgrade: ", protocol);
+	conn_out(c, STR("Connection: Upgrade\r\n\r\n"));
+	rp->phase = REPLY_UPGRADE;
+	rp->upgrade = up;
+	rp->arg = arg;
+	conn_kick(c);
+	return 0;
+}
+
+/* ---- streamed requests ---- */
+
+static struct exchange *exchange_of(const struct request *rq)
+{
+	return container_of((struct request *)(uintptr_t)rq, struct exchange, rq);
+}
+
+struct loop *request_loop(const struct request *rq)
+{
+	return exchange_of(rq)->rp.c->s->loop;
+}
+
+void request_read(struct request *rq, const struct body_sink *sink, void *arg)
+{
+	struct exchange *x = exchange_of(rq);
+	struct conn *c = x->rp.c;
+
+	x->sink = sink;
+	x->sink_arg = arg;
+	c->is_paused = false;
+	if (c->reading == READ_DONE)
+		c->reading = READ_BODY; /* a request without a body ends in the next round */
+	conn_kick(c);
+}
+
+void request_pause(struct request *rq)
+{
+	exchange_of(rq)->rp.c->is_paused = true;
+}
+
+void request_resume(struct request *rq)
+{
+	struct conn *c = exchange_of(rq)->rp.c;
+
+	if (!c->is_paused)
+		return;
+	c->is_paused = false;
+	c->in_ms = c->window_ms = loop_now_ms(c->s->loop); /* the wait was ours, not the peer's */
+	c->window_bytes = 0;
+	conn_kick(c);
+}

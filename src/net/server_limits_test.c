@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The limits of security.md 7 that the server itself keeps, with a clock that is turned by hand. */
+#include "net/test_server.h"
+
+#include <netinet/in.h>
+
+#include "base/own.h"
+
+#include "base/banned.h"
+
+#define CRLF "\r\n"
+#define GET(path) "GET " path " HTTP/1.1" CRLF "Host: a" CRLF CRLF
+#define POST "POST /echo HTTP/1.1" CRLF "Host: a" CRLF
+
+static int echo(struct request *rq, struct reply *rp, struct err *e)
+{
+	(void)e;
+	return reply_bytes(rp, 200, "text/plain", rq->body);
+}
+
+static int big(struct request *rq, struct reply *rp, struct err *e)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(16 << 20);
+
+	(void)rq;
+	(void)e;
+	buf_addf(&b, "%010000000d", 0);
+	return reply_buf(rp, 200, NULL, &b);
+}
+
+static void nothing(void *arg)
+{
+	(void)arg;
+}
+
+static int stream(struct request *rq, struct reply *rp, struct err *e)
+{
+	static const struct reply_source source = { nothing, nothing };
+
+	return reply_event_stream(rp, &source, rq->ctx, e);
+}
+
+static const struct route routes[] = {
+	{ "GET", "/", echo, 0, 0 },
+	{ "POST", "/echo", echo, 0, 10 << 20 },
+	{ "GET", "/big", big, 0, 0 },
+	{ "GET", "/stream", stream, 0, 0 },
+	{ 0 },
+};
+
+static int setup(void **state)
+{
+	struct http_limits limits = HTTP_LIMITS;
+	struct rig *r = calloc(1, sizeof(*r));
+
+	limits.connections = 8;
+	limits.per_address = 4;
+	limits.streams = 2;
+	rig_start(r, routes, &limits);
+	*state = r;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	rig_stop(*state);
+	free(*state);
+	return 0;
+}
+
+/* ---- sizes ---- */
+
+static void expect_status(struct rig *r, const struct buf *rq, const char *want, bool want_closed)
+{
+	AUTO(buf_done) struct buf a = BUF_INIT(1 << 20);
+
+	assert_int_equal(rig_talk(r, buf_str(rq), &a), want_closed);
+	rig_begins(&a, want);
+	assert_int_equal(rig_count(&a, "HTTP/1.1 "), 1);
+}
+
+static void the_request_line_is_bounded(void **state)
+{
+	AUTO(buf_done) struct buf rq = BUF_INIT(1 << 20);
+
+	/* "GET /?" and " HTTP/1.1\r\n" around it */
+	buf_addf(&rq, "GET /?%0*d HTTP/1.1" CRLF "Host: a" CRLF CRLF, HTTP_LINE_MAX - 6 - 10, 0);
+	expect_status(*state, &rq, "HTTP/1.1 200 ", false);
+	buf_clear(&rq);
+	buf_addf(&rq, "GET /?%0*d HTTP/1.1" CRLF "Host: a" CRLF CRLF, HTTP_LINE_MAX, 0);
+	expect_status(*state, &rq, "HTTP/1.1 414 ", true);
+	buf_clear(&rq);
+	buf_addf(&rq, "GET /?%0*d", 200000, 0); /* and it never ends */
+	expect_status(*state, &rq, "HTTP/1.1 414 ", true);
+}
+
+static void the_header_block_is_bounded(void **state)
+{
+	AUTO(buf_done) struct buf rq = BUF_INIT(1 << 20);
+
+	buf_addf(&rq, "GET / HTTP/1.1" CRLF "Host: a" CRLF "X: %0*d" CRLF CRLF, HTTP_BLOCK_MAX - 20, 0);
+	expect_status(*state, &rq, "HTTP/1.1 200 ", false);
+	buf_clear(&rq);
+	buf_addf(&rq, "GET / HTTP/1.1" CRLF "Host: a" CRLF "X: %0*d" CRLF CRLF, HTTP_BLOCK_MAX, 0);
+	expect_status(*state, &rq, "HTTP/1.1 431 ", true);
+}
+
+static void the_number_of_headers_is_bounded(void **state)
+{
+	AUTO(buf_done) struct buf rq = BUF_INIT(1 << 20);
+
+	for (int extra = 99; extra <= 100; extra++) {
+		buf_clear(&rq);
+		buf_addf(&rq, "GET / HTTP/1.1" CRLF "Host: a" CRLF);
+		for (int i = 0; i < extra; i++)
+			buf_addf(&rq, "X: y" CRLF);
+		buf_addf(&rq, CRLF);
+		expect_status(*state, &rq, extra == 99 ? "HTTP/1.1 200 " : "HTTP/1.1 431 ", extra == 100);
+	}
+}
+
+/* ---- time ---- */
+
+static void a_slow_head_gets_408(void **state)
+{
+	struct rig *r = *state;
+	AUTO(buf_done) struct buf a = BUF_INIT(4096);
+	AUTO_FD fd = rig_connect(r);
+
+	for (int i = 0; i < 9; i++) { /* a byte a second keeps nothing alive */
+		rig_send(r, fd, STR("G"));
+		rig_wait(r, 1000);
+	}
+	assert_false(rig_recv(r, fd, &a));
+	rig_wait(r, 999);
+	assert_false(rig_recv(r, fd, &a));
+	rig_wait(r, 1);
+	assert_true(rig_recv(r, fd, &a));
+	rig_begins(&a, "HTTP/1.1 408 ");
+}
+
+static void a_connection_that_says_nothing_is_closed(void **state)
+{
+	struct rig *r = *state;
+	AUTO(buf_done) struct buf a = BUF_INIT(4096);
+	AUTO_FD fd = rig_connect(r);
+
+	rig_wait(r, 10000);
+	assert_true(rig_recv(r, fd, &a));
+	assert_int_equal(a.n, 0);
+}
+
+static void an_idle_connection_is_kept_for_two_minutes(void **state)
+{
+	struct rig *r = *state;
+	AUTO(buf_done) struct buf a = BUF_INIT(4096);
+	AUTO_FD fd = rig_connect(r);
+
+	for (int i = 0; i < 3; i++) {
+		rig_send(r, fd, STR(GET("/")));
+		rig_wait(r, 119999);
+		assert_false(rig_recv(r, fd, &a));
+	}
+	rig_wait(r, 1);
+	assert_true(rig_recv(r, fd, &a));
+	assert_int_equal(rig_count(&a, "HTTP/1.1 200 "), 3);
+	assert_int_equal(rig_count(&a, "HTTP/1.1 408 "), 0);
+}
+
+static void a_body_that_stops_gets_408(void **state)
+{
+	struct rig *r = *state;
+	AUTO(buf_done) struct buf a = BUF_INIT(4096);
+	AUTO_FD fd = rig_connect(r);
+
+	rig_send(r, fd, STR(POST "Content-Length: 100000" CRLF CRLF "x"));
+	rig_wait(r, 29999);
+	assert_false(rig_recv(r, fd, &a));
+	rig_wait(r, 1);
+	assert_true(rig_recv(r, fd, &a));
+	rig_begins(&a, "HTTP/1.1 408 ");
+}
+
+static void a_body_below_a_kilobyte_a_second_is_cut(void **state)
+{
+	struct rig *r = *state;
+	AUTO(buf_done) struct buf a = BUF_INIT(4096);
+	AUTO_FD fd = rig_connect(r);
+	char piece[1024] = { 0 };
+
+	rig_send(r, fd, STR(POST "Content-Length: 10000000" CRLF CRLF));
+	for (int i = 0; i < 59; i++) { /* fast enough for a window, then not */
+		rig_send(r, fd, (struct str){ piece, i < 30 ? sizeof(piece) : 900 });
+		rig_wait(r, 1000);
+		assert_false(rig_recv(r, fd, &a));
+	}
+	rig_send(r, fd, (struct str){ piece, 900 });
+	rig_wait(r, 1000);
+	assert_true(rig_recv(r, fd, &a));
+	assert_int_equal(a.n, 0);
+}
+
+static void a_peer_that_never_reads_is_dropped(void **state)
+{
+	struct rig *r = *state;
+	AUTO_FD fd = rig_connect(r);
+
+	rig_send(r, fd, STR(GET("/big") GET("/big")));
+	rig_wait(r, 59999);
+	assert_int_equal(http_server_counts(r->server).connections, 1);
+	rig_wait(r, 1);
+	assert_int_equal(http_server_counts(r->server).connections, 0);
+}
+
+static void a_peer_that_reads_slowly_is_not(void **state)
+{
+	struct rig *r = *state;
+	AUTO_FD fd = rig_connect(r);
+	char piece[65536];
+	ssize_t n;
+	size_t got = 0;
+
+	rig_send(r, fd, STR(GET("/big")));
+	while (got < 10000000) {
+		rig_wait(r, 59000);
+		do {
+			n = recv(fd, piece, sizeof(piece), 0);
+			got += n > 0 ? (size_t)n : 0;
+		} while (n > 0);
+		assert_int_equal(errno, EAGAIN);
+	}
+	assert_int_equal(http_server_counts(r->server).connections, 1);
+}
+
+static void a_silent_stream_lives_for_an_hour(void **state)
+{
+	struct rig *r = *state;
+	AUTO(buf_done) struct buf a = BUF_INIT(4096);
+	AUTO_FD fd = rig_connect(r);
+
+	rig_send(r, fd, STR(GET("/stream")));
+	rig_wait(r, 3599999);
+	assert_false(rig_recv(r, fd, &a));
+	rig_wait(r, 1);
+	assert_true(rig_recv(r, fd, &a));
+}
+
+static void a_refused_peer_has_time_to_read_the_answer(void **state)
+{
+	struct rig *r = *state;
+	AUTO(buf_done) struct buf a = BUF_INIT(4096);
+	AUTO_FD fd = rig_connect(r);
+
+	rig_send(r, fd, STR(POST "Content-Length: 99999999" CRLF CRLF));
+	for (int i = 0; i < 100; i++)
+		rig_send(r, fd, STR("body that nobody reads"));
+	assert_true(rig_recv(r, fd, &a));
+	rig_begins(&a, "HTTP/1.1 413 ");
+	assert_int_equal(http_server_counts(r->server).connections, 1);
+	rig_wait(r, 2000);
+	assert_int_equal(http_server_counts(r->server).connections, 0);
+}
+
+/* ---- counts ---- */
+
+static void connections_beyond_the_total_get_503(void **state)
+{
+	struct rig *r = *state;
+	AUTO(buf_done) struct buf a = BUF_INIT(4096);
+	int fds[8];
+
+	for (size_t i = 0; i < ARRAY_LEN(fds); i++)
+		fds[i] = rig_connect(r);
+	assert_true(rig_talk(r, STR(GET("/")), &a));
+	rig_begins(&a, "HTTP/1.1 503 ");
+	assert_non_null(strstr(a.p, "Content-Length: 66\r\n"));
+	assert_int_equal(strlen(strstr(a.p, "\r\n\r\n") + 4), 66);
+	(void)close(fds[0]);
+	buf_clear(&a);
+	assert_false(rig_talk(r, STR(GET("/")), &a));
+	rig_begins(&a, "HTTP/1.1 200 ");
+	for (size_t i = 1; i < ARRAY_LEN(fds); i++)
+		(void)close(fds[i]);
+}
+
+static int tcp_listener(struct sockaddr_in *a)
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	socklen_t len = sizeof(*a);
+
+	*a = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	assert_int_equal(bind(fd, (struct sockaddr *)a, sizeof(*a)), 0);
+	assert_int_equal(listen(fd, 16), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)a, &len), 0);
+	return fd;
+}
+
+static void connections_beyond_those_of_one_address_are_closed(void **state)
+{
+	struct rig *r = *state;
+	struct sockaddr_in to;
+	AUTO_FD listener = tcp_listener(&to);
+	int fds[5];
+	char byte;
+
+	assert_int_equal(http_server_listen(r->server, &listener, NULL, &(struct err){ 0 }), 0);
+	for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
+		fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		assert_int_equal(connect(fds[i], (struct sockaddr *)&to, sizeof(to)), 0);
+		rig_turn(r);
+	}
+	assert_int_equal(http_server_counts(r->server).connections, 4);
+	assert_int_equal(recv(fds[4], &byte, 1, 0), 0);
+	(void)close(fds[0]);
+	(void)close(fds[4]);
+	rig_turn(r);
+	fds[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(connect(fds[0], (struct sockaddr *)&to, sizeof(to)), 0);
+	rig_turn(r);
+	assert_int_equal(http_server_counts(r->server).connections, 4);
+	for (size_t i = 0; i < 4; i++)
+		(void)close(fds[i]);
+}
+
+static void streams_beyond_the_total_get_503(void **state)
+{
+	struct rig *r = *state;
+	AUTO(buf_done) struct buf a = BUF_INIT(4096);
+	AUTO_FD one = rig_connect(r);
+	AUTO_FD two = rig_connect(r);
+
+	rig_send(r, one, STR(GET("/stream")));
+	rig_send(r, two, STR(GET("/stream")));
+	assert_false(rig_talk(r, STR(GET("/stream")), &a));
+	rig_begins(&a, "HTTP/1.1 503 ");
+	(void)close(take_fd(&one));
+	buf_clear(&a);
+	assert_false(rig_talk(r, STR(GET("/stream")), &a));
+	rig_begins(&a, "HTTP/1.1 200 ");
+}
+
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(the_request_line_is_bounded),
+		TEST(the_header_block_is_bounded),
+		TEST(the_number_of_headers_is_bounded),
+		TEST(a_slow_head_gets_408),
+		TEST(a_connection_that_says_nothing_is_closed),
+		TEST(an_idle_connection_is_kept_for_two_minutes),
+		TEST(a_body_that_stops_gets_408),
+		TEST(a_body_below_a_kilobyte_a_second_is_cut),
+		TEST(a_peer_that_never_reads_is_dropped),
+		TEST(a_peer_that_reads_slowly_is_not),
+		TEST(a_silent_stream_lives_for_an_hour),
+		TEST(a_refused_peer_has_time_to_read_the_answer),
+		TEST(connections_beyond_the_total_get_503),
+		TEST(connections_beyond_those_of_one_address_are_closed),
+		TEST(streams_beyond_the_total_get_503),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
