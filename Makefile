@@ -64,7 +64,7 @@ BENCHES := $(patsubst bench/%.c,$(B)/bench/%,$(sort $(wildcard bench/*.c)))
 LIBS := $(foreach f,$(FOLDERS),$(B)/lib$(f).a)
 # From the top down: a folder's archive comes before the ones that it stands on.
 LINK_LIBS := $(B)/libnet.a $(B)/libsys.a $(B)/libbase.a
-HOST_LIBS := 
+HOST_LIBS := -lssl -lcrypto
 
 # ---- the interface -----------------------------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ print-cflags:
 # ---- rules -------------------------------------------------------------------------------------------------
 
 programs: $(PROGRAMS:%=$(B)/bin/%)
-units: $(UNIT_TESTS) $(FAULT_TESTS)
+units: $(UNIT_TESTS) $(FAULT_TESTS) $(B)/bin/peer-server
 harnesses: $(HARNESSES)
 benches: $(BENCHES)
 check-clang: $(foreach f,$(FOLDERS),$(call objects,$(call sources,$(f)))) $(call objects,$(wildcard src/*/main.c))
