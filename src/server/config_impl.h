@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/* server/config_impl.h - what the config_*.c files share. Nothing else includes it. */
+#pragma once
+#include "server/config.h"
+
+/* A value that did not come from the file, and what it came from. */
+struct config_origin {
+	struct config_origin *next;
+	const struct json *node;
+	const char *name; /* "OPENSANDBOX_SERVER_PORT", "--port" */
+};
+
+struct config_loading {
+	struct arena *arena;
+	const char *path;  /* of the file, or NULL */
+	struct json *root; /* of what the file says, with the environment's and the flags' values in place */
+	struct config_origin *origins;
+	struct buf *problems;
+	size_t n_problems;
+	struct err *e; /* the first problem */
+};
+
+/* Notes a problem with KEY ("server.port", "ingress.secure_access.keys[2].key") at the place that set it. */
+void config_problem(struct config_loading *l, const char *key, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* config_env.c: put values from elsewhere into the tree. -1: out of memory. */
+int config_apply_env(struct config_loading *l, const char *const *env);
+int config_apply_flags(struct config_loading *l, const struct config_flag *flags);
+
+/* config_rules.c: what one field alone cannot tell. */
+void config_check_rules(struct config_loading *l, struct config *c);

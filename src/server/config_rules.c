@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The rules that span several keys. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base64.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "server/config_impl.h"
+
+#include "base/banned.h"
+
+static void check_server(struct config_loading *l, struct config *c)
+{
+	struct config_server *s = &c->server;
+
+	if (s->proxy_port == 0 && s->port == 65535)
+		config_problem(l, "server.proxy_port", "must be set when server.port is 65535");
+	else if (s->proxy_port == 0)
+		s->proxy_port = s->port + 1;
+	if (s->proxy_port == s->port)
+		config_problem(l, "server.proxy_port", "must not be server.port");
+	if (s->tls_cert && !s->tls_key)
+		config_problem(l, "server.tls_cert", "needs server.tls_key");
+	if (s->tls_key && !s->tls_cert)
+		config_problem(l, "server.tls_key", "needs server.tls_cert");
+}
+
+static void check_runtime(struct config_loading *l, const struct config *c)
+{
+	static const char *const names[] = { "native", "docker", "kubernetes" };
+	const char *name = names[c->runtime.type];
+
+	if (c->runtime.type != RUNTIME_NATIVE && !c->runtime.execd_image)
+		config_problem(l, "runtime.execd_image", "is required with runtime.type '%s'", name);
+	if (c->runtime.type == RUNTIME_KUBERNETES)
+		return;
+	if (c->has_kubernetes)
+		config_problem(l, "kubernetes", "not allowed with runtime.type '%s'", name);
+	if (c->has_agent_sandbox)
+		config_problem(l, "agent_sandbox", "not allowed with runtime.type '%s'", name);
+}
+
+static void check_secure_runtime(struct config_loading *l, struct config *c)
+{
+	struct config_secure_runtime *s = &c->secure_runtime;
+	static const char *const docker_names[] = { NULL, "runsc", "kata-runtime", NULL };
+	static const char *const class_names[] = { NULL, "gvisor", "kata-qemu", "kata-fc" };
+
+	if (s->type == SECURE_NONE) {
+		if (s->docker_runtime)
+			config_problem(l, "secure_runtime.docker_runtime", "needs secure_runtime.type");
+		if (s->k8s_runtime_class)
+			config_problem(l, "secure_runtime.k8s_runtime_class", "needs secure_runtime.type");
+		return;
+	}
+	if (c->runtime.type == RUNTIME_NATIVE)
+		config_problem(l, "secure_runtime.type", "needs runtime.type 'docker' or 'kubernetes'");
+	if (s->type == SECURE_FIRECRACKER && c->runtime.type == RUNTIME_DOCKER)
+		config_problem(l, "secure_runtime.type", "'firecracker' needs runtime.type 'kubernetes'");
+	if (s->type != SECURE_FIRECRACKER && !s->docker_runtime && !s->k8s_runtime_class)
+		config_problem(l, "secure_runtime.type", "needs docker_runtime or k8s_runtime_class");
+	if (!s->docker_runtime)
+		s->docker_runtime = docker_names[s->type];
+	if (!s->k8s_runtime_class)
+		s->k8s_runtime_class = class_names[s->type];
+}
+
+static void check_gateway(struct config_loading *l, const struct config_gateway *g)
+{
+	bool has_star = strchr(g->address, '*') != NULL;
+
+	if (strstr(g->address, "://"))
+		config_problem(l, "ingress.gateway.address", "must not have a scheme");
+	else if (g->route.mode == GATEWAY_WILDCARD &&
+		 (strncmp(g->address, "*.", 2) != 0 || !g->address[2] || strchr(g->address + 1, '*')))
+		config_problem(l, "ingress.gateway.address", "must be '*.domain' with wildcard routes");
+	else if (g->route.mode != GATEWAY_WILDCARD && has_star)
+		config_problem(l, "ingress.gateway.address", "'*' needs ingress.gateway.route.mode 'wildcard'");
+}
+
+/* Base64, padded or not, of one byte or more. */
+static bool is_base64(const char *text)
+{
+	AUTO(buf_done) struct buf key = BUF_INIT(4096);
+	struct str s = str_of(text);
+	unsigned flags = s.n % 4 == 0 ? BASE64_STD : BASE64_STD | BASE64_UNPADDED;
+	bool ok = base64_decode(&key, s, flags, &(struct err){ 0 }) == 0 && key.n > 0;
+
+	if (key.p)
+		secret_wipe(key.p, key.n);
+	return ok;
+}
+
+static void check_secure_access(struct config_loading *l, const struct config_secure_access *s)
+{
+	const struct config_access_key *keys = s->keys.items;
+	bool has_active = false;
+	char path[64];
+
+	for (size_t i = 0; i < s->keys.n; i++) {
+		for (size_t j = 0; j < i; j++) {
+			if (strcmp(keys[i].key_id, keys[j].key_id) != 0)
+				continue;
+			(void)snprintf(path, sizeof(path), "ingress.secure_access.keys[%zu].key_id", i);
+			config_problem(l, path, "'%s' is there twice", keys[i].key_id);
+		}
+		has_active = has_active || strcmp(keys[i].key_id, s->active_key) == 0;
+		if (!is_base64(keys[i].key)) {
+			(void)snprintf(path, sizeof(path), "ingress.secure_access.keys[%zu].key", i);
+			config_problem(l, path, "must be base64 of one byte or more");
+		}
+	}
+	if (!has_active)
+		config_problem(l, "ingress.secure_access.active_key", "no key has the key_id '%s'", s->active_key);
+}
+
+static void check_ingress(struct config_loading *l, const struct config *c)
+{
+	const struct config_ingress *in = &c->ingress;
+
+	if (in->mode == INGRESS_GATEWAY && c->runtime.type == RUNTIME_DOCKER)
+		config_problem(l, "ingress.mode", "'gateway' is not allowed with runtime.type 'docker'");
+	if (in->mode == INGRESS_GATEWAY && !in->has_gateway)
+		config_problem(l, "ingress.gateway", "is required with ingress.mode 'gateway'");
+	if (in->mode != INGRESS_GATEWAY && in->has_gateway)
+		config_problem(l, "ingress.gateway", "needs ingress.mode 'gateway'");
+	if (in->mode != INGRESS_GATEWAY && in->has_secure_access)
+		config_problem(l, "ingress.secure_access", "needs ingress.mode 'gateway'");
+	if (in->has_gateway)
+		check_gateway(l, &in->gateway);
+	if (in->has_secure_access)
+		check_secure_access(l, &in->secure_access);
+}
+
+void config_check_rules(struct config_loading *l, struct config *c)
+{
+	check_server(l, c);
+	check_runtime(l, c);
+	check_secure_runtime(l, c);
+	check_ingress(l, c);
+	if (c->renew_intent.redis.enabled && !c->renew_intent.redis.dsn)
+		config_problem(l, "renew_intent.redis.dsn", "is required when renew_intent.redis.enabled");
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+/* opensandbox-server: the control plane. One process, one thread, the privileges and descriptors of its caller; it
+ * needs none but the sockets that it opens. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/opt.h"
+#include "server/assets.h"
+#include "server/config.h"
+#include "server/init_config.h"
+#include "server/serve.h"
+#include "server/version.h"
+
+#include "base/banned.h"
+
+#define PROGRAM "opensandbox-server"
+#define TEXT_MAX ((size_t)1024 * 1024)
+
+enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
+enum { COMMAND_INIT_CONFIG, COMMAND_CONFIG, COMMAND_COMPLETION }; /* rows of commands[] */
+
+struct options {
+	const char *config, *host, *log_level;
+	int64_t port;
+	bool reload;
+};
+
+struct init_options {
+	const char *example;
+	bool force;
+};
+
+/* ---- the command line ---- */
+
+static const char *const levels[] = { "debug", "info", "warning", "error", NULL };
+static const char *const examples[] = { "native", "docker", "k8s", NULL };
+
+#define CONFIG_OPT \
+	OPT(struct options, config, OPT_STRING, "config", 'c', "FILE", "Read the configuration from FILE.", .is_file = true)
+#define KEY_OPTS \
+	OPT(struct options, host, OPT_STRING, "host", 0, "ADDRESS", "Listen on ADDRESS instead of server.host."), \
+	OPT(struct options, port, OPT_INT, "port", 'p', "PORT", "Listen on PORT instead of server.port.", .min = 1, \
+	    .max = 65535), \
+	OPT(struct options, log_level, OPT_STRING, "log-level", 0, "LEVEL", "Log from LEVEL on instead of log.level.", \
+	    .choices = levels)
+
+static const struct opt run_opts[] = {
+	CONFIG_OPT,
+	KEY_OPTS,
+	OPT(struct options, reload, OPT_FLAG, "reload", 0, NULL, "Without effect.", .is_hidden = true),
+	{ 0 },
+};
+
+static const struct opt config_opts[] = { CONFIG_OPT, KEY_OPTS, { 0 } };
+
+static const struct opt init_opts[] = {
+	OPT(struct init_options, example, OPT_STRING, "example", 0, "KIND", "Set what KIND needs: native, docker or k8s.",
+	    .choices = examples),
+	OPT(struct init_options, force, OPT_FLAG, "force", 'f', NULL, "Replace a file that exists."),
+	{ 0 },
+};
+
+static const struct opt no_opts[] = { { 0 } };
+
+static const struct opt_section sections[] = {
+	{ "FILES", "~/.sandbox.toml", "The configuration, when neither --config nor SANDBOX_CONFIG_PATH names another." },
+	{ "ENVIRONMENT", "SANDBOX_CONFIG_PATH", "The configuration file." },
+	{ "ENVIRONMENT", "OPENSANDBOX_SECTION_KEY",
+	  "Overrides a key of the file: OPENSANDBOX_SERVER_PORT=9000. Text is taken as it is, all else is a TOML value." },
+	{ "ENVIRONMENT", "OPENSANDBOX_INSECURE_SERVER=YES",
+	  "Allows to run without an API key, on a loopback address only." },
+	{ "SIGNALS", "SIGTERM, SIGINT", "Stop: requests in progress get 10 seconds to end. A second one stops at once." },
+	{ "SIGNALS", "SIGHUP", "Open the log file and read the certificate anew." },
+	{ "EXIT STATUS", "0", "Stopped by a signal, or the command succeeded." },
+	{ "EXIT STATUS", "1", "Failed; standard error says why." },
+	{ "EXIT STATUS", "2", "The command line is wrong." },
+	{ 0 },
+};
+
+static const struct opt_command commands[] = {
+	[COMMAND_INIT_CONFIG] =
+	{ .name = "init-config", .summary = "write a commented configuration file", .operands = "[PATH]", .opts = init_opts,
+	  .max_operands = 1,
+	  .about = "Writes every key with its default and one line of help, and a new API key, to PATH (~/.sandbox.toml)." },
+	[COMMAND_CONFIG] =
+	{ .name = "config", .summary = "show the configuration in effect", .opts = config_opts,
+	  .about = "Prints what file, environment and options come to, as TOML. Secrets are masked." },
+	[COMMAND_COMPLETION] =
+	{ .name = "completion", .summary = "print a completion script", .operands = "bash|zsh|fish", .opts = no_opts,
+	  .min_operands = 1, .max_operands = 1,
+	  .about = "Prints a script for the shell to source: eval \"$(" PROGRAM " completion bash)\"" },
+	{ 0 },
+};
+
+static const struct opt_command program = {
+	.name = PROGRAM,
+	.summary = "the OpenSandbox control plane",
+	.about = "Serves the sandbox API over HTTP. Without a command it runs in the foreground until told to stop.\n\n"
+		 "Every setting has a default: no file is needed. An API key is, unless the configuration says otherwise.",
+	.version = OPENSANDBOX_VERSION,
+	.opts = run_opts,
+	.commands = commands,
+	.is_command_optional = true,
+	.sections = sections,
+};
+
+/* ---- output ---- */
+
+static int fail(const struct err *e)
+{
+	(void)fprintf(stderr, PROGRAM ": %s\n", e->msg);
+	return EXIT_FAILED;
+}
+
+static int fail_usage(const struct err *e)
+{
+	(void)fprintf(stderr, PROGRAM ": %s\nTry '" PROGRAM " --help'.\n", e->msg);
+	return EXIT_USAGE;
+}
+
+static int fail_config(const struct buf *problems, const struct err *e)
+{
+	struct str rest = buf_str(problems), line;
+
+	if (rest.n == 0)
+		return fail(e);
+	while (rest.n > 0) {
+		(void)str_cut(rest, '\n', &line, &rest);
+		(void)fprintf(stderr, PROGRAM ": %.*s\n", STR_ARG(line));
+	}
+	return EXIT_FAILED;
+}
+
+static int print(const struct buf *text)
+{
+	struct err e = { 0 };
+
+	if (text->failed || fputs(buf_z(text), stdout) < 0 || fflush(stdout) < 0) {
+		(void)err_set(&e, ERR_IO, "cannot write to standard output");
+		return fail(&e);
+	}
+	return EXIT_OK;
+}
+
+static int print_help(const struct opt_command *c, const char *path)
+{
+	AUTO(buf_done) struct buf text = BUF_INIT(TEXT_MAX);
+
+	opt_help(c, path, &text);
+	return print(&text);
+}
+
+/* ---- what it can do ---- */
+
+/* Loads the configuration and either shows it or serves it. */
+static int with_config(const struct options *o, const char *const *env, bool show)
+{
+	AUTO(arena_done) struct arena arena = ARENA_INIT(CONFIG_ARENA_MAX);
+	AUTO(buf_done) struct buf text = BUF_INIT(TEXT_MAX);
+	char port[24];
+	struct config_flag flags[] = {
+		{ "--host", "server.host", o->host },
+		{ "--port", "server.port", o->port ? port : NULL },
+		{ "--log-level", "log.level", o->log_level },
+		{ 0 },
+	};
+	struct config_sources sources = { .path = o->config, .env = env, .flags = flags };
+	struct config c;
+	struct serve_spec spec = { .config = &c, .env = env, .find_asset = asset_find };
+	struct err e = { 0 };
+
+	(void)snprintf(port, sizeof(port), "%lld", (long long)o->port);
+	if (config_load(&sources, &arena, &c, &text, &e) < 0)
+		return fail_config(&text, &e);
+	if (show) {
+		(void)config_write(&c, &text);
+		return print(&text);
+	}
+	return serve(&spec, &e) < 0 ? fail(&e) : EXIT_OK;
+}
+
+static int run_init_config(int argc, char **argv, const char *const *env)
+{
+	AUTO(arena_done) struct arena arena = ARENA_INIT(TEXT_MAX);
+	AUTO(buf_done) struct buf text = BUF_INIT(TEXT_MAX);
+	struct init_options o = { 0 };
+	struct opt_result r;
+	struct err e = { 0 };
+	const char *path;
+
+	if (opt_parse(&commands[COMMAND_INIT_CONFIG], argc, argv, &o, &r, &e) < 0)
+		return fail_usage(&e);
+	if (r.action == OPT_HELP)
+		return print_help(&commands[COMMAND_INIT_CONFIG], PROGRAM " init-config");
+	path = config_expand_home(r.argc > 0 ? r.argv[0] : "~/.sandbox.toml", env, &arena);
+	if (!path)
+		(void)err_no_memory(&e);
+	else if (path[0] == '~')
+		(void)err_set(&e, ERR_INVALID, "HOME is not set: name a path");
+	if (e.code != ERR_NONE || init_config(path, o.example, o.force, &e) < 0)
+		return fail(&e);
+	if (o.example)
+		buf_addf(&text, "Wrote example config (%s) to %s\n", o.example, path);
+	else
+		buf_addf(&text, "Wrote full config skeleton to %s\n", path);
+	return print(&text);
+}
+
+static int run_config(int argc, char **argv, struct options *o, const char *const *env)
+{
+	struct opt_result r;
+	struct err e = { 0 };
+
+	if (opt_parse(&commands[COMMAND_CONFIG], argc, argv, o, &r, &e) < 0)
+		return fail_usage(&e);
+	if (r.action == OPT_HELP)
+		return print_help(&commands[COMMAND_CONFIG], PROGRAM " config");
+	return with_config(o, env, true);
+}
+
+static int run_completion(int argc, char **argv)
+{
+	AUTO(buf_done) struct buf text = BUF_INIT(TEXT_MAX);
+	struct opt_result r;
+	struct err e = { 0 };
+
+	if (opt_parse(&commands[COMMAND_COMPLETION], argc, argv, NULL, &r, &e) < 0)
+		return fail_usage(&e);
+	if (r.action == OPT_HELP)
+		return print_help(&commands[COMMAND_COMPLETION], PROGRAM " completion");
+	if (opt_completion(r.argv[0], &program, &text, &e) < 0)
+		return fail_usage(&e);
+	return print(&text);
+}
+
+int main(int argc, char **argv)
+{
+	const char *const *env = (const char *const *)environ;
+	struct options o = { 0 };
+	struct opt_result r;
+	struct err e = { 0 };
+
+	if (opt_parse(&program, argc, argv, &o, &r, &e) < 0)
+		return fail_usage(&e);
+	if (r.action == OPT_HELP)
+		return print_help(&program, PROGRAM);
+	if (r.action == OPT_VERSION)
+		return printf(PROGRAM " " OPENSANDBOX_VERSION "\n") < 0 ? EXIT_FAILED : EXIT_OK;
+	if (r.command == &commands[COMMAND_INIT_CONFIG])
+		return run_init_config(r.argc, r.argv, env);
+	if (r.command == &commands[COMMAND_CONFIG])
+		return run_config(r.argc, r.argv, &o, env);
+	if (r.command == &commands[COMMAND_COMPLETION])
+		return run_completion(r.argc, r.argv);
+	return with_config(&o, env, false);
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/serve.h"
+
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "net/loop.h"
+#include "net/tls.h"
+#include "net/transport.h"
+#include "server/api/api.h"
+#include "server/listen.h"
+#include "server/log_file.h"
+#include "server/service.h"
+#include "server/version.h"
+#include "sys/signals.h"
+
+#include "base/banned.h"
+
+#define SLOW_CALLBACK_MS 100
+#define LOG_CHECK_MS 5000
+
+struct serving {
+	const struct config *config;
+	struct loop *loop;
+	struct http_server *http;
+	struct tls_server *tls; /* NULL: plain */
+	struct service service;
+	struct log_file log;
+	struct timer log_timer;
+	struct io signal_io;
+	int signal_fd;
+	bool is_stopping, is_forced;
+};
+
+/* ---- limits ---- */
+
+int serve_connection_limit(unsigned wanted, unsigned *ret_connections, struct err *e)
+{
+	struct rlimit r;
+	rlim_t room;
+
+	if (getrlimit(RLIMIT_NOFILE, &r) < 0)
+		return err_sys(e, errno, "read the descriptor limit");
+	if (r.rlim_cur < r.rlim_max) {
+		struct rlimit raised = { r.rlim_max, r.rlim_max };
+
+		if (setrlimit(RLIMIT_NOFILE, &raised) == 0) /* else what there is must do */
+			r = raised;
+	}
+	if (r.rlim_cur <= SERVE_FDS_RESERVED)
+		return err_set(e, ERR_LIMIT, "the descriptor limit (%llu) is too low: more than %d are needed",
+			       (unsigned long long)r.rlim_cur, SERVE_FDS_RESERVED);
+	room = r.rlim_cur - SERVE_FDS_RESERVED;
+	*ret_connections = room < wanted ? (unsigned)room : wanted;
+	return 0;
+}
+
+static int make_limits(const struct config *c, struct http_limits *ret, struct err *e)
+{
+	const struct config_limits *l = &c->limits;
+	struct http_limits limits = HTTP_LIMITS;
+
+	if (serve_connection_limit((unsigned)l->connections, &limits.connections, e) < 0)
+		return -1;
+	if (limits.connections < (unsigned)l->connections)
+		log_info("fewer connections than configured: descriptor limit", LOG_U("connections", limits.connections),
+			 LOG_D("configured", l->connections));
+	limits.per_address = (unsigned)l->connections_per_address;
+	limits.streams = (unsigned)l->streams;
+	limits.head_ms = (unsigned)l->head_seconds * 1000;
+	limits.body_idle_ms = (unsigned)l->body_idle_seconds * 1000;
+	limits.reader_ms = (unsigned)l->reader_seconds * 1000;
+	limits.silent_ms = (unsigned)l->silent_seconds * 1000;
+	limits.keep_alive_ms = (unsigned)c->server.timeout_keep_alive * 1000;
+	*ret = limits;
+	return 0;
+}
+
+/* ---- the key ---- */
+
+static void forget_key(struct config *c)
+{
+	if (c->server.api_key)
+		secret_wipe((void *)(uintptr_t)c->server.api_key, strlen(c->server.api_key));
+	c->server.api_key = NULL;
+}
+
+static int make_auth(const struct serve_spec *spec, bool is_loopback, struct auth *ret, struct err *e)
+{
+	struct config *c = spec->config;
+	const char *insecure = config_env(spec->env, "OPENSANDBOX_INSECURE_SERVER");
+	struct auth_policy policy = {
+		.api_key = c->server.api_key,
+		.allow_none = c->server.unsafe_no_auth || (insecure && strcmp(insecure, "YES") == 0),
+		.allow_weak = c->server.unsafe_weak_key,
+		.is_loopback = is_loopback,
+	};
+
+	if (auth_init(ret, &policy, e) < 0)
+		return -1;
+	forget_key(c);
+	if (!ret->has_key)
+		log_warn("there is no API key: every process of this machine has full access");
+	return 0;
+}
+
+/* ---- what happens while it runs ---- */
+
+static void on_slow(const char *name, uint64_t ms, void *arg)
+{
+	(void)arg;
+	log_warn("the event loop was held up", LOG_S("by", name), LOG_MS("held", ms));
+}
+
+static void on_log_timer(void *arg)
+{
+	struct serving *s = arg;
+	struct err e = { 0 };
+
+	if (log_file_rotate_if_large(&s->log, &e) < 0)
+		log_warn("the log could not be rotated, ignoring", LOG_ERR(&e));
+	timer_in(&s->log_timer, LOG_CHECK_MS);
+}
+
+static void on_drained(void *arg)
+{
+	struct serving *s = arg;
+
+	loop_stop(s->loop);
+}
+
+static void stop(struct serving *s, int signo)
+{
+	if (s->is_stopping) {
+		s->is_forced = true;
+		loop_stop(s->loop);
+		return;
+	}
+	s->is_stopping = true;
+	log_info("stopping", LOG_S("signal", strsignal(signo)), LOG_U("requests", http_server_counts(s->http).busy));
+	http_server_drain(s->http, (unsigned)s->config->limits.drain_seconds * 1000, on_drained, s);
+}
+
+/* What an operator changes while we run: the log was moved away, the certificate was renewed. */
+static void reload(struct serving *s)
+{
+	struct err e = { 0 };
+
+	if (log_file_reopen(&s->log, &e) < 0)
+		log_warn("the log could not be opened anew, ignoring", LOG_ERR(&e));
+	if (s->tls && tls_server_reload(s->tls, &e) < 0)
+		log_warn("the certificate could not be read anew, keeping the old one", LOG_ERR(&e));
+}
+
+static void on_signal(unsigned ready, void *arg)
+{
+	struct serving *s = arg;
+	struct err e = { 0 };
+	int signo, rc;
+
+	(void)ready;
+	while ((rc = signals_read(s->signal_fd, &signo, NULL, &e)) > 0) {
+		if (signo == SIGHUP)
+			reload(s);
+		else
+			stop(s, signo);
+	}
+	if (rc < 0)
+		log_error("signals cannot be read", LOG_ERR(&e));
+}
+
+/* ---- start and end ---- */
+
+static int start_signals(struct serving *s, struct err *e)
+{
+	sigset_t set = SIGNALS(SIGTERM, SIGINT, SIGHUP);
+
+	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR) /* a log that nobody reads any more must not end us */
+		return err_sys(e, errno, "ignore SIGPIPE");
+	if (signals_block(&set, e) < 0)
+		return -1;
+	s->signal_fd = signals_open(&set, e);
+	if (s->signal_fd < 0)
+		return -1;
+	return io_add(&s->signal_io, s->loop, s->signal_fd, IO_IN, on_signal, s, "signals", e);
+}
+
+static int start_tls(struct serving *s, struct err *e)
+{
+	struct tls_server_options o = { .cert_path = s->config->server.tls_cert, .key_path = s->config->server.tls_key };
+
+	if (!o.cert_path)
+		return 0;
+	s->tls = tls_server_new(&o, e);
+	return s->tls ? 0 : -1;
+}
+
+static int start_listening(struct serving *s, const struct listen_plan *plan, struct err *e)
+{
+	struct transport_maker maker = { 0 };
+	int fds[LISTEN_ADDRESSES_MAX], rc = 0;
+	size_t n = 0;
+
+	if (s->tls)
+		maker = tls_server_maker(s->tls);
+	if (listen_open(plan, (int)s->config->server.backlog, fds, &n, e) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		if (rc == 0)
+			rc = http_server_listen(s->http, &fds[i], &maker, e);
+		closep(&fds[i]); /* unless the server has taken it */
+	}
+	return rc;
+}
+
+static void log_start(const struct listen_plan *plan, bool is_secure)
+{
+	for (size_t i = 0; i < plan->n; i++) {
+		char text[ADDR_TEXT_MAX];
+
+		log_info("listening", LOG_S("address", sockaddr_format(&plan->addrs[i].sa, plan->addrs[i].len, text)),
+			 LOG_S("scheme", is_secure ? "https" : "http"), LOG_S("version", OPENSANDBOX_VERSION));
+	}
+}
+
+static int start(struct serving *s, const struct serve_spec *spec, struct err *e)
+{
+	struct service_spec service = {
+		.requests_per_key = (unsigned)spec->config->limits.requests_per_key,
+		.requests = (unsigned)spec->config->server.limit_concurrency,
+		.routes = api_routes,
+		.find_asset = spec->find_asset,
+	};
+	struct http_limits limits;
+	struct listen_plan plan;
+
+	if (listen_resolve(s->config->server.host, (unsigned)s->config->server.port, &plan, e) < 0)
+		return -1;
+	if (make_auth(spec, plan.is_loopback, &service.auth, e) < 0 || make_limits(s->config, &limits, e) < 0)
+		return -1;
+	service_init(&s->service, &service);
+	s->http = http_server_new(s->loop, &s->service.http, &limits, e);
+	if (!s->http)
+		return -1;
+	if (start_signals(s, e) < 0 || start_tls(s, e) < 0 || start_listening(s, &plan, e) < 0)
+		return -1;
+	if (timer_init(&s->log_timer, s->loop, on_log_timer, s, "log rotation", e) < 0)
+		return -1;
+	timer_in(&s->log_timer, LOG_CHECK_MS);
+	log_start(&plan, s->tls != NULL);
+	return 0;
+}
+
+static void serving_done(struct serving *s)
+{
+	http_server_free(s->http);
+	tls_server_free(s->tls);
+	service_done(&s->service);
+	timer_done(&s->log_timer);
+	io_del(&s->signal_io);
+	closep(&s->signal_fd);
+	loop_free(s->loop);
+	log_file_done(&s->log);
+}
+DEFINE_AUTO_DONE(struct serving, serving_done)
+
+int serve(const struct serve_spec *spec, struct err *e)
+{
+	AUTO(serving_done) struct serving s = { .config = spec->config, .signal_fd = -1, .log = LOG_FILE_INIT };
+	const struct rlimit no_core = { 0, 0 };
+
+	(void)setrlimit(RLIMIT_CORE, &no_core); /* secrets are not for core files */
+	if (spec->config->runtime.type != RUNTIME_NATIVE)
+		return err_set(e, ERR_UNAVAILABLE, "runtime.type: only 'native' is available in this version");
+	if (log_file_open(&s.log, &spec->config->log, e) < 0)
+		return -1;
+	s.loop = loop_new(e);
+	if (!s.loop)
+		return -1;
+	loop_set_slow(s.loop, SLOW_CALLBACK_MS, on_slow, NULL);
+	if (start(&s, spec, e) < 0 || loop_run(s.loop, e) < 0)
+		return -1;
+	log_info("stopped");
+	return s.is_forced ? err_set(e, ERR_UNAVAILABLE, "stopped by a second signal, requests in progress were cut") : 0;
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+/* server/serve.h - the server from its first socket to its last answer. */
+#pragma once
+#include "server/config.h"
+
+struct asset;
+struct err;
+
+struct serve_spec {
+	struct config *config; /* its key is wiped once a digest is made of it */
+	const char *const *env;
+	const struct asset *(*find_asset)(const char *name);
+};
+
+/* Runs until SIGTERM or SIGINT: then no more connections are taken, requests in progress get limits.drain_seconds,
+ * and it returns 0. A second signal ends it at once, which is -1 with ERR_UNAVAILABLE. SIGHUP opens the log and
+ * reads the certificate anew.
+ * Nothing is left half-started when it fails. The calling process must have one thread. */
+int serve(const struct serve_spec *spec, struct err *e);
+
+/* Raises the soft descriptor limit to the hard one. The connections that there can be: WANTED, or less. */
+#define SERVE_FDS_RESERVED 256 /* for everything but connections */
+int serve_connection_limit(unsigned wanted, unsigned *ret_connections, struct err *e);

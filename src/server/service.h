@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/* server/service.h - what all routes have in common: request ids, CORS, key, limits, error bodies, access log.
+ *
+ * A struct service is the ctx of its requests: handlers find it with service_of(). */
+#pragma once
+#include <stdbool.h>
+
+#include "base/random.h"
+#include "base/str.h"
+#include "net/server.h"
+#include "server/auth.h"
+
+struct asset;
+struct decode;
+struct err;
+struct field;
+
+#define REQUEST_ID_MAX 128
+#define CODE_INVALID_PARAMETER "SANDBOX::INVALID_PARAMETER"
+#define CODE_UNKNOWN_ERROR "GENERAL::UNKNOWN_ERROR"
+
+struct service_spec {
+	struct auth auth;
+	unsigned requests_per_key; /* in progress; one more is answered 429 */
+	unsigned requests;         /* in progress, in all; one more is answered 503; 0: no limit */
+	const struct route *routes;
+	const struct asset *(*find_asset)(const char *name); /* documents that come with the program */
+};
+
+struct service {
+	struct service_spec spec;
+	struct http_service http; /* for http_server_new() */
+	unsigned in_progress, in_progress_by_key;
+	struct random_pool random;
+};
+
+void service_init(struct service *s, const struct service_spec *spec);
+void service_done(struct service *s);
+
+static inline struct service *service_of(const struct request *rq)
+{
+	return rq->ctx;
+}
+
+/* Binds the body to OUT by FIELDS, leniently. 0: done. 1: it was wrong and the 422 is on its way, so the handler
+ * returns 0. -1: E. D keeps the problems, and the keys that were ignored. */
+int service_decode(struct request *rq, struct reply *rp, const struct field *fields, void *out, struct decode *d,
+		   struct err *e);
+
+/* 422 with the problems of D as "detail", and code and message for clients that look for those. */
+int service_reply_problems(struct reply *rp, const struct decode *d, const char *where);
+
+/* ---- for tests ---- */
+bool request_id_valid(struct str id);
+bool origin_valid(struct str origin);
+void service_write_error(unsigned status, const char *code, const char *message, struct buf *body);

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the black-box tests share: a server in a folder of its own, and a client that hides nothing.
+
+OPENSANDBOX_BIN is the folder of the programs under test (build/asan/bin)."""
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import time
+
+import jsonschema
+import pytest
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BIN = pathlib.Path(os.environ.get("OPENSANDBOX_BIN", ROOT / "build/asan/bin")).resolve()
+SERVER = BIN / "opensandbox-server"
+KEY = "0123456789abcdef0123456789abcdef"
+AUTH = {"OPEN-SANDBOX-API-KEY": KEY}
+START_SECONDS = 20
+STOP_SECONDS = 20
+SANITIZER = re.compile(r"runtime error:|AddressSanitizer|LeakSanitizer|UndefinedBehaviorSanitizer")
+
+
+def free_port():
+    """A port that is free together with the next one, which is the endpoint proxy's."""
+    for _ in range(100):
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = first.getsockname()[1]
+            if port >= 65535:
+                continue
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port
+    raise RuntimeError("no two ports in a row are free")
+
+
+def clean_environment(home, **more):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("OPENSANDBOX_", "SANDBOX_"))}
+    env["HOME"] = str(home)
+    env.update({k: str(v) for k, v in more.items()})
+    return env
+
+
+def assert_clean(stderr):
+    """No sanitizer had anything to say."""
+    assert not SANITIZER.search(stderr), stderr
+
+
+class Answer:
+    def __init__(self, response, body):
+        self.status = response.status
+        self.headers = response.headers
+        self.body = body
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    def __repr__(self):
+        return f"<{self.status} {dict(self.headers)} {self.body[:200]!r}>"
+
+
+class Server:
+    """A running opensandbox-server. Each request has a connection of its own."""
+
+    def __init__(self, folder, config="", env=None, args=(), host="127.0.0.1", port=None):
+        self.host = host
+        self.port = port or free_port()
+        self.folder = folder
+        self.stderr_path = folder / f"stderr.{self.port}"
+        config_path = folder / f"config.{self.port}.toml"
+        config_path.write_text(config)
+        full_env = clean_environment(folder, OPENSANDBOX_SERVER_PORT=self.port, OPENSANDBOX_SERVER_HOST=host)
+        full_env.update(env or {})
+        with open(self.stderr_path, "wb") as stderr:
+            self.process = subprocess.Popen(
+                [SERVER, "--config", config_path, *args],
+                env=full_env,
+                cwd=folder,
+                stderr=stderr,
+                stdin=subprocess.DEVNULL,
+            )
+
+    @property
+    def stderr(self):
+        return self.stderr_path.read_text(errors="replace")
+
+    def wait_ready(self):
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                pytest.fail(f"the server ended with {self.process.returncode}: {self.stderr}")
+            with contextlib.suppress(OSError), self.connect():
+                return
+            time.sleep(0.02)
+        self.process.kill()
+        pytest.fail(f"the server does not listen: {self.stderr}")
+
+    def connect(self, timeout=10):
+        return socket.create_connection((self.host, self.port), timeout=timeout)
+
+    def request(self, method, path, body=None, headers=None, auth=True, timeout=10):
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+        try:
+            connection.request(method, path, body=body, headers={**(AUTH if auth else {}), **(headers or {})})
+            response = connection.getresponse()
+            return Answer(response, response.read())
+        finally:
+            connection.close()
+
+    def get(self, path, **more):
+        return self.request("GET", path, **more)
+
+    def raw(self, data, timeout=10):
+        """Sends bytes as they are; returns all that comes back until the server closes."""
+        with self.connect(timeout) as s:
+            s.sendall(data)
+            return read_all(s)
+
+    def stop(self):
+        """SIGTERM must end it in order: status 0, nothing from a sanitizer."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            pytest.fail(f"the server does not stop: {self.stderr}")
+        assert_clean(self.stderr)
+        assert status == 0, self.stderr
+
+
+def read_all(s):
+    received = b""
+    with contextlib.suppress(ConnectionResetError):
+        while piece := s.recv(65536):
+            received += piece
+    return received
+
+
+@pytest.fixture
+def start_server(tmp_path):
+    """start_server(config, env=, args=, key=, host=, port=): a Server that is ready; it is stopped and checked."""
+    servers = []
+
+    def start(config="", env=None, args=(), key=KEY, host="127.0.0.1", port=None):
+        env = {**({"OPENSANDBOX_SERVER_API_KEY": key} if key is not None else {}), **(env or {})}
+        server = Server(tmp_path, config, env, args, host, port)
+        servers.append(server)
+        server.wait_ready()
+        return server
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """One server with a key and otherwise defaults, for all tests of a module."""
+    s = Server(tmp_path_factory.mktemp("server"), env={"OPENSANDBOX_SERVER_API_KEY": KEY})
+    s.wait_ready()
+    yield s
+    s.stop()
+
+
+@pytest.fixture
+def run_server(tmp_path):
+    """run_server(*args, env=) -> CompletedProcess of a server that is to end by itself."""
+
+    def run(*args, env=None, timeout=START_SECONDS):
+        done = subprocess.run(
+            [SERVER, *args], env=clean_environment(tmp_path, **(env or {})), cwd=tmp_path, timeout=timeout,
+            capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+        assert_clean(done.stderr)
+        return done
+
+    return run
+
+
+class Spec:
+    """specs/NAME.yml, to hold answers to."""
+
+    def __init__(self, path):
+        self.document = yaml.safe_load(path.read_text())
+
+    def check(self, schema, value):
+        """VALUE is what components/schemas/SCHEMA says."""
+        root = {"$ref": f"#/components/schemas/{schema}", "components": self.document["components"]}
+        jsonschema.Draft202012Validator(root).validate(value)
+
+    def check_error(self, answer, status, code=None):
+        """An error as every error is."""
+        assert answer.status == status, answer
+        assert answer.headers["Content-Type"] == "application/json"
+        self.check("RequestId", answer.headers["X-Request-ID"])
+        self.check("ValidationError" if status == 422 else "Error", answer.json)
+        if code:
+            assert answer.json["code"] == code
+
+
+@pytest.fixture(scope="session")
+def spec():
+    return Spec(ROOT / "specs/server.yml")

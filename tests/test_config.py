@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration: where it comes from, what is refused and how, and the commands around it."""
+import os
+import socket
+import stat
+import subprocess
+import tomllib
+
+import pytest
+
+from conftest import KEY, SERVER, Server, clean_environment, free_port
+
+PREFIX = "opensandbox-server: "
+
+
+def refused(done, *parts, status=1):
+    """One clear line (or one per problem) on standard error, nothing on standard output."""
+    assert done.returncode == status, done.stderr
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert lines and lines[0].startswith(PREFIX), done.stderr
+    for part in parts:
+        assert part in lines[0], done.stderr
+
+
+def write(tmp_path, text, name="c.toml"):
+    path = tmp_path / name
+    path.write_text(text)
+    return str(path)
+
+
+# ---- bad configuration ----
+
+
+@pytest.mark.parametrize(
+    "text, line, message",
+    [
+        ("[server]\nport = 70000\n", 2, "server.port: "),
+        ("[server]\n\nport = \"8080\"\n", 3, "server.port: "),
+        ("[server]\nport = 8080.0\n", 2, "server.port: "),
+        ("[server]\nprot = 8080\n", 2, "server.prot: unknown key"),
+        ("[servers]\n", 1, "servers: unknown key"),
+        ("[server]\nport = 1\nport = 2\n", 3, ""),
+        ("[server\n", 1, ""),
+        ("[log]\nlevel = \"loud\"\n", 2, "log.level: "),
+        ("[runtime]\ntype = \"vm\"\n", 2, "runtime.type: "),
+        ("[runtime]\ntype = \"docker\"\nexecd_image = \"x\"\n[kubernetes]\n", 4, "kubernetes: not allowed"),
+        ("[limits]\nconnections = 0\n", 2, "limits.connections: "),
+    ],
+)
+def test_a_bad_file_is_refused_by_file_line_and_key(run_server, tmp_path, text, line, message):
+    path = write(tmp_path, text)
+    refused(run_server("--config", path), f"{path}:{line}: {message}")
+    refused(run_server("config", "--config", path), f"{path}:{line}: {message}")
+
+
+def test_every_problem_has_its_line(run_server, tmp_path):
+    path = write(tmp_path, "[server]\nport = 0\nbacklog = 0\nbogus = 1\n")
+    lines = run_server("--config", path).stderr.splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith(f"{PREFIX}{path}:") for line in lines)
+
+
+def test_a_named_file_that_is_missing_is_refused(run_server, tmp_path):
+    refused(run_server("--config", "/nonexistent.toml"), "'/nonexistent.toml'", "No such file")
+    refused(run_server(env={"SANDBOX_CONFIG_PATH": "~/none.toml"}), f"'{tmp_path}/none.toml'", "No such file")
+    refused(run_server("--config", str(tmp_path)), str(tmp_path))
+
+
+def test_an_unreadable_file_is_refused(tmp_path):
+    path = write(tmp_path, "")
+    os.chmod(path, 0)
+    user = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}  # root reads every file
+    try:
+        done = subprocess.run(
+            [SERVER, "--config", path], env=clean_environment("/"), capture_output=True, text=True, timeout=20,
+            check=False, **user,
+        )  # fmt: skip
+    except PermissionError:
+        pytest.skip("other users cannot run the programs under test here")
+    refused(done, path, "Permission denied")
+
+
+def test_an_unreadable_home_file_is_refused_too(run_server, tmp_path):
+    (tmp_path / ".sandbox.toml").mkdir()
+    refused(run_server(), ".sandbox.toml")
+
+
+def test_bad_variables_are_named(run_server):
+    refused(run_server(env={"OPENSANDBOX_SERVER_PORT": "x"}), "OPENSANDBOX_SERVER_PORT: server.port: ")
+    refused(run_server(env={"OPENSANDBOX_SERVER_PORT": ""}), "OPENSANDBOX_SERVER_PORT: server.port: ")
+    refused(run_server(env={"OPENSANDBOX_LOG_FORMAT": "xml"}), "OPENSANDBOX_LOG_FORMAT: log.format: ")
+
+
+def test_usage_errors_end_with_2(run_server):
+    for args in (["--bogus"], ["--port", "x"], ["--port", "70000"], ["bogus"], ["--log-level", "loud"], ["--config"]):
+        refused(run_server(*args), status=2)
+    refused(run_server("init-config", "--example", "vm"), status=2)
+    refused(run_server("init-config", "a", "b"), status=2)
+
+
+def test_runtimes_that_are_not_there_are_refused(run_server, tmp_path):
+    path = write(tmp_path, f"[server]\napi_key = \"{KEY}\"\n[runtime]\ntype = \"docker\"\nexecd_image = \"x\"\n")
+    refused(run_server("--config", path), "runtime.type: ")
+
+
+# ---- the key ----
+
+
+def test_without_a_key_it_does_not_start(run_server):
+    refused(run_server(), "no API key")
+    refused(run_server(env={"OPENSANDBOX_SERVER_API_KEY": "  "}), "no API key")
+    refused(run_server(env={"OPENSANDBOX_INSECURE_SERVER": "yes"}), "no API key")
+
+
+def test_an_empty_variable_takes_the_key_away(run_server, tmp_path):
+    path = write(tmp_path, f"[server]\napi_key = \"{KEY}\"\n")
+    refused(run_server("--config", path, env={"OPENSANDBOX_SERVER_API_KEY": ""}), "no API key")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_without_a_key_only_loopback_will_do(run_server, host):
+    refused(run_server("--host", host, env={"OPENSANDBOX_INSECURE_SERVER": "YES"}), "loopback")
+    refused(run_server("--host", host, env={"OPENSANDBOX_SERVER_UNSAFE_NO_AUTH": "true"}), "loopback")
+
+
+def test_a_weak_key_needs_a_switch_beyond_loopback(run_server, start_server):
+    done = run_server("--host", "0.0.0.0", env={"OPENSANDBOX_SERVER_API_KEY": "s3cr3t"})
+    refused(done, "server.unsafe_weak_key")
+    assert "s3cr3t" not in done.stderr
+    start_server(key="s3cr3t", host="0.0.0.0", env={"OPENSANDBOX_SERVER_UNSAFE_WEAK_KEY": "true"})
+    start_server(key="s3cr3t")
+
+
+def test_secrets_are_in_no_output(run_server, start_server, tmp_path):
+    secret = "hush-hush-hush-hush-hush-hush"
+    path = write(tmp_path, f"[server]\napi_key = \"{secret}\"\nport = 0\n")
+    assert "hush" not in run_server("--config", path).stderr
+    path = write(tmp_path, f"[server]\napi_key = \"{secret}\"\n[renew_intent.redis]\ndsn = \"redis://:{secret}@h\"\n")
+    done = run_server("config", "--config", path)
+    assert done.returncode == 0 and "hush" not in done.stdout
+    assert tomllib.loads(done.stdout)["server"]["api_key"] == "****"
+    server = start_server(key=secret, env={"OPENSANDBOX_LOG_LEVEL": "debug"})
+    assert server.get("/x?token=hush", headers={"OPEN-SANDBOX-API-KEY": secret}).status == 404
+    assert server.get("/x", headers={"OPEN-SANDBOX-API-KEY": secret + "hush"}).status == 401
+    server.stop()
+    assert "hush" not in server.stderr
+    assert "path=/x" in server.stderr
+
+
+# ---- addresses ----
+
+
+def test_a_port_in_use_is_refused(run_server):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen()
+        port = s.getsockname()[1]
+        done = run_server("--port", str(port), env={"OPENSANDBOX_SERVER_API_KEY": KEY})
+    assert done.returncode == 1
+    assert f"{PREFIX}listen on 127.0.0.1:{port}: Address already in use" in done.stderr.splitlines()
+
+
+def test_hosts_that_cannot_be_listened_on_are_refused(run_server):
+    env = {"OPENSANDBOX_SERVER_API_KEY": KEY}
+    done = run_server("--host", "192.0.2.1", env=env)
+    assert done.returncode == 1
+    assert f"{PREFIX}listen on 192.0.2.1:8080: " in done.stderr
+    done = run_server("--host", "no.such.host.invalid", env=env)
+    assert done.returncode == 1
+    assert f"{PREFIX}server.host: look up 'no.such.host.invalid': " in done.stderr
+
+
+def test_it_listens_on_ipv6_and_by_name(start_server):
+    if not socket.has_ipv6 or not os.path.exists("/proc/net/if_inet6"):
+        pytest.skip("this machine has no IPv6")
+    assert start_server(host="::1").get("/health").status == 200
+    assert start_server(host="localhost").get("/health").status == 200
+
+
+def test_a_missing_certificate_is_refused(run_server, tmp_path):
+    path = write(tmp_path, f"[server]\napi_key = \"{KEY}\"\ntls_cert = \"/none.pem\"\ntls_key = \"/none.key\"\n")
+    done = run_server("--config", path)
+    assert done.returncode == 1
+    assert PREFIX in done.stderr and "/none.pem" in done.stderr
+
+
+# ---- precedence ----
+
+
+def effective(done):
+    assert done.returncode == 0, done.stderr
+    return tomllib.loads(done.stdout)
+
+
+def test_defaults_need_no_file(run_server):
+    c = effective(run_server("config"))
+    assert c["server"]["host"] == "127.0.0.1"
+    assert (c["server"]["port"], c["server"]["proxy_port"]) == (8080, 8081)
+    assert c["runtime"] == {"type": "native"}
+    assert c["native"] == {"state_dir": "/var/lib/opensandbox", "run_dir": "/run/opensandbox", "default_image": "host"}
+    assert "kubernetes" not in c
+
+
+def test_flags_beat_the_environment_which_beats_the_file(run_server, tmp_path):
+    path = write(tmp_path, "[server]\nport = 1001\nbacklog = 11\nhost = \"127.0.0.2\"\n[log]\nlevel = \"ERROR\"\n")
+    env = {"OPENSANDBOX_SERVER_PORT": 1002, "OPENSANDBOX_SERVER_HOST": "127.0.0.3", "OPENSANDBOX_UNRELATED": "x"}
+    c = effective(run_server("config", "--config", path, "--port", "1003", env=env))
+    assert c["server"]["port"] == 1003
+    assert c["server"]["host"] == "127.0.0.3"
+    assert c["server"]["backlog"] == 11
+    assert c["log"]["level"] == "ERROR"
+
+
+def test_nested_keys_have_variables_too(run_server):
+    env = {
+        "OPENSANDBOX_RENEW_INTENT_REDIS_QUEUE_KEY": "q",
+        "OPENSANDBOX_STORAGE_ALLOWED_HOST_PATHS": '["/a", "/b"]',
+        "OPENSANDBOX_EGRESS_DISABLE_IPV6": "false",
+    }
+    c = effective(run_server("config", env=env))
+    assert c["renew_intent"]["redis"]["queue_key"] == "q"
+    assert c["storage"]["allowed_host_paths"] == ["/a", "/b"]
+    assert c["egress"]["disable_ipv6"] is False
+
+
+def test_the_file_is_looked_for_in_order(run_server, tmp_path):
+    (tmp_path / ".sandbox.toml").write_text("[server]\nport = 1001\n")
+    assert effective(run_server("config"))["server"]["port"] == 1001
+    write(tmp_path, "[server]\nport = 1002\n", "env.toml")
+    env = {"SANDBOX_CONFIG_PATH": "~/env.toml"}
+    assert effective(run_server("config", env=env))["server"]["port"] == 1002
+    flag = write(tmp_path, "[server]\nport = 1003\n", "flag.toml")
+    assert effective(run_server("--config", flag, "config", env=env))["server"]["port"] == 1003
+
+
+# ---- init-config ----
+
+
+@pytest.mark.parametrize("kind", [None, "native", "docker", "k8s"])
+def test_init_config_leaves_a_file_that_loads(run_server, tmp_path, kind):
+    path = tmp_path / "a" / "b.toml"
+    done = run_server("init-config", str(path), *(["--example", kind] if kind else []))
+    assert done.returncode == 0, done.stderr
+    what = f"example config ({kind})" if kind else "full config skeleton"
+    assert done.stdout == f"Wrote {what} to {path}\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert len(tomllib.loads(path.read_text())["server"]["api_key"]) == 64
+    shown = run_server("config", "--config", str(path))
+    c = effective(shown)
+    assert c["runtime"]["type"] == {"docker": "docker", "k8s": "kubernetes"}.get(kind, "native")
+    # What is shown loads again as the same, but for the key that is masked.
+    again = tmp_path / "again.toml"
+    again.write_text(shown.stdout)
+    assert run_server("config", "--config", str(again)).stdout == shown.stdout
+
+
+def test_a_server_starts_from_the_example(run_server, tmp_path, start_server):
+    path = tmp_path / "c.toml"
+    assert run_server("init-config", str(path)).returncode == 0
+    key = tomllib.loads(path.read_text())["server"]["api_key"]
+    server = start_server(path.read_text(), key=None)
+    assert server.get("/x", headers={"OPEN-SANDBOX-API-KEY": key}).status == 404
+
+
+def test_init_config_does_not_replace_a_file_unasked(run_server, tmp_path):
+    assert run_server("init-config").returncode == 0
+    first = (tmp_path / ".sandbox.toml").read_text()
+    refused(run_server("init-config"), ".sandbox.toml", "--force")
+    assert (tmp_path / ".sandbox.toml").read_text() == first
+    assert run_server("init-config", "--force").returncode == 0
+    assert (tmp_path / ".sandbox.toml").read_text() != first
+
+
+# ---- help, version, log ----
+
+
+def test_help_and_version(run_server):
+    done = run_server("--help")
+    assert done.returncode == 0 and done.stderr == ""
+    for part in ("SYNOPSIS", "--config", "init-config", "ENVIRONMENT", "EXIT STATUS"):
+        assert part in done.stdout
+    assert run_server("--version").stdout.startswith("opensandbox-server ")
+    assert "--example" in run_server("init-config", "--help").stdout
+
+
+def test_the_log_can_go_to_a_file(start_server, tmp_path):
+    log = tmp_path / "logs" / "server.log"
+    server = start_server(f"[log]\nfile_enabled = true\nfile_path = \"{log}\"\nformat = \"json\"\n")
+    assert server.get("/x").status == 404
+    server.stop()
+    assert server.stderr == ""
+    assert '"path":"/x"' in log.read_text()
+
+
+def test_a_log_that_cannot_be_written_is_refused(tmp_path):
+    server = Server(
+        tmp_path, "[log]\nfile_enabled = true\nfile_path = \"/proc/none/x.log\"\n", {"OPENSANDBOX_SERVER_API_KEY": KEY},
+        port=free_port(),
+    )  # fmt: skip
+    assert server.process.wait(20) == 1
+    assert server.stderr.startswith(f"{PREFIX}make folder '/proc/none'")

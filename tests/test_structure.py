@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules of the house that a machine can check."""
+import re
+import subprocess
+
+import pytest
+
+from conftest import ROOT
+
+RANK = {"base": 0, "sys": 1, "net": 2, "image": 3, "box": 3}
+PROGRAM = 4
+SOURCES = sorted(p for p in (ROOT / "src").rglob("*.[ch]"))
+INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
+
+
+def folder(path):
+    return path.relative_to(ROOT / "src").parts[0]
+
+
+def test_includes_point_downwards():
+    wrong = []
+    for path in SOURCES:
+        here = folder(path)
+        for name in INCLUDE.findall(path.read_text()):
+            there = name.split("/")[0]
+            assert (ROOT / "src" / name).exists(), f"{path}: {name}"
+            if there == here:
+                continue
+            up = RANK.get(there, PROGRAM) >= RANK.get(here, PROGRAM) and there != "client"
+            if up:
+                wrong.append(f"{path.relative_to(ROOT)} includes {name}")
+    assert not wrong
+
+
+def test_only_tls_knows_openssl():
+    wrong = [p.name for p in SOURCES if "#include <openssl" in p.read_text() and not p.name.startswith("tls")]
+    assert not wrong
+
+
+def test_every_source_names_its_licence_and_bans_the_banned():
+    for pattern in ("src/**/*.[ch]", "fuzz/*.c", "bench/*.c", "tests/**/*.c"):
+        for path in ROOT.glob(pattern):
+            text = path.read_text()
+            assert text.startswith("// SPDX-License-Identifier: Apache-2.0\n"), path
+            if path.suffix == ".c":
+                assert INCLUDE.findall(text)[-1] == "base/banned.h", path
+    for path in [*ROOT.glob("tools/*"), *ROOT.glob("tests/*.py"), *ROOT.glob("bench/*.py"), ROOT / "Makefile"]:
+        if path.suffix != ".txt":
+            assert "# SPDX-License-Identifier: Apache-2.0" in path.read_text()[:200], path
+
+
+def test_no_file_is_too_long_to_read():
+    long = [(p.name, n) for p in SOURCES if (n := len(p.read_text().splitlines())) > 800]
+    assert not long
+
+
+def test_every_fuzz_target_has_seeds():
+    for path in (ROOT / "fuzz").glob("*.c"):
+        if path.stem != "replay":
+            assert len(list((ROOT / "fuzz/corpus" / path.stem).iterdir())) >= 5, path
+
+
+STATIC = ROOT / "build/musl/bin/static-probe"
+
+
+def test_what_runs_in_a_sandbox_is_static_and_works():
+    if not STATIC.exists():
+        pytest.skip("build/musl is not built: make musl")
+    headers = subprocess.run(["readelf", "-lWd", STATIC], check=True, capture_output=True, text=True).stdout
+    assert "INTERP" not in headers and "NEEDED" not in headers
+    assert "GNU_STACK" in headers and "RWE" not in headers
+    assert subprocess.run([STATIC], check=True, capture_output=True, text=True, timeout=10).stdout == "ok\n"
+
+
+def test_release_programs_are_hardened():
+    program = ROOT / "build/release/bin/opensandbox-server"
+    if not program.exists():
+        pytest.skip("build/release is not built: make")
+    headers = subprocess.run(["readelf", "-hlWd", program], check=True, capture_output=True, text=True).stdout
+    assert "DYN (Position-Independent Executable" in headers
+    assert "BIND_NOW" in headers and "GNU_RELRO" in headers and "RWE" not in headers
+    symbols = subprocess.run(["nm", "-D", program], check=True, capture_output=True, text=True).stdout
+    assert "__stack_chk_fail" in symbols and "_chk@" in symbols
