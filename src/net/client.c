@@ -181,10 +181,20 @@ static int call_dial(struct http_call *call, struct err *e)
 	return 0;
 }
 
+/* Whatever a kept connection has to say now cannot be the answer to a request that has not been sent. */
+static bool is_quiet(struct http_conn *c)
+{
+	char byte;
+
+	return c->t->ops->recv(c->t, &byte, 1) < 0 && errno == EAGAIN;
+}
+
 int call_connect(struct http_call *call, struct err *e)
 {
-	struct http_conn *c = call->client->idle;
+	struct http_conn *c;
 
+	while ((c = call->client->idle) && !call->is_repeat && !is_quiet(c))
+		client_conn_close(c);
 	if (!c || call->is_repeat)
 		return call_dial(call, e);
 	idle_unlink(c);

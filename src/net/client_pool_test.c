@@ -160,6 +160,28 @@ static void a_stale_connection_is_replaced_once_where_that_is_safe(void **state)
 	}
 }
 
+static void what_a_kept_connection_says_before_the_request_is_not_its_answer(void **state)
+{
+	struct rig r;
+	struct told t;
+	struct err e = { 0 };
+
+	(void)state;
+	rig_open(&r, 1);
+	told_init(&t, &r);
+	do_call(&r, 0);
+	(void)send(r.far[0], OK_RESPONSE, sizeof(OK_RESPONSE) - 1, MSG_NOSIGNAL); /* and the loop has not seen it yet */
+	t.call = http_call_start(r.client, &GET("/"), &told_ops, &t, &e);
+	assert_non_null(t.call);
+	wire_turn(&r.w);
+	assert_int_equal(t.ends, 0);
+	assert_int_equal(r.dials, 2);
+	answer(&r, 1, OK_RESPONSE);
+	assert_int_equal(t.ends, 1);
+	told_done(&t);
+	rig_close(&r);
+}
+
 static void a_response_that_has_begun_is_never_asked_for_again(void **state)
 {
 	struct rig r;
@@ -507,6 +529,7 @@ int main(void)
 		cmocka_unit_test(calls_at_the_same_time_have_connections_of_their_own_and_few_are_kept),
 		cmocka_unit_test(an_idle_connection_ends_by_time_by_its_peer_and_by_anything_it_says),
 		cmocka_unit_test(a_stale_connection_is_replaced_once_where_that_is_safe),
+		cmocka_unit_test(what_a_kept_connection_says_before_the_request_is_not_its_answer),
 		cmocka_unit_test(a_response_that_has_begun_is_never_asked_for_again),
 		cmocka_unit_test(a_repeat_that_finds_no_connection_fails),
 		cmocka_unit_test(a_dial_that_fails_is_told_at_once_or_later),
