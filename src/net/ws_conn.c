@@ -164,6 +164,10 @@ static void remember_end(struct ws_conn *ws, uint16_t code, struct str reason)
 
 void ws_conn_close(struct ws_conn *ws, uint16_t code, struct str reason)
 {
+	if (ws->state == WS_OPENING && !ws->closes_early) {
+		ws->closes_early = true;
+		remember_end(ws, code, reason);
+	}
 	if (ws->state != WS_OPEN)
 		return;
 	ws->state = WS_CLOSING;
@@ -172,6 +176,16 @@ void ws_conn_close(struct ws_conn *ws, uint16_t code, struct str reason)
 	remember_end(ws, code, reason);
 	add_close(ws, code, reason);
 	run_later(ws);
+}
+
+/* It was closed before it was open. */
+static void close_as_asked(struct ws_conn *ws)
+{
+	char reason[WS_REASON_MAX];
+	size_t n = ws->reason_n;
+
+	memcpy(reason, ws->reason, n);
+	ws_conn_close(ws, ws->code, (struct str){ reason, n });
 }
 
 /* The peer is told CODE, and nothing that it says is listened to any more. */
@@ -192,6 +206,12 @@ static bool ws_flush(struct ws_conn *ws)
 		struct iovec iov = { ws->out.p + ws->sent, waiting(ws) };
 		ssize_t n = ws->t->ops->send(ws->t, &iov, 1, false);
 
+		if (n < 0 && errno == EAGAIN && ws->sent >= ws->options.high_water) {
+			/* A reader that always leaves a little must not make it grow with all that was ever sent. */
+			buf_consume(&ws->out, ws->sent);
+			ws->sent = 0;
+			return true;
+		}
 		if (n < 0)
 			return errno == EAGAIN;
 		ws->sent += (size_t)n;
@@ -321,6 +341,8 @@ void ws_start(struct ws_conn *ws, struct transport *t, struct str early)
 	else if (watch_start(&ws->watch, ws->loop, t, on_watch, ws, "websocket", &e) == 0) {
 		ws->state = WS_OPEN;
 		ws->read_ms = ws->ping_ms = loop_now_ms(ws->loop);
+		if (ws->closes_early)
+			close_as_asked(ws);
 		run_later(ws);
 		return;
 	}

@@ -37,6 +37,7 @@ struct ws_conn {
 	char key[WS_KEY_LEN + 1];
 	char protocol[WS_PROTOCOL_MAX + 1];
 	bool is_announced; /* on_open has been called */
+	bool closes_early; /* to be closed with `code` and `reason` as soon as it is open */
 
 	/* moving */
 	struct ws_decoder decoder;

@@ -105,9 +105,9 @@ int ws_conn_accept(struct request *rq, struct reply *rp, const struct ws_options
 	ws_accept(values.key, accept);
 	if (reply_header(rp, "Sec-WebSocket-Accept", str_of(accept)) < 0 || choose_protocol(ws, rq, rp) < 0)
 		return err_set(e, ERR_INTERNAL, "a handshake that cannot be written");
-	ws->reply = rp;
 	if (reply_upgrade(rp, "websocket", &up, ws, e) < 0)
 		return -1;
+	ws->reply = rp; /* not before: ours to abort only while it is on its way */
 	*ret_ws = take_ptr(&ws);
 	return 0;
 }
