@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* One connection of the server: moving bytes, and the state machine that decides which. */
+#include <sys/ioctl.h>
+
 #include "base/err.h"
 #include "net/server_impl.h"
 
@@ -9,6 +11,7 @@
 #define FILL_BODY (64 * 1024)
 #define IN_MAX (HTTP_HEAD_MAX + 2 * FILL_BODY)
 #define OUT_MAX (8 * 1024 * 1024) /* of one turn's writes by a stream; far above any high-water mark */
+#define SEND_MAX (1024 * 1024)    /* bytes of one connection before the others get their turn */
 #define ROUNDS_MAX 64             /* of one connection before the others get their turn */
 #define DRAIN_MAX HTTP_IGNORED_BODY_MAX
 
@@ -71,7 +74,7 @@ static void notify_gone(struct conn *c)
 		rp->source->stop(rp->arg);
 	else if (rp->phase == REPLY_UPGRADE)
 		rp->upgrade->gone(rp->arg);
-	else if (rp->phase == REPLY_OPEN && x->sink && body_is_incomplete(c))
+	else if (x->sink)
 		x->sink->stop(x->sink_arg);
 }
 
@@ -107,8 +110,6 @@ void conn_kill(struct conn *c)
 	if (c->next)
 		c->next->prev = c->prev;
 	free(c);
-	if (s->is_draining && !s->conns)
-		server_drained(s);
 }
 
 /* ---- output ---- */
@@ -166,18 +167,34 @@ static void output_sent(struct conn *c)
 	c->file = -1;
 }
 
+/* A peer that always leaves a little unread must not make the buffer grow with all that was ever sent. */
+static void output_compact(struct conn *c)
+{
+	if (c->out_at < c->s->limits.high_water)
+		return;
+	buf_consume(&c->out, c->out_at);
+	c->out_at = 0;
+}
+
 /* True when anything was sent. */
 static bool flush(struct conn *c)
 {
 	bool progress = false;
 
 	while (conn_has_output(c)) {
-		ssize_t n = conn_pending(c) > 0 ? send_bytes(c) : send_file(c);
+		ssize_t n;
 
+		if (c->budget == 0) {
+			conn_kick(c);
+			return false;
+		}
+		n = conn_pending(c) > 0 ? send_bytes(c) : send_file(c);
 		if (n < 0) {
 			c->is_dead |= errno != EAGAIN;
+			output_compact(c);
 			return progress;
 		}
+		c->budget -= MIN((size_t)n, c->budget);
 		c->out_ms = now_ms(c);
 		progress = true;
 	}
@@ -246,6 +263,7 @@ static void expect_body(struct conn *c)
 	c->body_left = h->length;
 	c->body_seen = 0;
 	c->owes_continue = h->expects_continue;
+	c->is_paused = false;
 	c->window_ms = now_ms(c);
 	c->window_bytes = c->in.n;
 }
@@ -362,7 +380,6 @@ static bool step_body(struct conn *c)
 			break;
 		if (c->reading == READ_BODY)
 			take_piece(c, piece);
-		reply_settle(&c->x->rp);
 	}
 	buf_consume(&c->in, c->in.n - in.n);
 	if (!wants_body(c))
@@ -389,7 +406,7 @@ void conn_continue(struct conn *c)
 
 bool conn_can_skip_body(const struct conn *c)
 {
-	return !body_is_incomplete(c) ||
+	return !body_is_incomplete(c) || c->x->head.framing == HTTP_NO_BODY ||
 	       (!c->owes_continue && c->x->head.framing == HTTP_LENGTH && c->body_left <= DRAIN_MAX);
 }
 
@@ -415,7 +432,7 @@ static bool step_read(struct conn *c)
 static bool next_request(struct conn *c)
 {
 	exchange_over(c);
-	if (c->closes) {
+	if (c->closes || c->s->is_draining) {
 		c->t->ops->shut(c->t);
 		c->reading = READ_LINGER;
 		c->out_ms = now_ms(c);
@@ -446,6 +463,16 @@ static bool hand_over(struct conn *c)
 	return false;
 }
 
+/* HEAD, or a status without a body: the answer is complete and its producer not needed. */
+static bool end_at_head(struct conn *c)
+{
+	struct reply *rp = &c->x->rp;
+
+	rp->source->stop(rp->arg);
+	reply_end_quietly(rp);
+	return true;
+}
+
 static bool step_write(struct conn *c)
 {
 	bool progress = flush(c);
@@ -453,7 +480,8 @@ static bool step_write(struct conn *c)
 
 	if (c->is_dead || !rp)
 		return progress;
-	reply_settle(rp);
+	if (rp->phase == REPLY_STREAM && rp->drops_body)
+		return end_at_head(c);
 	if (rp->phase == REPLY_STREAM && rp->wants_proceed && conn_pending(c) <= c->s->limits.high_water / 2) {
 		rp->wants_proceed = false;
 		rp->source->proceed(rp->arg);
@@ -475,7 +503,7 @@ static unsigned interest(const struct conn *c)
 
 	if (c->reading == READ_HEAD || c->reading == READ_LINGER || (body_is_incomplete(c) && wants_body(c)))
 		want |= IO_IN;
-	if (c->reading == READ_DONE && !c->peer_closed)
+	if (!(want & IO_IN) && !c->peer_closed)
 		want |= IO_HUP;
 	return c->t->ops->interest(c->t, want);
 }
@@ -504,6 +532,7 @@ static void conn_run(struct conn *c)
 {
 	bool again = true;
 
+	c->budget = SEND_MAX;
 	for (int rounds = 0; again && !c->is_dead; rounds++) {
 		again = step_read(c);
 		again |= !c->is_dead && step_write(c);
@@ -547,12 +576,19 @@ void conn_out(struct conn *c, struct str bytes)
 		c->is_dead = true;
 }
 
+/* The peer ended its side while we do not read. What it sent before that is still in the socket and may be all that
+ * was missing of a body; otherwise an answer in the making has lost its reader. */
 static void on_hup(struct conn *c)
 {
+	int unread = 0;
+
 	c->peer_closed = true;
 	c->closes = true;
-	if (c->x && c->x->rp.phase != REPLY_ENDED)
-		c->is_dead = true; /* an answer in the making has lost its reader */
+	if (!c->x || c->x->rp.phase == REPLY_ENDED)
+		return;
+	if (body_is_incomplete(c) && (c->in.n > 0 || (ioctl(c->t->fd, FIONREAD, &unread) == 0 && unread > 0)))
+		return;
+	c->is_dead = true;
 }
 
 static void on_io(unsigned ready, void *arg)
@@ -564,7 +600,7 @@ static void on_io(unsigned ready, void *arg)
 	ready = c->t->ops->readiness(c->t, ready);
 	if (ready & IO_IN)
 		fill(c);
-	if (ready & IO_HUP && c->reading == READ_DONE)
+	if (ready & IO_HUP && c->io.want & IO_HUP)
 		on_hup(c);
 	conn_run(c);
 }

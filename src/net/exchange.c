@@ -7,6 +7,7 @@
 #include "base/banned.h"
 
 #define SPARES_MAX 64
+#define SPARE_ARENA_MAX (64 * 1024)
 #define ARENA_MAX (64 * 1024 * 1024) /* a 4 MiB body of the smallest JSON values, as a tree, several times over */
 #define HEADERS_MAX (16 * 1024)
 
@@ -57,7 +58,7 @@ void exchange_free(struct http_server *s, struct exchange *x)
 	}
 	buf_done(&x->head_bytes);
 	buf_done(&x->body);
-	if (s->n_spare < SPARES_MAX) {
+	if (s->n_spare < SPARES_MAX && x->arena.used <= SPARE_ARENA_MAX) {
 		arena_reset(&x->arena);
 		x->next = s->spare;
 		s->spare = x;
@@ -170,10 +171,15 @@ void exchange_unanswered(struct exchange *x)
 
 void exchange_refuse(struct exchange *x, unsigned status, const char *why)
 {
+	const struct body_sink *sink = take_ptr(&x->sink);
+
 	if (x->rp.phase != REPLY_OPEN) { /* somebody else answers, or has answered: the connection says it all */
+		x->sink = sink;
 		x->rp.c->is_dead = true;
 		return;
 	}
+	if (sink)
+		sink->stop(x->sink_arg);
 	x->rp.c->closes = true;
 	(void)reply_error(&x->rp, status, code_of(status), "%s", why);
 }

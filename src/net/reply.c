@@ -117,21 +117,19 @@ static void out_head(struct reply *rp, unsigned status, const char *type, uint64
 	conn_out(c, STR("\r\n"));
 }
 
+/* The handler is done with the request: what is left of its body is skipped, or ends the connection. */
 static int ended(struct reply *rp)
-{
-	rp->phase = REPLY_ENDED;
-	conn_kick(rp->c);
-	return 0;
-}
-
-void reply_settle(struct reply *rp)
 {
 	struct conn *c = rp->c;
 
-	if (rp->phase != REPLY_ENDED || c->reading != READ_BODY)
-		return;
-	c->closes |= !conn_can_skip_body(c);
-	c->reading = c->closes ? READ_DONE : READ_DRAIN;
+	rp->phase = REPLY_ENDED;
+	c->x->sink = NULL;
+	if (c->reading == READ_BODY) {
+		c->closes |= !conn_can_skip_body(c);
+		c->reading = c->closes ? READ_DONE : READ_DRAIN;
+	}
+	conn_kick(c);
+	return 0;
 }
 
 /* ---- whole answers ---- */
@@ -272,7 +270,7 @@ size_t reply_room(const struct reply *rp)
 {
 	size_t pending = conn_pending(rp->c), high = rp->c->s->limits.high_water;
 
-	return rp->phase == REPLY_STREAM && pending < high ? high - pending : 0;
+	return rp->phase == REPLY_STREAM && !rp->c->is_dead && pending < high ? high - pending : 0;
 }
 
 static void write_chunk(struct reply *rp, struct str bytes)
@@ -287,7 +285,7 @@ static void write_chunk(struct reply *rp, struct str bytes)
 
 void reply_write(struct reply *rp, struct str bytes)
 {
-	if (rp->phase != REPLY_STREAM || bytes.n == 0)
+	if (rp->phase != REPLY_STREAM || rp->c->is_dead || bytes.n == 0)
 		return;
 	rp->body_bytes += bytes.n;
 	if (rp->left != REPLY_UNSIZED) {
@@ -300,6 +298,11 @@ void reply_write(struct reply *rp, struct str bytes)
 		conn_out(rp->c, bytes);
 	rp->wants_proceed |= reply_room(rp) == 0;
 	conn_kick(rp->c);
+}
+
+void reply_end_quietly(struct reply *rp)
+{
+	(void)ended(rp);
 }
 
 void reply_end(struct reply *rp)
@@ -318,6 +321,7 @@ void reply_end(struct reply *rp)
 void reply_abort(struct reply *rp)
 {
 	rp->phase = REPLY_ENDED;
+	rp->c->x->sink = NULL;
 	rp->c->is_dead = true;
 	conn_kick(rp->c);
 }
@@ -368,17 +372,23 @@ void request_read(struct request *rq, const struct body_sink *sink, void *arg)
 
 void request_pause(struct request *rq)
 {
-	exchange_of(rq)->rp.c->is_paused = true;
+	struct conn *c = exchange_of(rq)->rp.c;
+
+	if (!c->is_paused)
+		c->paused_ms = loop_now_ms(c->s->loop);
+	c->is_paused = true;
 }
 
 void request_resume(struct request *rq)
 {
 	struct conn *c = exchange_of(rq)->rp.c;
+	uint64_t waited_ms;
 
 	if (!c->is_paused)
 		return;
 	c->is_paused = false;
-	c->in_ms = c->window_ms = loop_now_ms(c->s->loop); /* the wait was ours, not the peer's */
-	c->window_bytes = 0;
+	waited_ms = loop_now_ms(c->s->loop) - c->paused_ms; /* was our doing and is not counted against the peer */
+	c->in_ms += waited_ms;
+	c->window_ms += waited_ms;
 	conn_kick(c);
 }

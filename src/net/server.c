@@ -2,7 +2,6 @@
 /* Listening, counting and draining; the connections themselves are in conn.c. */
 #include "net/server.h"
 
-#include <assert.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -15,8 +14,10 @@
 #include "base/banned.h"
 
 #define ACCEPT_BURST 64 /* connections taken in one turn */
+#define ACCEPT_REST_MS 100
 
 static void on_drain_deadline(void *arg);
+static void forget_seats(struct http_server *s);
 
 struct http_server *http_server_new(struct loop *l, const struct http_service *service, const struct http_limits *limits,
 				    struct err *e)
@@ -42,6 +43,7 @@ struct http_server *http_server_new(struct loop *l, const struct http_service *s
 static void listener_free(struct listener *l)
 {
 	io_del(&l->io);
+	timer_done(&l->again);
 	(void)close(l->fd);
 	free(l);
 }
@@ -69,7 +71,7 @@ void http_server_free(struct http_server *s)
 	stop_listening(s);
 	s->is_draining = false;
 	kill_all(s);
-	assert(s->counts.connections == 0);
+	forget_seats(s);
 	exchange_spares_free(s);
 	map_done(&s->addresses);
 	timer_done(&s->drain_timer);
@@ -100,6 +102,8 @@ const char *server_date(struct http_server *s)
 /* IPv4 by address, IPv6 by the /64 that a peer can move in at will. False for unix sockets. */
 static bool address_key(const struct sockaddr_storage *peer, unsigned char key[16])
 {
+	const struct in6_addr *v6;
+
 	memset(key, 0, 16);
 	if (peer->ss_family == AF_INET) {
 		memcpy(key + 8, &((const struct sockaddr_in *)peer)->sin_addr, 4);
@@ -107,7 +111,11 @@ static bool address_key(const struct sockaddr_storage *peer, unsigned char key[1
 	}
 	if (peer->ss_family != AF_INET6)
 		return false;
-	memcpy(key, &((const struct sockaddr_in6 *)peer)->sin6_addr, 8);
+	v6 = &((const struct sockaddr_in6 *)peer)->sin6_addr;
+	if (IN6_IS_ADDR_V4MAPPED(v6)) /* an IPv4 peer of a listener for both */
+		memcpy(key + 8, v6->s6_addr + 12, 4);
+	else
+		memcpy(key, v6, 8);
 	return true;
 }
 
@@ -141,11 +149,13 @@ static void address_release(struct http_server *s, struct address *a)
 	free(a);
 }
 
-static void seat_free(void *arg)
+static void seat_leave(struct seat *seat)
 {
-	struct seat *seat = arg;
 	struct http_server *s = seat->s;
 
+	*(seat->prev ? &seat->prev->next : &s->seats) = seat->next;
+	if (seat->next)
+		seat->next->prev = seat->prev;
 	s->counts.connections--;
 	if (seat->is_stream)
 		s->counts.streams--;
@@ -153,7 +163,25 @@ static void seat_free(void *arg)
 		seat->address->connections--;
 		address_release(s, seat->address);
 	}
+	seat->s = NULL;
+}
+
+static void seat_free(void *arg)
+{
+	struct seat *seat = arg;
+	struct http_server *s = seat->s;
+
+	if (s)
+		seat_leave(seat);
 	free(seat);
+	if (s && s->is_draining && !s->seats)
+		server_drained(s);
+}
+
+static void forget_seats(struct http_server *s)
+{
+	while (s->seats)
+		seat_leave(s->seats);
 }
 
 /* NULL when the address has too many connections, or no memory is left. */
@@ -174,6 +202,10 @@ static struct seat *seat_new(struct http_server *s, const struct sockaddr_storag
 		seat->address->connections++;
 	}
 	s->counts.connections++;
+	seat->next = s->seats;
+	if (seat->next)
+		seat->next->prev = seat;
+	s->seats = seat;
 	return seat;
 }
 
@@ -219,19 +251,37 @@ static void welcome(struct listener *l, int fd, const struct sockaddr_storage *p
 	}
 	t->on_close = seat_free;
 	t->on_close_arg = seat;
+	seat->fd = t->fd;
 	s->counts.accepted++;
 	if (!conn_new(s, t, seat, peer, &e))
 		transport_close(t);
 }
 
 /* Out of descriptors, an unaccepted connection would keep the listener ready for ever: take and drop it. */
-static void drop_one(struct http_server *s, int listener)
+static bool drop_one(struct http_server *s, int listener)
 {
+	int fd;
+
 	closep(&s->spare_fd);
-	s->spare_fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-	closep(&s->spare_fd);
-	s->counts.refused++;
+	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	closep(&fd);
+	s->counts.refused += fd >= 0;
 	s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	return fd >= 0;
+}
+
+/* Whatever it is that fails, trying again at once would only burn the processor. */
+static void rest(struct listener *l)
+{
+	io_want(&l->io, 0);
+	timer_in(&l->again, ACCEPT_REST_MS);
+}
+
+static void on_rested(void *arg)
+{
+	struct listener *l = arg;
+
+	io_want(&l->io, IO_IN);
 }
 
 static void on_accept(unsigned ready, void *arg)
@@ -246,10 +296,11 @@ static void on_accept(unsigned ready, void *arg)
 
 		if (fd >= 0) {
 			welcome(l, fd, &peer);
-		} else if (errno == EMFILE || errno == ENFILE) {
-			drop_one(l->s, l->fd);
-			return;
-		} else if (errno == EAGAIN) {
+		} else if (errno != ECONNABORTED && errno != EINTR) {
+			bool is_full = errno == EMFILE || errno == ENFILE;
+
+			if (errno != EAGAIN && !(is_full && drop_one(l->s, l->fd)))
+				rest(l);
 			return;
 		}
 	}
@@ -264,7 +315,9 @@ int http_server_listen(struct http_server *s, int *fd, const struct transport_ma
 	l->s = s;
 	if (maker)
 		l->maker = *maker;
-	if (io_add(&l->io, s->loop, *fd, IO_IN, on_accept, l, "http listener", e) < 0) {
+	if (timer_init(&l->again, s->loop, on_rested, l, "http listener", e) < 0 ||
+	    io_add(&l->io, s->loop, *fd, IO_IN, on_accept, l, "http listener", e) < 0) {
+		timer_done(&l->again);
 		free(l);
 		return -1;
 	}
@@ -295,6 +348,8 @@ static void on_drain_deadline(void *arg)
 	struct http_server *s = arg;
 
 	kill_all(s);
+	for (struct seat *seat = s->seats; seat; seat = seat->next)
+		(void)shutdown(seat->fd, SHUT_RDWR); /* for its owner to see */
 	server_drained(s);
 }
 
@@ -312,6 +367,6 @@ void http_server_drain(struct http_server *s, unsigned deadline_ms, void (*done)
 		if (!c->x && c->in.n == 0)
 			conn_kill(c);
 	}
-	if (!s->conns)
+	if (!s->seats)
 		server_drained(s);
 }

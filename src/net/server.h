@@ -89,7 +89,7 @@ struct http_limits { /* defaults in HTTP_LIMITS; the table of limits in security
 
 struct http_server *http_server_new(struct loop *l, const struct http_service *service, const struct http_limits *limits,
 				    struct err *e);
-/* Closes every connection. Upgraded ones belong to whoever took them and must be gone before. */
+/* Closes every connection but those that were upgraded: they belong to whoever took them. */
 void http_server_free(struct http_server *s);
 DEFINE_AUTO(struct http_server *, http_server_free)
 
@@ -133,7 +133,9 @@ const struct json *request_json(struct request *rq, struct err *e); /* the body,
 struct loop *request_loop(const struct request *rq);
 
 /* A streamed body. Each piece must be taken whole; to make the peer wait, pause. `stop` comes instead of `end` when
- * the peer goes away or misbehaves. An error from `data` or `end` is answered like a handler's. */
+ * the peer goes away or misbehaves; neither comes after an answer. An error from `data` or `end` is answered like a
+ * handler's. Of a handler that reads a body and holds or streams its answer, only the latter's hangup or stop is told
+ * of the end, unless it has none. */
 struct body_sink {
 	int (*data)(struct str piece, void *arg, struct err *e);
 	int (*end)(void *arg, struct err *e);
@@ -157,11 +159,11 @@ int reply_error(struct reply *rp, unsigned status, const char *code, const char 
 	__attribute__((format(printf, 4, 5)));
 int reply_file(struct reply *rp, unsigned status, const char *type, int *fd, uint64_t offset, uint64_t length);
 
-/* Answers later. `hangup` is told when the peer goes away first; RP and its request are gone after it returns. */
+/* Answers later. `hangup` (or NULL) is told when the peer goes away first; RP and its request are gone after it. */
 int reply_hold(struct reply *rp, void (*hangup)(void *arg), void *arg);
 
 /* A streamed answer. `proceed` is called when there is room and the producer may write; between calls it may write
- * too, as long as reply_room() says so. `stop` is told when the peer goes away before reply_end(). */
+ * too, as long as reply_room() says so. `stop` is told when the peer goes away before reply_end(), and for a HEAD. */
 struct reply_source {
 	void (*proceed)(void *arg);
 	void (*stop)(void *arg);

@@ -59,8 +59,10 @@ struct address {
 
 /* A place among the connections; lives until the transport closes, which may be after the conn is gone. */
 struct seat {
-	struct http_server *s;
+	struct seat *prev, *next;
+	struct http_server *s;   /* NULL: the server is gone */
 	struct address *address; /* NULL: unix socket */
+	int fd;                  /* the transport's */
 	bool is_stream;
 };
 
@@ -82,6 +84,7 @@ struct conn {
 	uint64_t body_seen;
 	uint64_t in_ms, out_ms; /* when bytes last came and went */
 	uint64_t head_ms;       /* when the head began, or the connection */
+	uint64_t paused_ms;
 	uint64_t window_ms;
 	size_t window_bytes;
 
@@ -96,8 +99,9 @@ struct conn {
 
 	bool is_paused;       /* by the taker of a body */
 	bool closes;          /* after the answer in progress */
-	bool peer_closed;
+	bool peer_closed;     /* it ended its side, or said so and what came before is still to be read */
 	bool is_dead;         /* conn_run() will take it down */
+	size_t budget;        /* bytes that may still be sent in this run */
 	bool is_killed;       /* being taken down: nothing may be queued for it any more */
 	bool is_fresh;        /* no request yet */
 	bool owes_continue;   /* the client waits for 100 before it sends its body */
@@ -107,6 +111,7 @@ struct listener {
 	struct listener *next;
 	struct http_server *s;
 	struct io io;
+	struct timer again; /* accepting failed for a reason that time may mend */
 	int fd;
 	struct transport_maker maker;
 };
@@ -117,6 +122,7 @@ struct http_server {
 	struct http_limits limits;
 	struct listener *listeners;
 	struct conn *conns;
+	struct seat *seats;
 	struct map addresses;
 	struct exchange *spare; /* finished ones, for the next requests */
 	unsigned n_spare;
@@ -154,7 +160,8 @@ void exchange_fail(struct exchange *x, struct err *e);                      /* a
 void exchange_unanswered(struct exchange *x); /* its handler neither answered nor holds: a defect of ours */
 
 /* reply.c */
-void reply_settle(struct reply *rp); /* after an answer: what happens to a body that was not read */
+/* reply.c */
+void reply_end_quietly(struct reply *rp); /* whatever was promised */
 
 /* server.c */
 const char *server_date(struct http_server *s);

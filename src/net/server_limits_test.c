@@ -3,8 +3,11 @@
 #include "net/test_server.h"
 
 #include <netinet/in.h>
+#include <sys/syscall.h>
+#include <time.h>
 
 #include "base/own.h"
+#include "sys/refuse_test.h"
 
 #include "base/banned.h"
 
@@ -322,6 +325,82 @@ static void connections_beyond_those_of_one_address_are_closed(void **state)
 		(void)close(fds[i]);
 }
 
+/* A listener for IPv6 and IPv4 at once. */
+static int both_listener(struct sockaddr_in *ret_v4)
+{
+	struct sockaddr_in6 a = { .sin6_family = AF_INET6 };
+	socklen_t len = sizeof(a);
+	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), off = 0;
+
+	if (fd < 0 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) < 0 ||
+	    bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, 16) < 0 ||
+	    getsockname(fd, (struct sockaddr *)&a, &len) < 0) {
+		closep(&fd);
+		return -1;
+	}
+	*ret_v4 = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = a.sin6_port };
+	return fd;
+}
+
+static void ipv4_peers_of_an_ipv6_listener_are_told_apart(void **state)
+{
+	struct rig *r = *state;
+	struct sockaddr_in to;
+	AUTO_FD listener = both_listener(&to);
+	int fds[6];
+
+	if (listener < 0)
+		skip(); /* no IPv6 here */
+	assert_int_equal(http_server_listen(r->server, &listener, NULL, &(struct err){ 0 }), 0);
+	for (size_t i = 0; i < ARRAY_LEN(fds); i++) { /* four of one address are the limit */
+		to.sin_addr.s_addr = htonl(i < 4 ? 0x7f000001 : 0x7f000002 + (uint32_t)i);
+		fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		assert_int_equal(bind(fds[i], (struct sockaddr *)&(struct sockaddr_in){ .sin_family = AF_INET, .sin_addr = to.sin_addr },
+				      sizeof(to)), 0);
+		assert_int_equal(connect(fds[i], (struct sockaddr *)&to, sizeof(to)), 0);
+		rig_turn(r);
+	}
+	assert_int_equal(http_server_counts(r->server).connections, ARRAY_LEN(fds));
+	for (size_t i = 0; i < ARRAY_LEN(fds); i++)
+		(void)close(fds[i]);
+}
+
+static uint64_t real_ms(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+/* In a child: a filter is for good. */
+static int accept_without_the_call(struct rig *r)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	uint64_t began;
+
+	if (refuse_syscall(SYS_accept4) < 0 || connect(fd, (struct sockaddr *)&r->address, r->address_len) < 0)
+		return 2;
+	rig_turn(r);
+	began = real_ms();
+	if (loop_turn(r->loop, 50, &(struct err){ 0 }) < 0)
+		return 3;
+	return real_ms() - began >= 40 ? 0 : 1; /* it waits instead of trying for ever */
+}
+
+static void a_failing_accept_does_not_burn_the_processor(void **state)
+{
+	int status;
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0)
+		_exit(accept_without_the_call(*state));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static void streams_beyond_the_total_get_503(void **state)
 {
 	struct rig *r = *state;
@@ -358,6 +437,8 @@ int main(void)
 		TEST(a_refused_peer_has_time_to_read_the_answer),
 		TEST(connections_beyond_the_total_get_503),
 		TEST(connections_beyond_those_of_one_address_are_closed),
+		TEST(ipv4_peers_of_an_ipv6_listener_are_told_apart),
+		TEST(a_failing_accept_does_not_burn_the_processor),
 		TEST(streams_beyond_the_total_get_503),
 	};
 
