@@ -35,6 +35,9 @@
 #define DOCUMENT_BYTES (1024 * 1024)
 #define ROUNDS 60
 #define MEMORY_MAX ((size_t)64 * 1024 * 1024)
+#define VALUES_MAX ((size_t)1024 * 1024)
+
+static const struct json_limits limits = { .values = VALUES_MAX };
 
 static double now_s(void)
 {
@@ -113,7 +116,7 @@ static double parse_ours(struct str text)
 	double start = now_s();
 	struct err e;
 
-	if (!json_parse(&a, text, NULL, NULL, &e))
+	if (!json_parse(&a, text, &limits, NULL, &e))
 		die(e.msg);
 	arena_done(&a);
 	return now_s() - start;
@@ -171,7 +174,7 @@ int main(void)
 	struct err e;
 
 	build_document(&b);
-	mine = json_parse(&a, buf_str(&b), NULL, NULL, &e);
+	mine = json_parse(&a, buf_str(&b), &limits, NULL, &e);
 	theirs = json_loadb(b.p, b.n, 0, NULL);
 	if (!mine || !theirs)
 		die(mine ? "jansson: parse failed" : e.msg);

@@ -115,7 +115,7 @@ static void check_binding(struct arena *a, const struct json *v, bool closed, bo
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	const struct json_limits limits = { .bytes = 64 * 1024, .depth = JSON_DEPTH_MAX };
+	const struct json_limits limits = { .bytes = 64 * 1024, .depth = JSON_DEPTH_MAX, .values = 4096 };
 	AUTO(arena_done) struct arena a = ARENA_INIT((size_t)64 * 1024 * 1024);
 	size_t offset = SIZE_MAX;
 	struct err e = { 0 };

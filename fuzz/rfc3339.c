@@ -13,6 +13,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+#define FLAGS_END (2 * RFC3339_NO_SECONDS) /* every combination of flags is below it */
+
 static void check(struct timespec t, size_t (*format)(struct timespec t, char *out), long unit_ns)
 {
 	char text[RFC3339_SIZE], again[RFC3339_SIZE];
@@ -25,6 +27,28 @@ static void check(struct timespec t, size_t (*format)(struct timespec t, char *o
 	if (back.tv_sec != t.tv_sec || back.tv_nsec != t.tv_nsec / unit_ns * unit_ns)
 		abort();
 	if (format(back, again) != n || memcmp(text, again, n) != 0)
+		abort();
+}
+
+/* The instant, or tv_nsec = -1. */
+static struct timespec parse(struct str text, unsigned flags)
+{
+	struct timespec t = { .tv_sec = -1, .tv_nsec = -1 };
+	struct err e = { 0 };
+
+	if (rfc3339_parse(text, flags, &t, &e) < 0) {
+		if (t.tv_sec != -1 || t.tv_nsec != -1 || e.code != ERR_INVALID)
+			abort();
+	} else if (t.tv_sec < CIVIL_MIN_S || t.tv_sec > CIVIL_MAX_S || t.tv_nsec < 0 || t.tv_nsec >= NS_PER_S) {
+		abort();
+	}
+	return t;
+}
+
+/* A flag takes nothing away: what is a time without it is the same time with it. */
+static void check_flag(struct timespec without, struct timespec with)
+{
+	if (without.tv_nsec >= 0 && (with.tv_nsec != without.tv_nsec || with.tv_sec != without.tv_sec))
 		abort();
 }
 
@@ -43,19 +67,18 @@ static void check_http_date(struct str text)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct str text = { (const char *)data, size };
-	struct timespec t = { .tv_sec = -1, .tv_nsec = -1 };
-	struct err e = { 0 };
+	struct timespec t[FLAGS_END];
 
 	check_http_date(text);
-	if (rfc3339_parse(text, size % 2 ? RFC3339_SPACE : 0, &t, &e) < 0) {
-		if (t.tv_sec != -1 || t.tv_nsec != -1 || e.code != ERR_INVALID)
-			abort();
-		return 0;
+	for (unsigned flags = 0; flags < FLAGS_END; flags++) {
+		t[flags] = parse(text, flags);
+		for (unsigned one = 1; one < FLAGS_END; one <<= 1)
+			check_flag(t[flags & ~one], t[flags]);
 	}
-	if (t.tv_sec < CIVIL_MIN_S || t.tv_sec > CIVIL_MAX_S || t.tv_nsec < 0 || t.tv_nsec >= NS_PER_S)
-		abort();
-	check(t, rfc3339_format_ns, 1);
-	check(t, rfc3339_format, 1000);
-	check(t, rfc3339_format_ms, 1000000);
+	if (t[FLAGS_END - 1].tv_nsec < 0)
+		return 0;
+	check(t[FLAGS_END - 1], rfc3339_format_ns, 1);
+	check(t[FLAGS_END - 1], rfc3339_format, 1000);
+	check(t[FLAGS_END - 1], rfc3339_format_ms, 1000000);
 	return 0;
 }

@@ -9,7 +9,6 @@
 
 #define ARENA_ALIGN 16
 #define ARENA_BLOCK_MIN 1024
-#define ARENA_BLOCK_MAX (256 * 1024)
 
 struct arena_block {
 	struct arena_block *next;
@@ -33,14 +32,29 @@ void arena_done(struct arena *a)
 	*a = ARENA_INIT(a->max);
 }
 
+/* The newest block that is not a large object's own: one request must not make every later one hold its memory. */
+static struct arena_block *take_keeper(struct arena *a)
+{
+	struct arena_block **at = &a->blocks;
+	struct arena_block *keep;
+
+	while (*at && (*at)->size > ARENA_BLOCK_MAX)
+		at = &(*at)->next;
+	keep = *at;
+	if (keep)
+		*at = keep->next;
+	return keep;
+}
+
 void arena_reset(struct arena *a)
 {
-	struct arena_block *keep = a->blocks;
+	struct arena_block *keep = take_keeper(a);
 
+	arena_done(a);
 	if (!keep)
 		return;
-	free_blocks(keep->next);
 	keep->next = NULL;
+	a->blocks = keep;
 	a->used = keep->size;
 	a->at = keep->data;
 	a->end = keep->data + keep->size;

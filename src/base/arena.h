@@ -16,11 +16,13 @@ struct arena {
 	size_t used, max;           /* bytes in blocks, and their ceiling */
 };
 
+#define ARENA_BLOCK_MAX (256 * 1024) /* of a block, unless one object is larger */
 #define ARENA_INIT(limit) ((struct arena){ .max = (limit) })
 
 void arena_done(struct arena *a); /* frees everything; usable again */
 DEFINE_AUTO_DONE(struct arena, arena_done)
-void arena_reset(struct arena *a); /* forgets everything, keeps one block for what comes next */
+/* Forgets everything and keeps one block, of at most ARENA_BLOCK_MAX, for what comes next. */
+void arena_reset(struct arena *a);
 
 void *arena_alloc(struct arena *a, size_t n); /* NULL at the ceiling or out of memory */
 void *arena_array(struct arena *a, size_t count, size_t size);

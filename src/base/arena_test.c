@@ -115,6 +115,23 @@ static void reset_forgets_but_keeps_a_block(void **state)
 	assert_int_equal(a.used, used);
 }
 
+static void reset_lets_go_of_a_large_block(void **state)
+{
+	AUTO(arena_done) struct arena a = ARENA_INIT(8 << 20);
+
+	(void)state;
+	assert_non_null(arena_alloc(&a, 1 << 20));
+	arena_reset(&a);
+	assert_int_equal(a.used, 0);
+	for (int i = 0; i < 4; i++)
+		assert_non_null(arena_alloc(&a, 100 * 1024));
+	assert_non_null(arena_alloc(&a, 1 << 20));
+	arena_reset(&a);
+	assert_true(a.used > 0 && a.used <= ARENA_BLOCK_MAX); /* an older one stays instead */
+	assert_non_null(arena_alloc(&a, a.used));
+	assert_true(a.used <= ARENA_BLOCK_MAX);
+}
+
 static void strings_are_copied_with_a_terminator(void **state)
 {
 	AUTO(arena_done) struct arena a = ARENA_INIT(4096);
@@ -158,6 +175,7 @@ int main(void)
 		cmocka_unit_test(sizes_that_overflow_are_refused),
 		cmocka_unit_test(an_object_larger_than_a_block_gets_its_own),
 		cmocka_unit_test(reset_forgets_but_keeps_a_block),
+		cmocka_unit_test(reset_lets_go_of_a_large_block),
 		cmocka_unit_test(strings_are_copied_with_a_terminator),
 		cmocka_unit_test(formatted_text_obeys_the_ceiling),
 		cmocka_unit_test(an_arena_is_usable_after_done),

@@ -72,11 +72,27 @@ static int unknown_key(struct binding *b, const struct spot *at, const struct js
 	return 0;
 }
 
-/* The row for a key, by name or alias, or -1. */
-static int find_field(const struct field *fields, struct str key)
+/* The names of a table, measured once for all keys of an object: keys come from a peer, and there may be many. */
+struct names {
+	struct str name[DECODE_FIELDS_MAX], alias[DECODE_FIELDS_MAX];
+	int n;
+};
+
+static void measure(const struct field *fields, struct names *to)
 {
-	for (int i = 0; fields[i].name; i++)
-		if (str_is(key, fields[i].name) || (fields[i].alias && str_is(key, fields[i].alias)))
+	for (to->n = 0; fields[to->n].name; to->n++) {
+		const struct field *f = &fields[to->n];
+
+		to->name[to->n] = str_of(f->name);
+		to->alias[to->n] = f->alias ? str_of(f->alias) : to->name[to->n];
+	}
+}
+
+/* The row for a key, by name or alias, or -1. */
+static int find_field(const struct names *names, struct str key)
+{
+	for (int i = 0; i < names->n; i++)
+		if (str_eq(key, names->name[i]) || str_eq(key, names->alias[i]))
 			return i;
 	return -1;
 }
@@ -87,12 +103,16 @@ static int match_keys(struct binding *b, const struct spot *at, const struct jso
 	AUTO(free) const struct json **heap = NULL;
 	const struct json *small[KEYS_ON_STACK];
 	const struct json **unknown = key_list(b, at->v, small, &heap);
+	struct names names;
 	size_t n = 0;
 
 	if (!unknown)
 		return -1;
+	if (at->v->kids.n == 0)
+		return 0; /* an array may have many of these: nothing is measured for them */
+	measure(at->fields, &names);
 	for (const struct json *v = at->v->kids.first; v; v = v->next) {
-		int i = find_field(at->fields, v->key), r = 0;
+		int i = find_field(&names, v->key), r = 0;
 
 		if (i < 0) {
 			unknown[n++] = v;

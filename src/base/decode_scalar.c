@@ -9,7 +9,7 @@
 
 #include "base/banned.h"
 
-#define EXACT_REAL 9007199254740992.0 /* 2^53: beyond it a double no longer tells integers apart */
+#define EXACT_REAL 9007199254740992.0 /* 2^53: from there on a double no longer tells integers apart */
 #define NAMES_MAX 448                 /* bytes of the names of an enumeration in a message */
 
 /* ---- bounds ---- */
@@ -135,7 +135,7 @@ static int int_from_real(struct binding *b, const struct spot *at, const struct 
 {
 	double d = at->v->d;
 
-	if (d > EXACT_REAL || d < -EXACT_REAL)
+	if (!(d > -EXACT_REAL && d < EXACT_REAL)) /* this way round, what is not a number is refused, too */
 		return refuse_huge(b, at, f, d < 0);
 	if ((double)(int64_t)d != d)
 		return problem_say(b, at, "int_from_float",

@@ -49,6 +49,20 @@ static enum err_code code_from_errno(int sys)
 	}
 }
 
+#define SYS_TEXT_MAX 64 /* "Unknown error -2147483648" is the longest that is not a constant */
+
+/* The text of an errno. glibc's strerror() allocates for a number that it does not know; other libcs have
+ * constants only, and a strerror_r() of another type. */
+static const char *sys_text(int sys, char buf[SYS_TEXT_MAX])
+{
+#ifdef __GLIBC__
+	return strerror_r(sys, buf, SYS_TEXT_MAX);
+#else
+	(void)buf;
+	return strerror(sys);
+#endif
+}
+
 int err_set(struct err *e, enum err_code code, const char *fmt, ...)
 {
 	va_list ap;
@@ -63,6 +77,7 @@ int err_set(struct err *e, enum err_code code, const char *fmt, ...)
 
 int err_sys(struct err *e, int sys, const char *fmt, ...)
 {
+	char text[SYS_TEXT_MAX];
 	size_t n;
 	va_list ap;
 
@@ -72,7 +87,7 @@ int err_sys(struct err *e, int sys, const char *fmt, ...)
 	(void)vsnprintf(e->msg, sizeof(e->msg), fmt, ap);
 	va_end(ap);
 	n = strlen(e->msg);
-	(void)snprintf(e->msg + n, sizeof(e->msg) - n, ": %s", strerror(sys));
+	(void)snprintf(e->msg + n, sizeof(e->msg) - n, ": %s", sys_text(sys, text));
 	return -1;
 }
 

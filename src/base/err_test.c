@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <malloc.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -33,6 +34,30 @@ static void sys_appends_the_text_of_errno(void **state)
 	assert_int_equal(err_sys(&e, EPERM, "mount '%s'", "/proc"), -1);
 	assert_int_equal(e.sys, EPERM);
 	assert_string_equal(e.msg, "mount '/proc': Operation not permitted");
+}
+
+/* The sanitizer's allocator knows its own total, libc's the other. */
+size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
+
+static size_t heap_bytes(void)
+{
+	if (__sanitizer_get_current_allocated_bytes)
+		return __sanitizer_get_current_allocated_bytes();
+	return mallinfo2().uordblks;
+}
+
+static void sys_uses_no_heap_even_for_a_number_without_text(void **state)
+{
+	struct err e = { 0 };
+	size_t before;
+
+	(void)state;
+	before = heap_bytes();
+	(void)err_sys(&e, 98765, "x");
+	(void)err_sys(&e, EPERM, "x");
+	assert_int_equal(heap_bytes(), before);
+	(void)err_sys(&e, 98765, "x");
+	assert_string_equal(e.msg, "x: Unknown error 98765");
 }
 
 static void codes_follow_from_errno(void **state)
@@ -120,6 +145,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(set_fills_code_and_message),
 		cmocka_unit_test(sys_appends_the_text_of_errno),
+		cmocka_unit_test(sys_uses_no_heap_even_for_a_number_without_text),
 		cmocka_unit_test(codes_follow_from_errno),
 		cmocka_unit_test(wrap_puts_context_in_front_and_keeps_the_rest),
 		cmocka_unit_test(long_messages_are_cut_and_terminated),

@@ -7,13 +7,14 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/escape.h"
 #include "base/json_scan.h"
 
 #include "base/banned.h"
 
 #define PATH_MAX_BYTES 256 /* of the path in an error; what does not fit is left out */
 #define PATH_KEY_MAX 64    /* bytes of one name in it */
-#define EXPONENT_MAX 99999 /* larger ones are zero or infinite just the same */
+#define EXPONENT_MAX 99999 /* larger ones are zero or infinite just the same, in a number of JSON_NUMBER_MAX */
 #define ARENA_SLACK 64     /* what an arena may lose by rounding up */
 
 /* The parser is a loop, not a recursion. Invariants between two of its steps:
@@ -26,6 +27,7 @@ struct parser {
 	struct arena *arena;
 	struct json *root, *open;
 	unsigned depth, depth_max;
+	size_t values, values_max;
 	bool in_value; /* an error belongs to the last child of `open`, not to `open` itself */
 	size_t offset; /* of the error */
 	struct err *e;
@@ -44,7 +46,7 @@ void json_path_key(struct buf *b, struct str key)
 
 		if (n == 0)
 			break; /* the cut went through a character */
-		if (rune < 0x20 || rune == 0x7f)
+		if (escape_needed(rune))
 			(void)buf_add_char(b, '?');
 		else
 			(void)buf_add(b, rest.p, n);
@@ -303,13 +305,12 @@ static bool real_from_parts(const struct number *n, double *ret)
 	return true;
 }
 
-/* strtod() heeds the locale; our programs never call setlocale(), so the decimal point is a point. */
+/* TEXT has at most JSON_NUMBER_MAX characters. strtod() heeds the locale; our programs never call setlocale(), so
+ * the decimal point is a point. */
 static int real_from_text(struct parser *ps, struct str text, double *ret)
 {
 	char copy[JSON_NUMBER_MAX + 1];
 
-	if (text.n > JSON_NUMBER_MAX)
-		return fail(ps, ps->p, ERR_LIMIT, "number is too long");
 	memcpy(copy, text.p, text.n);
 	copy[text.n] = '\0';
 	*ret = strtod(copy, NULL);
@@ -324,6 +325,8 @@ static int parse_number(struct parser *ps, struct json *v)
 
 	if (!end)
 		return -1;
+	if (end - ps->p > JSON_NUMBER_MAX)
+		return fail(ps, ps->p, ERR_LIMIT, "number is too long");
 	if (!n.is_real && !n.wide && n.digits <= most + n.negative) {
 		v->type = JSON_INT;
 		v->i = (int64_t)(n.negative ? 0 - n.digits : n.digits);
@@ -366,25 +369,35 @@ static int parse_literal(struct parser *ps, struct json *v)
 	return 0;
 }
 
-static struct json *add_node(struct parser *ps, struct str key)
+void json_append(struct json *parent, struct json *v)
 {
-	struct json *v = arena_alloc(ps->arena, sizeof(*v)), *parent = ps->open;
-
-	if (!v) {
-		(void)no_room(ps, sizeof(*v));
-		return NULL;
-	}
-	v->key = key;
-	if (!parent) {
-		ps->root = v;
-		return v;
-	}
 	if (parent->kids.last)
 		parent->kids.last->next = v;
 	else
 		parent->kids.first = v;
 	parent->kids.last = v;
 	parent->kids.n++;
+}
+
+static struct json *add_node(struct parser *ps, struct str key)
+{
+	struct json *v, *parent = ps->open;
+
+	if (ps->values == ps->values_max) {
+		(void)fail(ps, ps->p, ERR_LIMIT, "too many values");
+		return NULL;
+	}
+	ps->values++;
+	v = arena_alloc(ps->arena, sizeof(*v));
+	if (!v) {
+		(void)no_room(ps, sizeof(*v));
+		return NULL;
+	}
+	v->key = key;
+	if (parent)
+		json_append(parent, v);
+	else
+		ps->root = v;
 	return v;
 }
 
@@ -509,6 +522,7 @@ struct json *json_parse(struct arena *a, struct str text, const struct json_limi
 		.end = begin + text.n,
 		.arena = a,
 		.depth_max = limits && limits->depth > 0 ? limits->depth : JSON_DEPTH_MAX,
+		.values_max = limits && limits->values > 0 ? limits->values : JSON_VALUES_MAX,
 		.e = e,
 	};
 

@@ -52,8 +52,10 @@ struct json {
 struct json_limits {
 	size_t bytes;   /* of the input; 0 means no limit of its own */
 	unsigned depth; /* of nested arrays and objects; 0 means JSON_DEPTH_MAX */
+	size_t values;  /* in the whole tree, each array and object being one too; 0 means JSON_VALUES_MAX */
 };
 #define JSON_DEPTH_MAX 32
+#define JSON_VALUES_MAX 65536 /* 4 MiB of tree, and little work for whoever walks it */
 #define JSON_NUMBER_MAX 1100 /* characters of one number: every double has a shorter exact decimal form */
 
 /* NULL and an error that says where on bad input: "byte 17: ..." or, inside of an array or object,
@@ -62,6 +64,9 @@ struct json_limits {
  * out of memory as err_no_memory(). *ret_offset (may be NULL) gets the byte offset of an error. */
 struct json *json_parse(struct arena *a, struct str text, const struct json_limits *limits, size_t *ret_offset,
 			struct err *e);
+
+/* V becomes the last child of an array or object. */
+void json_append(struct json *parent, struct json *v);
 
 const struct json *json_get(const struct json *object, const char *key); /* first of that name, or NULL */
 const struct json *json_at(const struct json *array, size_t i);          /* or NULL */
@@ -74,7 +79,7 @@ static inline const struct json *json_first(const struct json *v)
 }
 
 /* For errors about places in a document: appends one step of a path, ".name" or "[3]". A long name is cut
- * and control characters in it are replaced. */
+ * and characters that would disturb a line or a terminal are replaced. */
 void json_path_key(struct buf *b, struct str key);
 void json_path_index(struct buf *b, size_t i);
 

@@ -336,6 +336,41 @@ static void the_input_is_bounded(void **state)
 	assert_int_equal(offset, 4);
 }
 
+static void the_number_of_values_is_bounded(void **state)
+{
+	const struct json_limits five = { .values = 5 };
+	AUTO(arena_done) struct arena a = ARENA_INIT(MEMORY);
+	struct err e;
+	size_t offset;
+
+	(void)state;
+	assert_non_null(json_parse(&a, STR("[1,{\"a\":[]},\"\"]"), &five, NULL, &e));
+	assert_null(json_parse(&a, STR("[1,{\"a\":[3]},\"\"]"), &five, &offset, &e));
+	assert_int_equal(e.code, ERR_LIMIT);
+	assert_string_equal(e.msg, "$: byte 13: too many values");
+	assert_int_equal(offset, 13);
+}
+
+static void the_default_number_of_values_is_the_maximum(void **state)
+{
+	AUTO(arena_done) struct arena a = ARENA_INIT(MEMORY);
+	AUTO(buf_done) struct buf b = BUF_INIT(MEMORY);
+	struct json_limits more = { .values = JSON_VALUES_MAX + 1 };
+	struct err e;
+
+	(void)state;
+	(void)buf_add_char(&b, '[');
+	for (int i = 0; i < JSON_VALUES_MAX - 1; i++)
+		(void)buf_add_str(&b, STR("0,"));
+	b.p[b.n - 1] = ']';
+	assert_non_null(json_parse(&a, buf_str(&b), NULL, NULL, &e));
+	b.p[b.n - 1] = ',';
+	(void)buf_add_str(&b, STR("0]"));
+	assert_null(json_parse(&a, buf_str(&b), NULL, NULL, &e));
+	assert_int_equal(e.code, ERR_LIMIT);
+	assert_non_null(json_parse(&a, buf_str(&b), &more, NULL, &e));
+}
+
 static void a_number_is_bounded(void **state)
 {
 	char text[JSON_NUMBER_MAX + 2] = "0.";
@@ -350,6 +385,40 @@ static void a_number_is_bounded(void **state)
 	assert_true(v->d == 1.0 / 3.0);
 	assert_null(json_parse(&a, (struct str){ text, JSON_NUMBER_MAX + 1 }, NULL, NULL, &e));
 	assert_int_equal(e.code, ERR_LIMIT);
+}
+
+/* 1e-100001 * 1e99999: what is not converted digit by digit must be bounded, too. */
+static void a_number_is_bounded_however_it_would_be_converted(void **state)
+{
+	static const char *const tails[] = { "1e99999", "0", "1" };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(tails); i++) {
+		AUTO(buf_done) struct buf b = BUF_INIT(MEMORY);
+
+		(void)buf_add_str(&b, STR("0."));
+		for (int k = 0; k < 100000; k++)
+			(void)buf_add_char(&b, '0');
+		(void)buf_addf(&b, "%s", tails[i]);
+		AUTO(doc_done) struct doc d = parse_str(buf_str(&b));
+		assert_null(d.v);
+		assert_int_equal(d.e.code, ERR_LIMIT);
+		assert_string_equal(d.e.msg, "byte 0: number is too long");
+	}
+}
+
+static void appending_keeps_order_and_count(void **state)
+{
+	struct json parent = { .type = JSON_ARRAY }, a = { .type = JSON_NULL }, b = { .type = JSON_NULL };
+
+	(void)state;
+	json_append(&parent, &a);
+	assert_ptr_equal(parent.kids.last, &a);
+	json_append(&parent, &b);
+	assert_ptr_equal(json_at(&parent, 0), &a);
+	assert_ptr_equal(json_at(&parent, 1), &b);
+	assert_ptr_equal(parent.kids.last, &b);
+	assert_int_equal(parent.kids.n, 2);
 }
 
 static void the_ceiling_of_the_arena_is_a_limit_not_a_lack_of_memory(void **state)
@@ -384,7 +453,11 @@ int main(void)
 		cmocka_unit_test(nesting_stops_at_the_limit),
 		cmocka_unit_test(the_default_depth_is_the_maximum),
 		cmocka_unit_test(the_input_is_bounded),
+		cmocka_unit_test(the_number_of_values_is_bounded),
+		cmocka_unit_test(the_default_number_of_values_is_the_maximum),
 		cmocka_unit_test(a_number_is_bounded),
+		cmocka_unit_test(a_number_is_bounded_however_it_would_be_converted),
+		cmocka_unit_test(appending_keeps_order_and_count),
 		cmocka_unit_test(the_ceiling_of_the_arena_is_a_limit_not_a_lack_of_memory),
 	};
 

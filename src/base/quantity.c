@@ -107,9 +107,40 @@ static const struct unit *find_unit(const struct unit *units, size_t n, struct s
 
 #define U(name, size) { { (name), sizeof(name) - 1 }, (size) }
 
+/* How one kind of byte sizes is written. */
+struct sizes {
+	const char *what;
+	const struct unit *units;
+	size_t n_units;
+	const char *problem; /* of a unit that is none of them */
+	bool nocase, fractions;
+};
+
+/* TEXT is what messages repeat, IN the part of it that counts. */
+static int size_parse(const struct sizes *k, struct str text, struct str in, uint64_t *ret, struct err *e)
+{
+	const struct unit *u;
+	struct decimal d;
+
+	if (text.n > QUANTITY_TEXT_MAX)
+		return bad(e, k->what, text, "too long");
+	d = take_decimal(&in);
+	if (d.whole.n == 0)
+		return bad(e, k->what, text, "does not begin with a number");
+	if (d.has_point && !k->fractions)
+		return bad(e, k->what, text, "fractions are not allowed");
+	if (d.has_point && d.part.n == 0)
+		return bad(e, k->what, text, "no digits after '.'");
+	u = find_unit(k->units, k->n_units, in, k->nocase);
+	if (!u)
+		return bad(e, k->what, text, k->problem);
+	if (!scale(&d, u->size, ROUND_UP, INT64_MAX, ret))
+		return bad(e, k->what, text, "too large");
+	return 0;
+}
+
 int quantity_memory(struct str text, uint64_t *ret_bytes, struct err *e)
 {
-	static const char what[] = "memory size";
 	static const struct unit units[] = {
 		U("", 1),                 U("b", 1),
 		U("k", 1000),             U("kb", 1000),             U("ki", UINT64_C(1) << 10),
@@ -117,50 +148,33 @@ int quantity_memory(struct str text, uint64_t *ret_bytes, struct err *e)
 		U("g", 1000000000),       U("gb", 1000000000),       U("gi", UINT64_C(1) << 30),
 		U("t", 1000000000000),    U("tb", 1000000000000),    U("ti", UINT64_C(1) << 40),
 	};
-	struct str in = str_trim(text);
-	const struct unit *u;
-	struct decimal d;
+	static const struct sizes memory = {
+		.what = "memory size",
+		.units = units,
+		.n_units = ARRAY_LEN(units),
+		.problem = "unknown unit; known are b, k, kb, ki, m, mb, mi, g, gb, gi, t, tb and ti",
+		.nocase = true,
+	};
 
-	if (text.n > QUANTITY_TEXT_MAX)
-		return bad(e, what, text, "too long");
-	d = take_decimal(&in);
-	if (d.whole.n == 0)
-		return bad(e, what, text, "does not begin with a number");
-	if (d.has_point)
-		return bad(e, what, text, "fractions are not allowed");
-	u = find_unit(units, ARRAY_LEN(units), in, true);
-	if (!u)
-		return bad(e, what, text, "unknown unit; known are b, k, kb, ki, m, mb, mi, g, gb, gi, t, tb and ti");
-	if (!scale(&d, u->size, ROUND_UP, INT64_MAX, ret_bytes))
-		return bad(e, what, text, "too large");
-	return 0;
+	return size_parse(&memory, text, str_trim(text), ret_bytes, e);
 }
 
 int quantity_storage(struct str text, uint64_t *ret_bytes, struct err *e)
 {
-	static const char what[] = "storage size";
 	static const struct unit units[] = {
 		U("", 1),
 		U("Ki", UINT64_C(1) << 10), U("Mi", UINT64_C(1) << 20), U("Gi", UINT64_C(1) << 30),
 		U("Ti", UINT64_C(1) << 40), U("Pi", UINT64_C(1) << 50), U("Ei", UINT64_C(1) << 60),
 	};
-	struct str in = text;
-	const struct unit *u;
-	struct decimal d;
+	static const struct sizes storage = {
+		.what = "storage size",
+		.units = units,
+		.n_units = ARRAY_LEN(units),
+		.problem = "unknown unit; known are Ki, Mi, Gi, Ti, Pi and Ei",
+		.fractions = true,
+	};
 
-	if (text.n > QUANTITY_TEXT_MAX)
-		return bad(e, what, text, "too long");
-	d = take_decimal(&in);
-	if (d.whole.n == 0)
-		return bad(e, what, text, "does not begin with a number");
-	if (d.has_point && d.part.n == 0)
-		return bad(e, what, text, "no digits after '.'");
-	u = find_unit(units, ARRAY_LEN(units), in, false);
-	if (!u)
-		return bad(e, what, text, "unknown unit; known are Ki, Mi, Gi, Ti, Pi and Ei");
-	if (!scale(&d, u->size, ROUND_UP, INT64_MAX, ret_bytes))
-		return bad(e, what, text, "too large");
-	return 0;
+	return size_parse(&storage, text, text, ret_bytes, e);
 }
 
 static struct str take_unit(struct str *in)

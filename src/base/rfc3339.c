@@ -54,10 +54,12 @@ static long fraction(struct cursor *c)
 }
 
 /* Seconds east of UTC. */
-static int offset(struct cursor *c)
+static int offset(struct cursor *c, unsigned flags)
 {
 	int sign, hours, minutes;
 
+	if (c->in.n == 0 && flags & RFC3339_NAIVE_UTC)
+		return 0;
 	if (c->in.n == 0 && !c->problem)
 		c->problem = "no time zone: end it with 'Z' or an offset such as '+02:00'";
 	if (c->in.n > 0 && (c->in.p[0] == 'Z' || c->in.p[0] == 'z')) {
@@ -74,7 +76,8 @@ static int offset(struct cursor *c)
 	return sign * (hours * 3600 + minutes * 60);
 }
 
-static void date_time(struct cursor *c, unsigned flags, struct civil *t)
+/* Everything before the offset. */
+static void date_time(struct cursor *c, unsigned flags, struct civil *t, long *ret_ns)
 {
 	t->year = digits(c, 4, "no year of four digits");
 	expect(c, '-', '-', "no '-' after the year");
@@ -88,8 +91,11 @@ static void date_time(struct cursor *c, unsigned flags, struct civil *t)
 	t->hour = digits(c, 2, "no hour of two digits");
 	expect(c, ':', ':', "no ':' after the hour");
 	t->minute = digits(c, 2, "no minute of two digits");
+	if (flags & RFC3339_NO_SECONDS && (c->in.n == 0 || c->in.p[0] != ':'))
+		return;
 	expect(c, ':', ':', "no ':' after the minute");
 	t->second = digits(c, 2, "no second of two digits");
+	*ret_ns = fraction(c);
 }
 
 static bool is_month_end(int64_t s)
@@ -103,12 +109,12 @@ static const char *parse(struct cursor *c, unsigned flags, struct timespec *ret)
 {
 	struct civil t = { 0 };
 	bool is_leap_second;
-	int64_t s, ns;
+	long ns = 0;
+	int64_t s;
 	int east;
 
-	date_time(c, flags, &t);
-	ns = fraction(c);
-	east = offset(c);
+	date_time(c, flags, &t, &ns);
+	east = offset(c, flags);
 	if (c->problem)
 		return c->problem;
 	if (c->in.n > 0)

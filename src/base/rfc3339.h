@@ -2,10 +2,10 @@
 /* base/rfc3339.h - timestamps as text: "2026-06-15T09:46:58.120431Z".
  *
  * Parsing accepts 'T' or 't', 'Z' or 'z' or a numeric offset up to +-23:59, and a fraction of any number of
- * digits, cut after nine. A time without offset is refused: it names no instant. A leap second (":60", at
- * 23:59 UTC on the last day of a month only) becomes .999999 of the second before it, so that it stays in
- * its day. Dates are checked against the proleptic Gregorian calendar; the instant must lie in the years
- * 0001 to 9999. */
+ * digits, cut after nine. A time without offset names no instant and is refused, unless a flag allows it. A leap
+ * second (":60", at 23:59 UTC on the last day of a month only) becomes .999999 of the second before it, so that
+ * it stays in its day. Dates are checked against the proleptic Gregorian calendar; the instant must lie in the
+ * years 0001 to 9999. */
 #pragma once
 #include <stddef.h>
 #include <time.h>
@@ -18,7 +18,9 @@ struct err;
 #define RFC3339_TEXT_MAX 64 /* bytes of input that are looked at: longer text is refused */
 
 enum rfc3339_flags {
-	RFC3339_SPACE = 1, /* a single space may stand for the 'T' */
+	RFC3339_SPACE = 1,      /* a single space may stand for the 'T' */
+	RFC3339_NAIVE_UTC = 2,  /* a time without offset is taken for UTC */
+	RFC3339_NO_SECONDS = 4, /* seconds (and with them the fraction) may be left out: "2026-01-01T10:15+08:00" */
 };
 
 int rfc3339_parse(struct str text, unsigned flags, struct timespec *ret, struct err *e);

@@ -123,6 +123,65 @@ static void a_space_counts_as_t_where_it_is_allowed(void **state)
 	assert_int_equal(rfc3339_parse(STR("1970-01-01  00:00:00Z"), RFC3339_SPACE, &t, &e), -1);
 }
 
+static void lenient_forms_are_taken_where_they_are_allowed(void **state)
+{
+	static const struct {
+		const char *in;
+		unsigned flags; /* all that it takes; without any one of them it is refused */
+		int64_t s;
+		long ns;
+	} cases[] = {
+		{ "2026-01-01T10:15+08:00", RFC3339_NO_SECONDS, 1767233700, 0 },
+		{ "2026-01-01T02:15Z", RFC3339_NO_SECONDS, 1767233700, 0 },
+		{ "2026-01-01T02:15:00", RFC3339_NAIVE_UTC, 1767233700, 0 },
+		{ "2026-01-01T02:15:00.25", RFC3339_NAIVE_UTC, 1767233700, 250000000 },
+		{ "2026-01-01T02:15", RFC3339_NO_SECONDS | RFC3339_NAIVE_UTC, 1767233700, 0 },
+		{ "2026-01-01 02:15", RFC3339_NO_SECONDS | RFC3339_NAIVE_UTC | RFC3339_SPACE, 1767233700, 0 },
+		{ "2016-12-31T23:59:60", RFC3339_NAIVE_UTC, 1483228799, 999999000 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct timespec t = { 0 };
+		struct err e = { 0 };
+
+		if (rfc3339_parse(str_of(cases[i].in), cases[i].flags, &t, &e) < 0)
+			fail_msg("%s", e.msg);
+		assert_true(t.tv_sec == cases[i].s);
+		assert_int_equal(t.tv_nsec, cases[i].ns);
+		for (unsigned without = 1; without <= cases[i].flags; without <<= 1)
+			if (cases[i].flags & without)
+				assert_int_equal(rfc3339_parse(str_of(cases[i].in), cases[i].flags & ~without, &t, &e),
+						 -1);
+	}
+}
+
+static void lenient_is_not_careless(void **state)
+{
+	static const struct {
+		const char *in, *want;
+	} cases[] = {
+		{ "2026-01-01", "no 'T' after the date" },
+		{ "2026-01-01T10", "no ':' after the hour" },
+		{ "2026-01-01T10:1", "no minute of two digits" },
+		{ "2026-01-01T10:15:", "no second of two digits" },
+		{ "2026-01-01T10:15.5Z", "bad time zone: not 'Z' and no offset such as '+02:00'" },
+		{ "2026-01-01T10:15x", "bad time zone: not 'Z' and no offset such as '+02:00'" },
+		{ "2026-01-01T10:15:00+", "bad time zone: no offset such as '+02:00'" },
+		{ "2026-01-01T24:00", "no such date or time" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct timespec t = { .tv_sec = 42 };
+		struct err e = { 0 };
+
+		assert_int_equal(rfc3339_parse(str_of(cases[i].in), RFC3339_NAIVE_UTC | RFC3339_NO_SECONDS, &t, &e), -1);
+		assert_string_equal(e.msg + strlen("bad time '': ") + strlen(cases[i].in), cases[i].want);
+		assert_int_equal(t.tv_sec, 42);
+	}
+}
+
 static void endless_text_is_refused(void **state)
 {
 	char text[RFC3339_TEXT_MAX + 2];
@@ -190,6 +249,8 @@ int main(void)
 		cmocka_unit_test(times_are_parsed),
 		cmocka_unit_test(bad_times_are_refused_with_the_reason),
 		cmocka_unit_test(a_space_counts_as_t_where_it_is_allowed),
+		cmocka_unit_test(lenient_forms_are_taken_where_they_are_allowed),
+		cmocka_unit_test(lenient_is_not_careless),
 		cmocka_unit_test(endless_text_is_refused),
 		cmocka_unit_test(times_are_written_in_three_precisions),
 		cmocka_unit_test(impossible_times_are_brought_into_range),

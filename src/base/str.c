@@ -105,7 +105,7 @@ bool str_to_i64(struct str s, int64_t min, int64_t max, int64_t *ret)
 	return true;
 }
 
-static int hex_digit(char c)
+int hex_digit(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';

@@ -64,6 +64,7 @@ bool str_take_word(struct str *in, struct str *ret_word, size_t max);
 bool str_to_u64(struct str s, uint64_t min, uint64_t max, uint64_t *ret);
 bool str_to_i64(struct str s, int64_t min, int64_t max, int64_t *ret);
 bool str_to_hex64(struct str s, uint64_t *ret); /* 1 to 16 hex digits */
+int hex_digit(char c);                          /* 0 to 15 for a digit of either case, or -1 */
 
 /* Length of the well-formed UTF-8 sequence at the front of S (1 to 4), or 0. Surrogates and overlong forms are ill-formed. */
 size_t utf8_next(struct str s, uint32_t *ret_rune);

@@ -184,6 +184,19 @@ static void hexadecimal_numbers_have_at_most_sixteen_digits(void **state)
 	assert_int_equal(v, 0x9af);
 }
 
+static void every_character_is_a_hexadecimal_digit_or_not(void **state)
+{
+	static const char digits[] = "0123456789abcdef", capitals[] = "0123456789ABCDEF";
+
+	(void)state;
+	for (int c = 0; c < 256; c++) {
+		const char *at = c ? strchr(digits, c) : NULL, *big = c ? strchr(capitals, c) : NULL;
+		int want = at ? (int)(at - digits) : big ? (int)(big - capitals) : -1;
+
+		assert_int_equal(hex_digit((char)c), want);
+	}
+}
+
 static void well_formed_utf8_is_told_from_ill_formed(void **state)
 {
 	static const struct {
@@ -260,6 +273,7 @@ int main(void)
 		cmocka_unit_test(unsigned_numbers_are_parsed_whole_and_in_range),
 		cmocka_unit_test(signed_numbers_reach_both_ends),
 		cmocka_unit_test(hexadecimal_numbers_have_at_most_sixteen_digits),
+		cmocka_unit_test(every_character_is_a_hexadecimal_digit_or_not),
 		cmocka_unit_test(well_formed_utf8_is_told_from_ill_formed),
 		cmocka_unit_test(every_rune_survives_encoding_and_decoding),
 		cmocka_unit_test(secrets_compare_like_strings),

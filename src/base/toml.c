@@ -14,7 +14,7 @@
 
 #define TEXT_MAX 400 /* of a message without its line; what is longer is cut */
 
-int toml_fail(struct toml *t, const char *fmt, ...)
+int toml_fail_as(struct toml *t, enum err_code code, const char *fmt, ...)
 {
 	char text[TEXT_MAX];
 	va_list ap;
@@ -22,42 +22,26 @@ int toml_fail(struct toml *t, const char *fmt, ...)
 	va_start(ap, fmt);
 	(void)vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	return err_set(t->e, ERR_INVALID, "line %u: %s", t->line, text);
+	return err_set(t->e, code, "line %u: %s", t->line, text);
 }
 
-int toml_fail_limit(struct toml *t, const char *fmt, ...)
+/* Punctuation is shown; a letter or digit is where a value goes on that has no quotes. */
+static bool is_shown(char c)
 {
-	char text[TEXT_MAX];
-	va_list ap;
-
-	va_start(ap, fmt);
-	(void)vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	return err_set(t->e, ERR_LIMIT, "line %u: %s", t->line, text);
+	return c >= ' ' && c < 0x7f && !(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z');
 }
 
 int toml_fail_expected(struct toml *t, const char *what)
 {
-	struct str rest = { t->at, (size_t)(t->end - t->at) };
-	uint32_t rune;
-
 	if (t->at == t->end)
 		return toml_fail(t, "expected %s, found the end of the file", what);
 	if (toml_at_newline(t))
 		return toml_fail(t, "expected %s, found the end of the line", what);
 	if (*t->at == '#')
 		return toml_fail(t, "expected %s, found a comment", what);
-	return toml_fail(t, "expected %s, found '%.*s'", what, (int)utf8_next(rest, &rune), t->at);
-}
-
-struct str toml_shown(struct str name)
-{
-	if (name.n <= TOML_NAME_SHOWN)
-		return name;
-	name.n = TOML_NAME_SHOWN;
-	while (name.n > 0 && ((unsigned char)name.p[name.n] & 0xc0) == 0x80)
-		name.n--; /* not in the middle of a character */
-	return name;
+	if (!is_shown(*t->at))
+		return toml_fail(t, "expected %s, found other text", what);
+	return toml_fail(t, "expected %s, found '%c'", what, *t->at);
 }
 
 /* ---- blanks and lines ---------------------------------------------------------------------------------- */
@@ -122,7 +106,7 @@ static int parse_elements(struct toml *t, struct toml_node *array)
 		v = parse_value(t, array);
 		if (!v)
 			return -1;
-		toml_append(array, v);
+		json_append(&array->v, v);
 		skip_lines(t);
 		if (!skip_char(t, ',') && (t->at == t->end || *t->at != ']'))
 			return toml_fail_expected(t, "',' or ']' in an array");
@@ -309,8 +293,13 @@ static int check_text(struct toml *t)
 struct json *toml_parse(struct arena *a, struct str text, const struct json_limits *limits, unsigned *ret_line,
 			struct err *e)
 {
-	unsigned depth_max = limits && limits->depth > 0 ? limits->depth : JSON_DEPTH_MAX;
-	struct toml t = { .arena = a, .line = 1, .depth_max = depth_max, .e = e };
+	struct toml t = {
+		.arena = a,
+		.line = 1,
+		.depth_max = limits && limits->depth > 0 ? limits->depth : JSON_DEPTH_MAX,
+		.values_max = limits && limits->values > 0 ? limits->values : JSON_VALUES_MAX,
+		.e = e,
+	};
 	int r = -1;
 
 	if (limits && limits->bytes > 0 && text.n > limits->bytes) {

@@ -14,8 +14,8 @@ struct err;
 #define TOML_NUMBER_MAX 1024 /* characters in one number */
 
 /* The root table, or NULL and an error that says where ("line 12: expected a value, found ','"): ERR_INVALID
- * for malformed text, ERR_LIMIT beyond LIMITS (the root table counts as one level of depth) or for a number
- * that is too long, err_no_memory() when the arena is full. On failure *ret_line (may be NULL) gets the line,
+ * for malformed text, ERR_LIMIT beyond LIMITS (the root table counts as one level of depth and as one value) or
+ * for a number that is too long, err_no_memory() when the arena is full. Values are never repeated in it. On failure *ret_line (may be NULL) gets the line,
  * or 0 when no line is to blame. */
 struct json *toml_parse(struct arena *a, struct str text, const struct json_limits *limits, unsigned *ret_line,
 			struct err *e);

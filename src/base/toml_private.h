@@ -6,6 +6,7 @@
  * The text was checked before the first of them looks at it: it is UTF-8, its only control characters are tab,
  * LF, and CR before LF. So '\r' always means the end of a line here. */
 #pragma once
+#include "base/err.h"
 #include "base/json.h"
 #include "base/map.h"
 
@@ -33,20 +34,17 @@ struct toml {
 	const char *at, *end;
 	unsigned line;      /* of `at` */
 	unsigned depth_max;
+	size_t values, values_max;
 	struct toml_node *root;
 	struct toml_node *keyed;
 	struct err *e;
 };
 
-/* All failures return -1 and leave "line N: ..." in t->e. */
-int toml_fail(struct toml *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-int toml_fail_limit(struct toml *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* All failures return -1 and leave "line N: ..." in t->e. Messages show names, by SHOWN(), but never a part of a
+ * value: it may be a secret whose quotes were forgotten. */
+int toml_fail_as(struct toml *t, enum err_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+#define toml_fail(t, ...) toml_fail_as((t), ERR_INVALID, __VA_ARGS__)
 int toml_fail_expected(struct toml *t, const char *what); /* "expected WHAT, found ..." at the current place */
-
-/* Names of any length in messages: "%.*s" with TOML_NAME(s). */
-#define TOML_NAME_SHOWN 64
-struct str toml_shown(struct str name);
-#define TOML_NAME(s) STR_ARG(toml_shown(s))
 
 static inline bool toml_at_newline(const struct toml *t)
 {
@@ -66,7 +64,6 @@ struct toml_node *toml_node_new(struct toml *t, const struct toml_node *parent, 
 struct json *toml_node_scalar(struct toml *t);
 void toml_release(struct toml *t); /* the maps; the tree stays */
 
-void toml_append(struct toml_node *array, struct json *v);
 int toml_insert(struct toml *t, struct toml_node *table, struct str key, struct json *v); /* key must be free */
 int toml_check_free(struct toml *t, const struct toml_node *table, struct str key);
 

@@ -99,7 +99,7 @@ static int decode_rune(struct toml *t, struct str *in, size_t digits, char **out
 	if (hex.n < digits || !str_to_hex64(hex, &rune))
 		return toml_fail(t, "expected %zu hexadecimal digits after '\\%c'", digits, digits == 4 ? 'u' : 'U');
 	if (rune > 0x10ffff || (rune >= 0xd800 && rune <= 0xdfff))
-		return toml_fail(t, "escape '%.*s' is not a Unicode character", STR_ARG(hex));
+		return toml_fail(t, "escape that is not a Unicode character");
 	*in = str_skip(*in, digits);
 	*out += utf8_put(*out, (uint32_t)rune);
 	return 0;
@@ -110,7 +110,6 @@ static int decode_escape(struct toml *t, const struct quoted *q, struct str *in,
 	static const char names[] = "btnfr\"\\", values[] = "\b\t\n\f\r\"\\";
 	struct str rest = str_skip(*in, 1);
 	const char *name;
-	uint32_t rune;
 	char c;
 
 	if (rest.n == 0) /* delimit() leaves at least one character behind every backslash */
@@ -128,7 +127,7 @@ static int decode_escape(struct toml *t, const struct quoted *q, struct str *in,
 		*in = rest;
 		return fold_lines(t, in);
 	}
-	return toml_fail(t, "unknown escape '\\%.*s' in a string", (int)utf8_next(rest, &rune), rest.p);
+	return toml_fail(t, "unknown escape in a string");
 }
 
 /* No escape is shorter than what it stands for, so the raw length is room enough. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The tree under construction, and who may add to which part of it. */
 #include "base/arena.h"
-#include "base/err.h"
+#include "base/escape.h"
 #include "base/toml_private.h"
 
 #include "base/banned.h"
@@ -15,6 +15,21 @@ static struct toml_node *node_of(struct json *v)
 	return container_of(v, struct toml_node, v);
 }
 
+static void *value_alloc(struct toml *t, size_t size)
+{
+	void *v;
+
+	if (t->values == t->values_max) {
+		(void)toml_fail_as(t, ERR_LIMIT, "more than %zu values", t->values_max);
+		return NULL;
+	}
+	t->values++;
+	v = arena_alloc(t->arena, size);
+	if (!v)
+		(void)err_no_memory(t->e);
+	return v;
+}
+
 struct toml_node *toml_node_new(struct toml *t, const struct toml_node *parent, enum json_type type,
 				enum toml_origin origin)
 {
@@ -22,14 +37,12 @@ struct toml_node *toml_node_new(struct toml *t, const struct toml_node *parent, 
 	struct toml_node *node;
 
 	if (depth > t->depth_max) {
-		(void)toml_fail_limit(t, "nested deeper than %u levels", t->depth_max);
+		(void)toml_fail_as(t, ERR_LIMIT, "nested deeper than %u levels", t->depth_max);
 		return NULL;
 	}
-	node = arena_alloc(t->arena, sizeof(*node));
-	if (!node) {
-		(void)err_no_memory(t->e);
+	node = value_alloc(t, sizeof(*node));
+	if (!node)
 		return NULL;
-	}
 	node->v.type = type;
 	node->v.line = t->line;
 	node->origin = origin;
@@ -39,12 +52,10 @@ struct toml_node *toml_node_new(struct toml *t, const struct toml_node *parent, 
 
 struct json *toml_node_scalar(struct toml *t)
 {
-	struct json *v = arena_alloc(t->arena, sizeof(*v));
+	struct json *v = value_alloc(t, sizeof(*v));
 
 	if (v)
 		v->line = t->line;
-	else
-		(void)err_no_memory(t->e);
 	return v;
 }
 
@@ -53,18 +64,6 @@ void toml_release(struct toml *t)
 	for (struct toml_node *node = t->keyed; node; node = node->next_keyed)
 		map_done(node->keys);
 	t->keyed = NULL;
-}
-
-void toml_append(struct toml_node *parent, struct json *v)
-{
-	struct json *p = &parent->v;
-
-	if (p->kids.last)
-		p->kids.last->next = v;
-	else
-		p->kids.first = v;
-	p->kids.last = v;
-	p->kids.n++;
 }
 
 /* ---- keys of one table --------------------------------------------------------------------------------- */
@@ -98,7 +97,7 @@ static int start_map(struct toml *t, struct toml_node *table)
 int toml_insert(struct toml *t, struct toml_node *table, struct str key, struct json *v)
 {
 	v->key = key;
-	toml_append(table, v);
+	json_append(&table->v, v);
 	if (table->keys)
 		return map_put(table->keys, key, v) ? 0 : err_no_memory(t->e);
 	return table->v.kids.n > KEYS_WITHOUT_MAP ? start_map(t, table) : 0;
@@ -110,7 +109,7 @@ int toml_check_free(struct toml *t, const struct toml_node *table, struct str ke
 
 	if (!v)
 		return 0;
-	return toml_fail(t, "key '%.*s' is already defined on line %u", TOML_NAME(key), v->line);
+	return toml_fail(t, "key '%s' is already defined on line %u", SHOWN(key), v->line);
 }
 
 /* ---- the walk along dotted keys and header paths ------------------------------------------------------- */
@@ -124,7 +123,7 @@ static struct toml_node *add_table(struct toml *t, struct toml_node *table, stru
 
 static struct toml_node *refuse(struct toml *t, struct str key, const struct json *v, const char *why)
 {
-	(void)toml_fail(t, "'%.*s' of line %u %s", TOML_NAME(key), v->line, why);
+	(void)toml_fail(t, "'%s' of line %u %s", SHOWN(key), v->line, why);
 	return NULL;
 }
 
@@ -180,7 +179,7 @@ struct toml_node *toml_define(struct toml *t, struct toml_node *table, struct st
 	if (node->origin == TOML_DOTTED)
 		return refuse(t, key, v, "is defined by dotted keys: a header cannot define it again");
 	if (node->origin != TOML_IMPLICIT) {
-		(void)toml_fail(t, "table '%.*s' is already defined on line %u", TOML_NAME(key), v->line);
+		(void)toml_fail(t, "table '%s' is already defined on line %u", SHOWN(key), v->line);
 		return NULL;
 	}
 	node->origin = TOML_HEADER;
@@ -202,6 +201,6 @@ struct toml_node *toml_define_element(struct toml *t, struct toml_node *table, s
 		return NULL;
 	node = toml_node_new(t, array, JSON_OBJECT, TOML_HEADER);
 	if (node)
-		toml_append(array, &node->v);
+		json_append(&array->v, &node->v);
 	return node;
 }

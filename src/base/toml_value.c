@@ -2,7 +2,7 @@
 /* Booleans, numbers, dates and times. */
 #include <math.h>
 
-#include "base/err.h"
+#include "base/civil.h"
 #include "base/toml.h"
 #include "base/toml_private.h"
 
@@ -35,14 +35,6 @@ static bool take_char(struct str *s, char c)
 	return true;
 }
 
-static unsigned days_in(unsigned year, unsigned month)
-{
-	static const unsigned char days[] = { 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31 };
-	bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-
-	return month == 2 && leap ? 29 : days[month - 1];
-}
-
 static bool take_date(struct str *s)
 {
 	unsigned year, month, day;
@@ -50,7 +42,8 @@ static bool take_date(struct str *s)
 	if (!take_digits(s, 4, &year) || !take_char(s, '-') || !take_digits(s, 2, &month) || !take_char(s, '-') ||
 	    !take_digits(s, 2, &day))
 		return false;
-	return month >= 1 && month <= 12 && day >= 1 && day <= days_in(year, month);
+	return month >= 1 && month <= 12 && day >= 1 &&
+	       day <= (unsigned)civil_month_days((int)year, (int)month);
 }
 
 /* A leap second (60) is taken anywhere: which minutes have had one is not for a parser to know. */
@@ -105,7 +98,7 @@ static bool check_datetime(struct str s, enum json_type *ret)
 static int parse_datetime(struct toml *t, struct str word, struct json *v)
 {
 	if (!check_datetime(word, &v->type))
-		return toml_fail(t, "'%.*s' is not a valid date or date-time", TOML_NAME(word));
+		return toml_fail(t, "not a valid date or date-time");
 	v->s = word;
 	return 0;
 }
@@ -115,22 +108,13 @@ static int parse_time(struct toml *t, struct str word, struct json *v)
 	struct str rest = word;
 
 	if (!take_time(&rest) || rest.n > 0)
-		return toml_fail(t, "'%.*s' is not a valid time (hh:mm:ss)", TOML_NAME(word));
+		return toml_fail(t, "not a valid time (hh:mm:ss)");
 	v->type = JSON_TIME_LOCAL;
 	v->s = word;
 	return 0;
 }
 
 /* ---- numbers ------------------------------------------------------------------------------------------- */
-
-static int digit_value(char c)
-{
-	if (is_digit(c))
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
 
 /* Takes digits of BASE with single underscores between them, and writes them without. False when there is none,
  * or an underscore does not stand between two digits. */
@@ -139,7 +123,7 @@ static bool take_number(struct str *s, int base, char **out)
 	bool was_digit = false;
 
 	while (s->n > 0) {
-		int d = digit_value(s->p[0]);
+		int d = hex_digit(s->p[0]);
 		bool is_valid = d >= 0 && d < base;
 
 		if (is_valid)
@@ -157,13 +141,8 @@ static bool take_number(struct str *s, int base, char **out)
 static int fail_number(struct toml *t, struct str word)
 {
 	if (!is_digit(word.p[0]) && word.p[0] != '+' && word.p[0] != '-' && word.p[0] != '.')
-		return toml_fail(t, "'%.*s' is not a valid value: a string needs quotes", TOML_NAME(word));
-	return toml_fail(t, "'%.*s' is not a valid number", TOML_NAME(word));
-}
-
-static int fail_range(struct toml *t, struct str word, const char *what)
-{
-	return toml_fail(t, "%s '%.*s' is out of range", what, TOML_NAME(word));
+		return toml_fail(t, "not a valid value: a string needs quotes");
+	return toml_fail(t, "not a valid number");
 }
 
 /* 0x, 0o and 0b: no sign. */
@@ -177,8 +156,8 @@ static int parse_prefixed(struct toml *t, struct str word, struct json *v)
 	if (!take_number(&rest, base, &out) || rest.n > 0)
 		return fail_number(t, word);
 	for (const char *p = digits; p < out; p++)
-		if (__builtin_mul_overflow(sum, base, &sum) || __builtin_add_overflow(sum, digit_value(*p), &sum))
-			return fail_range(t, word, "integer");
+		if (__builtin_mul_overflow(sum, base, &sum) || __builtin_add_overflow(sum, hex_digit(*p), &sum))
+			return toml_fail(t, "integer out of range");
 	v->type = JSON_INT;
 	v->i = sum;
 	return 0;
@@ -217,11 +196,11 @@ static int parse_decimal(struct toml *t, struct str word, struct json *v)
 	if (!take_number(&rest, 10, &out))
 		return fail_number(t, word);
 	if (*first == '0' && out - first > 1)
-		return toml_fail(t, "number '%.*s' has a leading zero", TOML_NAME(word));
+		return toml_fail(t, "number with a leading zero");
 	if (rest.n == 0) {
 		v->type = JSON_INT;
 		if (!str_to_i64((struct str){ text, (size_t)(out - text) }, INT64_MIN, INT64_MAX, &v->i))
-			return fail_range(t, word, "integer");
+			return toml_fail(t, "integer out of range");
 		return 0;
 	}
 	if (!take_float_tail(&rest, &out) || rest.n > 0)
@@ -229,7 +208,7 @@ static int parse_decimal(struct toml *t, struct str word, struct json *v)
 	*out = '\0';
 	v->type = JSON_REAL;
 	v->d = strtod(text, NULL);
-	return isinf(v->d) ? fail_range(t, word, "float") : 0;
+	return isinf(v->d) ? toml_fail(t, "float out of range") : 0;
 }
 
 /* ---- the choice ---------------------------------------------------------------------------------------- */
@@ -294,7 +273,7 @@ int toml_scalar(struct toml *t, struct json *v)
 	if (word.n > 2 && word.p[2] == ':')
 		return parse_time(t, word, v);
 	if (word.n > TOML_NUMBER_MAX)
-		return toml_fail_limit(t, "number with more than %d characters", TOML_NUMBER_MAX);
+		return toml_fail_as(t, ERR_LIMIT, "number with more than %d characters", TOML_NUMBER_MAX);
 	if (word.n > 1 && word.p[0] == '0' && (word.p[1] == 'x' || word.p[1] == 'o' || word.p[1] == 'b'))
 		return parse_prefixed(t, word, v);
 	return parse_decimal(t, word, v);

@@ -134,6 +134,16 @@ static int refuse(struct passed *ret, struct err *e, const char *what, size_t ma
 	return err_set(e, ERR_LIMIT, "receive a message: more than %zu %s", max, what);
 }
 
+/* The control buffer always has room for PASSING_FDS_MAX. When the kernel delivered fewer and says that some are
+ * missing, it ran out of free numbers here (or a security module held one back, which looks the same). */
+static int refuse_fds(struct passed *ret, struct err *e, size_t seen, size_t max)
+{
+	if (seen > max || seen >= PASSING_FDS_MAX)
+		return refuse(ret, e, "descriptors", max);
+	passed_done(ret);
+	return err_sys(e, EMFILE, "receive a message: its descriptors were lost");
+}
+
 int passing_recv(int fd, void *bytes, size_t cap, size_t max_fds, struct passed *ret, struct err *e)
 {
 	union control control;
@@ -158,7 +168,7 @@ int passing_recv(int fd, void *bytes, size_t cap, size_t max_fds, struct passed 
 		return err_sys(e, errno, "receive a message");
 	seen = take_control(&msg, max_fds, ret);
 	if (seen > max_fds || (msg.msg_flags & MSG_CTRUNC))
-		return refuse(ret, e, "descriptors", max_fds);
+		return refuse_fds(ret, e, seen, max_fds);
 	if (msg.msg_flags & MSG_TRUNC)
 		return refuse(ret, e, "bytes", cap);
 	if (r == 0) { /* the end, or an empty message, which no sender of ours makes */

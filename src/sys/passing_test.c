@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/un.h>
 #include <cmocka.h>
 
@@ -141,12 +142,50 @@ static void too_many_descriptors_are_refused_and_closed(void **state)
 		send_many(s[0], n);
 		assert_int_equal(passing_recv(s[1], got, sizeof(got), max, &p, &e), -1);
 		assert_int_equal(e.code, ERR_LIMIT);
+		assert_int_equal(e.sys, 0);
+		assert_non_null(strstr(e.msg, ": more than "));
 		assert_int_equal(count_open(), before + 2);
 		send_many(s[0], max);
 		assert_int_equal(passing_recv(s[1], got, sizeof(got), max, &p, &e), PASSING_MESSAGE);
 		assert_int_equal(p.n_fds, max);
 		assert_int_equal(count_open(), before + 2 + max);
 	}
+	(void)close(s[0]);
+	(void)close(s[1]);
+}
+
+static int receive_without_free_numbers(void *arg)
+{
+	struct passed p = PASSED_INIT;
+	struct rlimit few;
+	const int *s = arg;
+	struct err e = { 0 };
+	char got[4];
+
+	if (getrlimit(RLIMIT_NOFILE, &few) < 0)
+		return 1;
+	few.rlim_cur = (rlim_t)dup(0) + 2; /* this one and one more */
+	if (setrlimit(RLIMIT_NOFILE, &few) < 0)
+		return 1;
+	send_many(s[0], 3);
+	if (passing_recv(s[1], got, sizeof(got), 4, &p, &e) != -1 || p.n_fds != 0)
+		return 2;
+	if (e.code != ERR_LIMIT || e.sys != EMFILE || strstr(e.msg, "more than"))
+		return 3;
+	send_many(s[0], 1); /* the one that came was closed again: there is room for it */
+	return passing_recv(s[1], got, sizeof(got), 4, &p, &e) == PASSING_MESSAGE && p.n_fds == 1 ? 0 : 4;
+}
+
+static void a_lack_of_numbers_is_told_from_too_many_descriptors(void **state)
+{
+	struct err e = { 0 };
+	int s[2];
+
+	(void)state;
+	assert_int_equal(passing_pair(s, &e), 0);
+	assert_int_equal(in_child(receive_without_free_numbers, s), 0);
+	assert_int_equal(passing_want_sender(s[1], &e), 0);
+	assert_int_equal(in_child(receive_without_free_numbers, s), 0);
 	(void)close(s[0]);
 	(void)close(s[1]);
 }
@@ -241,6 +280,7 @@ int main(void)
 		cmocka_unit_test(descriptors_arrive_as_copies),
 		cmocka_unit_test(truncated_messages_are_lost_with_what_they_carried),
 		cmocka_unit_test(too_many_descriptors_are_refused_and_closed),
+		cmocka_unit_test(a_lack_of_numbers_is_told_from_too_many_descriptors),
 		cmocka_unit_test(our_own_sender_keeps_the_rules),
 		cmocka_unit_test(the_sender_is_named_by_the_kernel),
 		cmocka_unit_test(a_listening_socket_is_reached_by_path),

@@ -26,7 +26,10 @@ static int fail_open(struct err *e, int sys, const char *path)
 	return -1;
 }
 
-static int open_in(int rootfd, const char *path, int flags, mode_t mode, uint64_t resolve, struct err *e)
+#define BENEATH (RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
+
+/* The descriptor, or -1 and errno. */
+static int try_open(int rootfd, const char *path, int flags, mode_t mode, uint64_t resolve)
 {
 	bool creates = (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE;
 	struct open_how how = {
@@ -43,7 +46,14 @@ static int open_in(int rootfd, const char *path, int flags, mode_t mode, uint64_
 		if (errno != EINTR && errno != EAGAIN)
 			break;
 	}
-	return fail_open(e, errno, path);
+	return -1;
+}
+
+static int open_in(int rootfd, const char *path, int flags, mode_t mode, uint64_t resolve, struct err *e)
+{
+	int fd = try_open(rootfd, path, flags, mode, resolve);
+
+	return fd < 0 ? fail_open(e, errno, path) : fd;
 }
 
 int root_open(int rootfd, const char *path, int flags, mode_t mode, struct err *e)
@@ -53,7 +63,7 @@ int root_open(int rootfd, const char *path, int flags, mode_t mode, struct err *
 
 int root_open_beneath(int rootfd, const char *path, int flags, mode_t mode, struct err *e)
 {
-	return open_in(rootfd, path, flags, mode, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS, e);
+	return open_in(rootfd, path, flags, mode, BENEATH, e);
 }
 
 /* ---- directories --------------------------------------------------------------------------------------- */
@@ -68,42 +78,75 @@ static struct str take_component(struct str *in)
 	return component;
 }
 
-/* Makes the last component of PREFIX (which is COMPONENT) inside PARENT, and returns it opened. */
-static int make_step(int rootfd, int parent, const char *prefix, struct str component, mode_t mode, struct err *e)
+struct walk {
+	int rootfd, parent; /* the parent is the walk's own */
+	struct buf prefix;  /* from the root to the parent, or to its child at hand */
+	unsigned turns;
+};
+
+static void walk_done(struct walk *w)
+{
+	closep(&w->parent);
+	buf_done(&w->prefix);
+}
+DEFINE_AUTO_DONE(struct walk, walk_done)
+
+/* Opens NAME in the parent when it is a directory itself, which costs the same at any depth. A symlink and ".."
+ * lead elsewhere: then the whole prefix is resolved from the root. */
+static int walk_open(struct walk *w, const char *name, struct err *e)
+{
+	const char *prefix = buf_z(&w->prefix);
+	int fd = -1;
+
+	errno = ELOOP;
+	if (!str_is(str_of(name), ".."))
+		fd = try_open(w->parent, name, O_PATH | O_DIRECTORY, 0, BENEATH);
+	if (fd >= 0)
+		return fd;
+	if (errno != ELOOP)
+		return fail_open(e, errno, prefix);
+	if (w->turns++ == ROOT_TURNS_MAX)
+		return err_set(e, ERR_INVALID, "more than %d symlinks and '..' on the way to '%s'", ROOT_TURNS_MAX,
+			       prefix);
+	return root_open(w->rootfd, prefix, O_PATH | O_DIRECTORY, 0, e);
+}
+
+/* Makes COMPONENT in the parent, and enters it. */
+static int walk_step(struct walk *w, struct str component, mode_t mode, struct err *e)
 {
 	char name[PATH_COMPONENT_MAX + 1];
+	int next;
 
 	memcpy(name, component.p, component.n);
 	name[component.n] = '\0';
-	if (mkdirat(parent, name, mode) < 0 && errno != EEXIST)
-		return err_sys(e, errno, "make directory '%s'", prefix);
-	return root_open(rootfd, prefix, O_PATH | O_DIRECTORY, 0, e);
+	buf_add_char(&w->prefix, '/');
+	buf_add_str(&w->prefix, component);
+	if (w->prefix.failed)
+		return err_no_memory(e);
+	if (mkdirat(w->parent, name, mode) < 0 && errno != EEXIST)
+		return err_sys(e, errno, "make directory '%s'", buf_z(&w->prefix));
+	next = walk_open(w, name, e);
+	if (next < 0)
+		return -1;
+	closep(&w->parent);
+	w->parent = next;
+	return 0;
 }
 
 int root_mkdirs(int rootfd, const char *path, mode_t mode, struct err *e)
 {
-	AUTO(buf_done) struct buf prefix = BUF_INIT((size_t)2 * PATH_BYTES_MAX);
-	AUTO_FD parent = -1;
+	AUTO(walk_done) struct walk w = { .rootfd = rootfd, .parent = -1 };
 	struct str rest = str_of(path), component;
 
+	w.prefix = BUF_INIT((size_t)2 * PATH_BYTES_MAX);
 	if (path_check(rest, e) < 0)
 		return -1;
-	parent = root_open(rootfd, "/", O_PATH | O_DIRECTORY, 0, e);
-	if (parent < 0)
+	w.parent = root_open(rootfd, "/", O_PATH | O_DIRECTORY, 0, e);
+	if (w.parent < 0)
 		return -1;
-	while ((component = take_component(&rest)).n > 0) {
-		int next;
-
-		buf_add_char(&prefix, '/');
-		buf_add_str(&prefix, component);
-		if (prefix.failed)
-			return err_no_memory(e);
-		next = make_step(rootfd, parent, buf_z(&prefix), component, mode, e);
-		if (next < 0)
+	while ((component = take_component(&rest)).n > 0)
+		if (walk_step(&w, component, mode, e) < 0)
 			return -1;
-		(void)close(parent);
-		parent = next;
-	}
 	return 0;
 }
 

@@ -25,7 +25,9 @@ int root_open(int rootfd, const char *path, int flags, mode_t mode, struct err *
 int root_open_beneath(int rootfd, const char *path, int flags, mode_t mode, struct err *e);
 
 /* Makes the directory and those above it, in ROOTFD; those that exist stay as they are. Symlinks are followed
- * as in root_open(), a dangling one is an error. MODE is subject to the umask. */
+ * as in root_open(), a dangling one is an error; for each of them and each ".." the way is gone again from the
+ * root, so there is a ceiling. MODE is subject to the umask. */
+#define ROOT_TURNS_MAX 64 /* symlinks and ".." on one path */
 int root_mkdirs(int rootfd, const char *path, mode_t mode, struct err *e);
 
 /* A path from a request: not empty, no NUL, at most PATH_BYTES_MAX bytes, components of at most

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <cmocka.h>
 
 #include "base/buf.h"
@@ -213,8 +214,14 @@ static void directories_are_made_in_the_root_only(void **state)
 	assert_int_equal(e.sys, ENOENT);
 	assert_int_equal(root_mkdirs(t->root, "dangling/z", 0700, &e), -1);
 	assert_int_equal(e.sys, ENOENT);
+	assert_int_equal(root_mkdirs(t->root, "loop/z", 0700, &e), -1);
+	assert_int_equal(e.sys, ELOOP);
 	assert_int_equal(root_mkdirs(t->root, "d/inside/z", 0700, &e), -1);
 	assert_int_equal(e.sys, ENOTDIR);
+	assert_string_equal(e.msg, "open '/d/inside' in its root: Not a directory");
+	assert_int_equal(root_mkdirs(t->root, "slash/to-d/parent/d/y", 0700, &e), 0);
+	assert_true(is_dir(t->root, "d/y"));
+	assert_int_equal(unlinkat(t->root, "d/y", AT_REMOVEDIR), 0);
 	assert_int_equal(root_mkdirs(t->root, "", 0700, &e), -1);
 	assert_int_equal(e.code, ERR_INVALID);
 	assert_int_equal(root_mkdirs(-1, "a", 0700, &e), -1);
@@ -225,6 +232,56 @@ static void directories_are_made_in_the_root_only(void **state)
 
 		assert_int_equal(unlinkat(t->root, made[i], AT_REMOVEDIR), 0);
 	}
+}
+
+/* Takes the nested directories apart from the top, since the way down to the last is long. */
+static size_t remove_nested(int root)
+{
+	size_t n = 0;
+
+	for (; is_dir(root, "n"); n++) {
+		(void)renameat(root, "n/n", root, "rest");
+		assert_int_equal(unlinkat(root, "n", AT_REMOVEDIR), 0);
+		(void)renameat(root, "rest", root, "n");
+	}
+	return n;
+}
+
+/* Resolving each prefix from the root again would be some two million steps. The second time nothing is made, so
+ * that it is not the file system that is measured. */
+static void a_deep_path_takes_little_time(void **state)
+{
+	const struct tree *t = *state;
+	char path[PATH_BYTES_MAX + 1];
+	struct err e = { 0 };
+	clock_t start;
+
+	for (size_t i = 0; i < PATH_BYTES_MAX; i += 2)
+		memcpy(path + i, "n/", 2);
+	path[PATH_BYTES_MAX] = '\0';
+	assert_int_equal(root_mkdirs(t->root, path, 0700, &e), 0);
+	start = clock();
+	assert_int_equal(root_mkdirs(t->root, path, 0700, &e), 0);
+	assert_true(clock() - start < CLOCKS_PER_SEC / 20);
+	assert_int_equal(remove_nested(t->root), (PATH_BYTES_MAX + 1) / 2);
+}
+
+static void symlinks_and_dots_on_one_path_have_a_ceiling(void **state)
+{
+	const struct tree *t = *state;
+	AUTO(buf_done) struct buf b = BUF_INIT(PATH_BYTES_MAX);
+	struct err e = { 0 };
+
+	for (int i = 0; i < ROOT_TURNS_MAX / 2; i++)
+		(void)buf_addf(&b, i < 8 ? "slash/d/../" : "d/../d/../");
+	(void)buf_addf(&b, "q");
+	assert_int_equal(root_mkdirs(t->root, buf_z(&b), 0700, &e), 0);
+	assert_int_equal(unlinkat(t->root, "q", AT_REMOVEDIR), 0);
+	(void)buf_addf(&b, "/../q");
+	assert_int_equal(root_mkdirs(t->root, buf_z(&b), 0700, &e), -1);
+	assert_int_equal(e.code, ERR_INVALID);
+	assert_true(str_starts(str_of(e.msg), STR("more than 64 symlinks and '..' on the way to '/slash/d/../")));
+	assert_int_equal(unlinkat(t->root, "q", AT_REMOVEDIR), 0);
 }
 
 static void a_directory_that_cannot_be_made_is_an_error(void **state)
@@ -321,6 +378,8 @@ int main(void)
 		cmocka_unit_test(magic_links_are_refused),
 		cmocka_unit_test_setup_teardown(beneath_means_no_links_and_no_way_up, make_tree, remove_tree),
 		cmocka_unit_test_setup_teardown(directories_are_made_in_the_root_only, make_tree, remove_tree),
+		cmocka_unit_test_setup_teardown(a_deep_path_takes_little_time, make_tree, remove_tree),
+		cmocka_unit_test_setup_teardown(symlinks_and_dots_on_one_path_have_a_ceiling, make_tree, remove_tree),
 		cmocka_unit_test(a_directory_that_cannot_be_made_is_an_error),
 		cmocka_unit_test_setup_teardown(without_openat2_it_refuses_by_name, make_tree, remove_tree),
 		cmocka_unit_test(request_paths_have_ceilings),

@@ -9,7 +9,10 @@
  *     pidfd = process_spawn(&sp, NULL, e);
  *
  * A process is its pidfd: poll() it for the end, collect it with process_wait(), signal it with
- * process_signal(). The number is for display. Who holds a pidfd of a child must collect it once. */
+ * process_signal(). The number is for display. Who holds a pidfd of a child must collect it once.
+ *
+ * A program that was started with SIGCHLD ignored has no children to collect: main() calls signals_prepare() of
+ * sys/signals.h first. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "sys/fd.h"
 #include "sys/refuse_test.h"
+#include "sys/signals.h"
 #include "sys/spawn_child.h"
 
 #include "base/banned.h"
@@ -76,6 +77,30 @@ static void exit_codes_and_signals_are_told_apart(void **state)
 	sp.argv = ROLE((char[]){ "die" });
 	end = run(&sp, &b);
 	assert_true(end.by_signal && end.code == SIGTERM);
+}
+
+/* As nohup-like starters leave it. Without signals_prepare() the kernel collects, and how it ended is lost. */
+static int wait_with_sigchld_ignored(void *arg)
+{
+	struct spawn_spec sp = SPAWN_INIT(SELF, ROLE((char[]){ "exit" }, (char[]){ "7" }));
+	struct process_end end = { 0 };
+	struct err e = { 0 };
+	AUTO_FD pidfd = -1;
+
+	(void)arg;
+	if (signal(SIGCHLD, SIG_IGN) == SIG_ERR)
+		return 1;
+	signals_prepare();
+	pidfd = process_spawn(&sp, NULL, &e);
+	if (pidfd < 0 || process_wait(pidfd, SOON_MS, &end, &e) < 0)
+		return 2;
+	return end.code == 7 ? 0 : 3;
+}
+
+static void an_inherited_sigchld_does_not_hide_the_end(void **state)
+{
+	(void)state;
+	assert_int_equal(in_child(wait_with_sigchld_ignored, NULL), 0);
 }
 
 static void a_failing_exec_is_reported(void **state)
@@ -737,6 +762,7 @@ int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(exit_codes_and_signals_are_told_apart),
+		cmocka_unit_test(an_inherited_sigchld_does_not_hide_the_end),
 		cmocka_unit_test(a_failing_exec_is_reported),
 		cmocka_unit_test(the_program_has_only_its_three_descriptors),
 		cmocka_unit_test(standard_descriptors_default_to_null),

@@ -9,6 +9,16 @@
 
 #include "base/banned.h"
 
+/* None of these can fail: the numbers exist, and all but SIGKILL and SIGSTOP may be changed. */
+void signals_prepare(void)
+{
+	const struct sigaction by_default = { .sa_handler = SIG_DFL }, ignored = { .sa_handler = SIG_IGN };
+
+	(void)sigaction(SIGCHLD, &by_default, NULL);
+	(void)sigaction(SIGPIPE, &ignored, NULL);
+	(void)sigaction(SIGXFSZ, &ignored, NULL);
+}
+
 sigset_t signals_set(const int *list)
 {
 	sigset_t set;

@@ -7,6 +7,12 @@
 
 struct err;
 
+/* First thing in the main() of each program: what it inherited about these signals is not what it needs. SIGCHLD
+ * gets its default back (ignored, it makes the kernel collect children before process_wait() can); SIGPIPE and
+ * SIGXFSZ are ignored, so that a peer that hung up or a file at its limit is an error of write() and not our end.
+ * Programs that are started with process_spawn() have the defaults again. */
+void signals_prepare(void);
+
 /* SIGNALS(SIGTERM, SIGINT): a set of those. */
 sigset_t signals_set(const int *list); /* ends with 0 */
 #define SIGNALS(...) signals_set((const int[]){ __VA_ARGS__, 0 })

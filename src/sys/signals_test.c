@@ -85,6 +85,29 @@ static void a_missing_signalfd_is_an_error(void **state)
 	assert_int_equal(in_child(open_without_signalfd, NULL), 0);
 }
 
+static int dispositions_after_a_bad_start(void *arg)
+{
+	static const int signos[] = { SIGCHLD, SIGPIPE, SIGXFSZ };
+	struct sigaction sa = { .sa_handler = SIG_IGN, .sa_flags = SA_NOCLDWAIT };
+
+	(void)arg;
+	(void)sigaction(SIGCHLD, &sa, NULL);
+	(void)signal(SIGPIPE, SIG_DFL);
+	(void)signal(SIGXFSZ, SIG_DFL);
+	signals_prepare();
+	for (size_t i = 0; i < ARRAY_LEN(signos); i++)
+		if (sigaction(signos[i], NULL, &sa) < 0 || sa.sa_handler != (i == 0 ? SIG_DFL : SIG_IGN) ||
+		    sa.sa_flags & SA_NOCLDWAIT)
+			return 1 + (int)i;
+	return 0;
+}
+
+static void a_program_starts_with_the_dispositions_it_needs(void **state)
+{
+	(void)state;
+	assert_int_equal(in_child(dispositions_after_a_bad_start, NULL), 0);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -92,6 +115,7 @@ int main(void)
 		cmocka_unit_test(a_set_has_what_was_listed),
 		cmocka_unit_test(bad_descriptors_are_errors),
 		cmocka_unit_test(a_missing_signalfd_is_an_error),
+		cmocka_unit_test(a_program_starts_with_the_dispositions_it_needs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

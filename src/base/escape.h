@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+/* base/escape.h - foreign text made fit for our messages: one line, nothing that a terminal would obey.
+ *
+ *     err_set(e, ERR_INVALID, "key '%s' is already defined", SHOWN(key)); */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+/* Characters that could end a line, move the cursor or turn the reading direction of a terminal. */
+bool escape_needed(uint32_t rune);
+
+/* S with these, '"' and '\' escaped ("\n", "\u001b") and each ill-formed byte as "\xff". At most SHOWN_MAX bytes;
+ * a longer text is cut between two characters, and "..." says so. */
+#define SHOWN_MAX 64
+struct shown {
+	char z[SHOWN_MAX + sizeof("...")];
+};
+const char *escape_show(struct shown *out, struct str s);
+
+/* The same, in memory that lives as long as the enclosing block. */
+#define SHOWN(s) escape_show(&(struct shown){ .z = "" }, (s))
