@@ -189,8 +189,8 @@ static bool flush(struct conn *c)
 			return false;
 		}
 		n = conn_pending(c) > 0 ? send_bytes(c) : send_file(c);
-		if (n < 0) {
-			c->is_dead |= errno != EAGAIN;
+		if (n <= 0) {
+			c->is_dead |= n < 0 && errno != EAGAIN;
 			output_compact(c);
 			return progress;
 		}

@@ -8,7 +8,9 @@
 
 #define SPARES_MAX 64
 #define SPARE_ARENA_MAX (64 * 1024)
-#define ARENA_MAX (64 * 1024 * 1024) /* a 4 MiB body of the smallest JSON values, as a tree, several times over */
+/* A 4 MiB body is a tree of at most JSON_VALUES_MAX nodes (4 MiB) and of its strings, unescaped (10 MiB at worst, a
+ * part of that lost at the ends of blocks); a table that it is bound to may copy them all once more. */
+#define ARENA_MAX (32 * 1024 * 1024)
 #define HEADERS_MAX (16 * 1024)
 
 struct exchange *exchange_new(struct conn *c, struct err *e)
@@ -58,7 +60,9 @@ void exchange_free(struct http_server *s, struct exchange *x)
 	}
 	buf_done(&x->head_bytes);
 	buf_done(&x->body);
-	if (s->n_spare < SPARES_MAX && x->arena.used <= SPARE_ARENA_MAX) {
+	if (x->arena.used > SPARE_ARENA_MAX)
+		arena_done(&x->arena);
+	if (s->n_spare < SPARES_MAX) {
 		arena_reset(&x->arena);
 		x->next = s->spare;
 		s->spare = x;
@@ -171,15 +175,12 @@ void exchange_unanswered(struct exchange *x)
 
 void exchange_refuse(struct exchange *x, unsigned status, const char *why)
 {
-	const struct body_sink *sink = take_ptr(&x->sink);
-
 	if (x->rp.phase != REPLY_OPEN) { /* somebody else answers, or has answered: the connection says it all */
-		x->sink = sink;
 		x->rp.c->is_dead = true;
 		return;
 	}
-	if (sink)
-		sink->stop(x->sink_arg);
+	if (x->sink)
+		take_ptr(&x->sink)->stop(x->sink_arg);
 	x->rp.c->closes = true;
 	(void)reply_error(&x->rp, status, code_of(status), "%s", why);
 }
