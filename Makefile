@@ -69,7 +69,7 @@ HOST_LIBS := -lssl -lcrypto
 # ---- the interface -----------------------------------------------------------------------------------------
 
 .PHONY: all programs units harnesses benches musl check-clang run test bench lint fuzz soak clean deps-build \
-	deps-test deps-bench deps-lint print-cflags help
+	deps-test deps-bench deps-lint print-cflags help FORCE
 all: programs
 
 help:
@@ -117,36 +117,58 @@ print-cflags:
 # ---- rules -------------------------------------------------------------------------------------------------
 
 programs: $(PROGRAMS:%=$(B)/bin/%)
+ifeq ($(V),release)
+programs: $(PROGRAMS:%=build/bin/%)
+$(PROGRAMS:%=build/bin/%): build/bin/%: $(B)/bin/%
+	@mkdir -p $(@D)
+	@ln -sfn ../../$< $@
+endif
 units: $(UNIT_TESTS) $(FAULT_TESTS) $(B)/bin/peer-server
 harnesses: $(HARNESSES)
 benches: $(BENCHES)
 check-clang: $(foreach f,$(FOLDERS),$(call objects,$(call sources,$(f)))) $(call objects,$(wildcard src/*/main.c))
 
-$(B)/obj/%.o: src/%.c
+# What things were made with and from, as files that are rewritten only when that changes. Objects depend on the
+# flags (and the Makefile), what is put together from several files on their list: a changed flag and a removed
+# source lead to a build just as a changed source does.
+define record
+$(B)/made/$(1): export RECORD = $(2)
+$(B)/made/$(1): FORCE
+	@mkdir -p $$(@D)
+	@printf '%s\n' "$$$$RECORD" | cmp -s - $$@ || printf '%s\n' "$$$$RECORD" >$$@
+endef
+FORCE:
+FLAGS := $(B)/made/flags
+$(eval $(call record,flags,$$(CC) $$(CFLAGS) $$(LDFLAGS) $$(shell sha256sum Makefile)))
+
+$(B)/obj/%.o: src/%.c $(FLAGS)
 	$(call say,CC)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-$(B)/obj/top/%.o: %.c
+$(B)/obj/top/%.o: %.c $(FLAGS)
 	$(call say,CC)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 define archive
-$(B)/lib$(1).a: $(call objects,$(call sources,$(1)))
+$(call record,lib$(1),$(call sources,$(1)))
+$(B)/lib$(1).a: $(call objects,$(call sources,$(1))) $(B)/made/lib$(1)
 	$$(call say,AR)
 	@mkdir -p $$(@D)
 	@rm -f $$@
-	$(Q)ar rcs $$@ $$^
+	$(Q)ar rcs $$@ $$(filter %.o,$$^)
 endef
 $(foreach f,$(FOLDERS),$(eval $(call archive,$(f))))
 
 # The documents that the server carries, as bytes in its read-only data.
-$(B)/gen/%.o: $(B)/gen/%.c
+$(B)/gen/%.o: $(B)/gen/%.c $(FLAGS)
 	$(call say,CC)
-	$(Q)$(CC) $(CFLAGS) -c -o $@ $<
+	$(Q)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-$(B)/gen/assets.c: tools/embed $(wildcard specs/*.yml) $(wildcard src/server/assets/*)
+ASSETS := $(sort $(wildcard specs/*.yml src/server/assets/*))
+$(eval $(call record,assets,$(ASSETS)))
+$(B)/gen/assets.c: tools/embed $(ASSETS) $(B)/made/assets
 	$(call say,EMBED)
 	@mkdir -p $(@D)
 	$(Q)tools/embed $@ specs src/server/assets
@@ -155,9 +177,6 @@ $(B)/bin/opensandbox-server: $(B)/obj/server/main.o $(B)/gen/assets.o $(LINK_LIB
 	$(call say,LD)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(HOST_LIBS)
-ifeq ($(V),release)
-	@mkdir -p build/bin && ln -sf ../../$@ build/bin/$(@F)
-endif
 
 $(B)/unit/%_test: $(B)/obj/%_test.o $(LINK_LIBS)
 	$(call say,LD)
@@ -206,15 +225,17 @@ $(B)/include:
 	@ln -sfn /usr/include/asm-generic $@/asm-generic
 	@ln -sfn /usr/include/$$(gcc -print-multiarch)/asm $@/asm
 
-$(B)/bin/static-probe: $(B)/obj/top/tests/musl/static_probe.o $(MUSL_OBJECTS)
+$(eval $(call record,musl,$(MUSL_SOURCES)))
+$(B)/bin/static-probe: $(B)/obj/top/tests/musl/static_probe.o $(MUSL_OBJECTS) $(B)/made/musl
 	$(call say,LD)
 	@mkdir -p $(@D)
 	$(Q)gcc -nostdlib -static-pie -Wl,--gc-sections,-z,relro,-z,now,-z,noexecstack -o $@ $(MUSL_LIB)/rcrt1.o \
-		$(MUSL_LIB)/crti.o $^ -Wl,--start-group $(MUSL_LIB)/libc.a -lgcc -lgcc_eh -Wl,--end-group $(MUSL_LIB)/crtn.o
+		$(MUSL_LIB)/crti.o $(filter %.o,$^) -Wl,--start-group $(MUSL_LIB)/libc.a -lgcc -lgcc_eh -Wl,--end-group \
+		$(MUSL_LIB)/crtn.o
 musl: $(B)/bin/static-probe
 else
 musl:
 	@$(MAKE) --no-print-directory V=musl musl
 endif
 
--include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
+-include $(shell find $(B)/obj $(B)/gen -name '*.d' 2>/dev/null)
