@@ -70,9 +70,9 @@ class Answer:
 
 
 class Server:
-    """A running opensandbox-server. Each request has a connection of its own."""
+    """A running opensandbox-server. Each request has a connection of its own. POPEN goes to subprocess.Popen."""
 
-    def __init__(self, folder, config="", env=None, args=(), host="127.0.0.1", port=None):
+    def __init__(self, folder, config="", env=None, args=(), host="127.0.0.1", port=None, **popen):
         self.host = host
         self.port = port or free_port()
         self.folder = folder
@@ -84,10 +84,7 @@ class Server:
         with open(self.stderr_path, "wb") as stderr:
             self.process = subprocess.Popen(
                 [SERVER, "--config", config_path, *args],
-                env=full_env,
-                cwd=folder,
-                stderr=stderr,
-                stdin=subprocess.DEVNULL,
+                **{"env": full_env, "cwd": folder, "stderr": stderr, "stdin": subprocess.DEVNULL, **popen},
             )
 
     @property
@@ -148,21 +145,26 @@ def read_all(s):
     return received
 
 
+@contextlib.contextmanager
+def servers(folder):
+    """Gives what the fixture start_server gives. One that does not stop as it should spares none of the others."""
+    with contextlib.ExitStack() as stack:
+
+        def start(config="", env=None, key=KEY, **more):
+            env = {**({"OPENSANDBOX_SERVER_API_KEY": key} if key is not None else {}), **(env or {})}
+            server = Server(folder, config, env, **more)
+            stack.callback(server.stop)
+            server.wait_ready()
+            return server
+
+        yield start
+
+
 @pytest.fixture
 def start_server(tmp_path):
-    """start_server(config, env=, args=, key=, host=, port=): a Server that is ready; it is stopped and checked."""
-    servers = []
-
-    def start(config="", env=None, args=(), key=KEY, host="127.0.0.1", port=None):
-        env = {**({"OPENSANDBOX_SERVER_API_KEY": key} if key is not None else {}), **(env or {})}
-        server = Server(tmp_path, config, env, args, host, port)
-        servers.append(server)
-        server.wait_ready()
-        return server
-
-    yield start
-    for server in servers:
-        server.stop()
+    """start_server(config, env=, key=, args=, host=, port=): a Server that is ready; it is stopped and checked."""
+    with servers(tmp_path) as start:
+        yield start
 
 
 @pytest.fixture(scope="module")

@@ -46,6 +46,8 @@ def write(tmp_path, text, name="c.toml"):
         ("[runtime]\ntype = \"vm\"\n", 2, "runtime.type: "),
         ("[runtime]\ntype = \"docker\"\nexecd_image = \"x\"\n[kubernetes]\n", 4, "kubernetes: not allowed"),
         ("[limits]\nconnections = 0\n", 2, "limits.connections: "),
+        ("[docker]\nnetwork_mode = \"Host\"\n", 2, "docker.network_mode: 'host' needs docker.unsafe_weaker_isolation"),
+        ("[docker]\nno_new_privileges = false\n", 2, "docker.no_new_privileges: false needs "),
     ],
 )
 def test_a_bad_file_is_refused_by_file_line_and_key(run_server, tmp_path, text, line, message):
@@ -65,6 +67,23 @@ def test_a_named_file_that_is_missing_is_refused(run_server, tmp_path):
     refused(run_server("--config", "/nonexistent.toml"), "'/nonexistent.toml'", "No such file")
     refused(run_server(env={"SANDBOX_CONFIG_PATH": "~/none.toml"}), f"'{tmp_path}/none.toml'", "No such file")
     refused(run_server("--config", str(tmp_path)), str(tmp_path))
+
+
+def without_home(*args, cwd):
+    env = clean_environment(cwd)
+    del env["HOME"]
+    return subprocess.run([SERVER, *args], env=env, cwd=cwd, capture_output=True, text=True, timeout=20, check=False)
+
+
+def test_without_a_home_nothing_is_left_in_a_folder_of_that_name(tmp_path):
+    path = write(tmp_path, f"[server]\napi_key = \"{KEY}\"\n[log]\nfile_enabled = true\n")
+    (tmp_path / "~").mkdir()
+    write(tmp_path, "", "~/c.toml")
+    refused(without_home("--config", path, cwd=tmp_path), f"{path}:3: log.file_path: HOME is not set: ")
+    refused(without_home("--config", "~/c.toml", cwd=tmp_path), "--config: HOME is not set: '~/c.toml'")
+    refused(without_home("init-config", cwd=tmp_path), "HOME is not set: '~/.sandbox.toml'")
+    assert without_home("config", cwd=tmp_path).returncode == 0
+    assert os.listdir(tmp_path / "~") == ["c.toml"]
 
 
 def test_an_unreadable_file_is_refused(tmp_path):
@@ -139,7 +158,9 @@ def test_secrets_are_in_no_output(run_server, start_server, tmp_path):
     path = write(tmp_path, f"[server]\napi_key = \"{secret}\"\n[renew_intent.redis]\ndsn = \"redis://:{secret}@h\"\n")
     done = run_server("config", "--config", path)
     assert done.returncode == 0 and "hush" not in done.stdout
-    assert tomllib.loads(done.stdout)["server"]["api_key"] == "****"
+    shown = tomllib.loads(done.stdout)
+    assert "api_key" not in shown["server"] and "dsn" not in shown["renew_intent"]["redis"]
+    assert done.stdout.count(" = (set, not shown)\n") == 2
     server = start_server(key=secret, env={"OPENSANDBOX_LOG_LEVEL": "debug"})
     assert server.get("/x?token=hush", headers={"OPEN-SANDBOX-API-KEY": secret}).status == 404
     assert server.get("/x", headers={"OPEN-SANDBOX-API-KEY": secret + "hush"}).status == 401
@@ -249,10 +270,12 @@ def test_init_config_leaves_a_file_that_loads(run_server, tmp_path, kind):
     shown = run_server("config", "--config", str(path))
     c = effective(shown)
     assert c["runtime"]["type"] == {"docker": "docker", "k8s": "kubernetes"}.get(kind, "native")
-    # What is shown loads again as the same, but for the key that is masked.
+    # What is shown loads again as the same, but for the key, which is not shown.
     again = tmp_path / "again.toml"
     again.write_text(shown.stdout)
-    assert run_server("config", "--config", str(again)).stdout == shown.stdout
+    without_key = shown.stdout.replace("# api_key = (set, not shown)\n", "")
+    assert without_key != shown.stdout
+    assert run_server("config", "--config", str(again)).stdout == without_key
 
 
 def test_a_server_starts_from_the_example(run_server, tmp_path, start_server):
@@ -270,6 +293,7 @@ def test_init_config_does_not_replace_a_file_unasked(run_server, tmp_path):
     assert (tmp_path / ".sandbox.toml").read_text() == first
     assert run_server("init-config", "--force").returncode == 0
     assert (tmp_path / ".sandbox.toml").read_text() != first
+    assert os.listdir(tmp_path) == [".sandbox.toml"]
 
 
 # ---- help, version, log ----

@@ -2,7 +2,9 @@
 """What every answer has in common, the documents of the server, and how it stops."""
 import base64
 import hashlib
+import os
 import re
+import resource
 import signal
 import ssl
 import subprocess
@@ -12,7 +14,7 @@ import time
 import pytest
 import yaml
 
-from conftest import ROOT, SERVER, clean_environment, read_all
+from conftest import ROOT, SERVER, clean_environment, read_all, servers
 
 
 # ---- documents ----
@@ -245,6 +247,90 @@ def test_descriptors_bound_the_connections(start_server, tmp_path):
     assert soft == hard
 
 
+# ---- the process ----
+
+
+def read_now(fd):
+    """What a pipe holds."""
+    os.set_blocking(fd, False)
+    received = b""
+    try:
+        while piece := os.read(fd, 65536):
+            received += piece
+    except BlockingIOError:
+        pass
+    return received.decode()
+
+
+def test_a_log_that_nobody_reads_holds_nothing_up(start_server):
+    reader, writer = os.pipe()
+    try:
+        server = start_server(stderr=writer)
+        for i in range(1000):
+            assert server.get(f"/nowhere/{'x' * 100}{i}").status == 404
+        seen = [read_now(reader)]
+        server.get("/last")
+        wait_for(lambda: seen.append(read_now(reader)) or " path=/last " in "".join(seen))
+        assert re.search(r" dropped=[1-9]\d*\n", "".join(seen))
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def test_a_log_that_nobody_can_read_does_not_end_it(start_server):
+    reader, writer = os.pipe()
+    server = start_server(stderr=writer)
+    os.close(reader)
+    os.close(writer)
+    assert server.get("/nowhere").status == 404
+    assert server.get("/nowhere").status == 404
+
+
+def test_a_log_at_its_limit_does_not_end_it(start_server):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+    server = start_server(preexec_fn=limit)
+    for _ in range(20):
+        assert server.get("/nowhere").status == 404
+    assert len(server.stderr) == 1000
+
+
+def status_of(pid):
+    return dict(line.split(":\t", 1) for line in open(f"/proc/{pid}/status").read().splitlines() if ":\t" in line)
+
+
+def test_it_takes_no_harm_from_what_it_inherits(start_server):
+    def inherit():
+        os.umask(0)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+
+    status = status_of(start_server(preexec_fn=inherit).process.pid)
+    ignored = int(status["SigIgn"], 16)
+    assert int(status["Umask"], 8) == 0o077
+    assert not ignored & 1 << signal.SIGCHLD - 1
+    assert ignored & 1 << signal.SIGPIPE - 1 and ignored & 1 << signal.SIGXFSZ - 1
+
+
+def test_its_memory_is_not_for_others(start_server):
+    most = resource.getrlimit(resource.RLIMIT_CORE)[1]
+
+    def inherit():
+        resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+
+    user = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"} if os.geteuid() == 0 else {}
+    try:
+        server = start_server(args=("--config", "/dev/null"), preexec_fn=inherit, **user)
+    except PermissionError:
+        pytest.skip("other users cannot run the programs under test here")
+    least = 1 if most else 0  # 1 also stops the pipe of a core handler
+    assert re.search(rf"Max core file size +{least} +{least} ", open(f"/proc/{server.process.pid}/limits").read())
+    # The kernel gives the files of a process that may not be dumped to root.
+    assert os.stat(f"/proc/{server.process.pid}/mem").st_uid == 0
+
+
 # ---- TLS ----
 
 
@@ -345,3 +431,14 @@ def test_the_port_can_be_taken_again_at_once(start_server):
         assert s.recv(16)
         first.stop()
     assert start_server(port=first.port).get("/health").status == 200
+
+
+# ---- the tests themselves ----
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_server_that_fails_leaves_no_other_behind(tmp_path, victim):
+    with pytest.raises(AssertionError), servers(tmp_path) as start:
+        both = [start(), start()]
+        both[victim].process.kill()
+    assert [s.process.poll() is not None for s in both] == [True, True]

@@ -3,6 +3,9 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -13,10 +16,20 @@
 
 #include "base/banned.h"
 
-/* The one mutable global of the libraries. Atomic, because worker threads log too. */
+/* The one mutable global of the libraries. Worker threads log too: what every call reads is atomic, the rest is
+ * behind the lock. */
 static struct {
-	_Atomic int level, format, fd;
-} state = { LOG_LEVEL_INFO, LOG_FORMAT_TEXT, STDERR_FILENO };
+	_Atomic int level, format;
+	pthread_mutex_t lock;
+	int fd;
+	uint64_t dropped; /* lines that were not written whole since the last one that was */
+	bool is_torn;     /* what stands in FD does not end with a line end */
+} state = {
+	.level = LOG_LEVEL_INFO,
+	.format = LOG_FORMAT_TEXT,
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.fd = STDERR_FILENO,
+};
 
 void log_set_level(enum log_level level)
 {
@@ -30,7 +43,10 @@ void log_set_format(enum log_format format)
 
 void log_set_fd(int fd)
 {
-	atomic_store_explicit(&state.fd, fd, memory_order_relaxed);
+	(void)pthread_mutex_lock(&state.lock); /* afterwards nobody writes to the old one, which may be closed */
+	state.fd = fd;
+	state.is_torn = false;
+	(void)pthread_mutex_unlock(&state.lock);
 }
 
 bool log_enabled(enum log_level level)
@@ -66,13 +82,13 @@ bool log_format_parse(struct str name, enum log_format *ret_format)
 	return true;
 }
 
-/* What closes a line always fits: the last quote, the mark, the bracket and the line end. */
-#define LINE_RESERVE 32
+/* What closes a line always fits: the last quote, the marks, the bracket and the line end. */
+#define LINE_RESERVE 64
 #define LINE_ROOM (LOG_LINE_MAX - LINE_RESERVE)
 #define VALUE_MIN 24 /* room for any number or word, or for two quotes */
 
 struct line {
-	char p[LOG_LINE_MAX];
+	char p[LOG_LINE_MAX]; /* the first byte is a line end, for when the line before lacks its own */
 	size_t n;
 	bool is_json;
 	bool is_cut; /* something did not fit: nothing more is added */
@@ -267,24 +283,65 @@ static void line_head(struct line *l, enum log_level level, const char *msg)
 		line_escaped(l, str_of(msg));
 }
 
+static void line_end(struct line *l, uint64_t dropped)
+{
+	char mark[40];
+	int n;
+
+	if (l->is_cut)
+		line_close_with(l, l->is_json ? STR(",\"cut\":true") : STR(" cut=true"));
+	if (dropped > 0) {
+		n = snprintf(mark, sizeof(mark), l->is_json ? ",\"dropped\":%" PRIu64 : " dropped=%" PRIu64, dropped);
+		line_close_with(l, (struct str){ mark, (size_t)n });
+	}
+	line_close_with(l, l->is_json ? STR("}\n") : STR("\n"));
+}
+
+/* A pipe or socket that is ready takes a line of PIPE_BUF bytes without blocking; files are always ready. The
+ * description is shared with whoever started us, so it is not for us to make it non-blocking. */
+static bool is_ready(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+
+	return poll(&p, 1, 0) > 0;
+}
+
+_Static_assert(LOG_LINE_MAX <= PIPE_BUF, "a line must be written to a pipe in one piece");
+
+static void line_write(struct line *l)
+{
+	size_t skip;
+	ssize_t n = -1;
+
+	(void)pthread_mutex_lock(&state.lock);
+	line_end(l, state.dropped);
+	skip = state.is_torn ? 0 : 1;
+	if (is_ready(state.fd))
+		do
+			n = write(state.fd, l->p + skip, l->n - skip);
+		while (n < 0 && errno == EINTR);
+	if (n == (ssize_t)(l->n - skip)) {
+		state.dropped = 0;
+		state.is_torn = false;
+	} else {
+		state.dropped++;
+		state.is_torn = state.is_torn || n > 0;
+	}
+	(void)pthread_mutex_unlock(&state.lock);
+}
+
 void log_write(enum log_level level, const char *msg, const struct log_field *fields)
 {
-	int fd = atomic_load_explicit(&state.fd, memory_order_relaxed);
 	int saved = errno;
 	struct line l;
-	ssize_t n;
 
-	l.n = 0;
+	l.p[0] = '\n';
+	l.n = 1;
 	l.is_cut = false;
 	l.is_json = atomic_load_explicit(&state.format, memory_order_relaxed) == LOG_FORMAT_JSON;
 	line_head(&l, level, msg);
 	for (; fields->kind != LOG_KIND_END && !l.is_cut; fields++)
 		line_field(&l, fields);
-	if (l.is_cut)
-		line_close_with(&l, l.is_json ? STR(",\"cut\":true") : STR(" cut=true"));
-	line_close_with(&l, l.is_json ? STR("}\n") : STR("\n"));
-	do
-		n = write(fd, l.p, l.n);
-	while (n < 0 && errno == EINTR);
+	line_write(&l);
 	errno = saved;
 }

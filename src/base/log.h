@@ -10,7 +10,9 @@
  * controls, line ends, escape sequences, direction marks and ill-formed UTF-8 are escaped in both formats.
  * Messages and keys are ours and constant. Fields are not evaluated when the level is off. A line is written by
  * a single write(2) and is at most LOG_LINE_MAX bytes; what does not fit is left out and marked cut=true.
- * Nothing is allocated, errno is preserved, and a line that cannot be written is lost: logging never fails. */
+ * Nothing is allocated, errno is preserved, and logging neither fails nor waits for a reader: a line that cannot be
+ * written is lost, and the next one that can says dropped=N. (A terminal that stops half-way through a line is the
+ * one reader that is waited for.) */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,7 +29,7 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
 /* The state of the process: info, text, descriptor 2. Set at start-up; safe to read from any thread. */
 void log_set_level(enum log_level level);
 void log_set_format(enum log_format format);
-void log_set_fd(int fd);
+void log_set_fd(int fd); /* any time: once it returns, the old descriptor may be closed */
 
 /* Any case: error, critical (as error), warn, warning, info, debug. */
 bool log_level_parse(struct str name, enum log_level *ret_level);

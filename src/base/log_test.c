@@ -8,8 +8,10 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/err.h"
 #include "base/log.h"
@@ -211,6 +213,74 @@ static void errno_is_preserved_and_failures_are_silent(void **state)
 	errno = EXDEV;
 	log_info("lost");
 	assert_int_equal(errno, EXDEV);
+	log_set_fd(out[1]);
+	log_info("found");
+	assert_string_equal(logged(), " info found dropped=1\n");
+}
+
+static size_t count_lines(void)
+{
+	size_t lines = 0;
+
+	for (ssize_t n; (n = read(out[0], line, sizeof(line))) > 0;)
+		for (ssize_t i = 0; i < n; i++)
+			lines += line[i] == '\n';
+	return lines;
+}
+
+static void a_reader_that_stalls_costs_lines_and_not_time(void **state)
+{
+	const size_t all = 3000;
+	char want[64];
+	size_t read_back;
+
+	(void)state;
+	assert_int_equal(fcntl(out[1], F_SETFL, 0), 0); /* as standard error is: a write would block */
+	(void)alarm(20);
+	for (size_t i = 0; i < all; i++)
+		log_info("a line that is long enough to fill a pipe soon", LOG_U("i", i));
+	(void)alarm(0);
+	read_back = count_lines();
+	assert_true(read_back > 100 && read_back < all);
+	(void)snprintf(want, sizeof(want), " info again v=x dropped=%zu\n", all - read_back);
+	log_info("again", LOG_S("v", "x"));
+	assert_string_equal(logged(), want);
+	log_info("as ever");
+	assert_string_equal(logged(), " info as ever\n");
+	log_set_format(LOG_FORMAT_JSON);
+	log_set_fd(-1);
+	log_info("lost");
+	log_set_fd(out[1]);
+	log_info("again");
+	assert_string_equal(logged_json(), "\"level\":\"info\",\"msg\":\"again\",\"dropped\":1}\n");
+}
+
+/* The disk is full in the middle of a line. */
+static void what_was_written_in_part_ends_before_the_next_event(void **state)
+{
+	FILE *f = tmpfile();
+	struct rlimit before, small;
+	void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+	char text[512];
+	ssize_t n;
+
+	(void)state;
+	assert_non_null(f);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	small = (struct rlimit){ 60, before.rlim_max };
+	log_set_fd(fileno(f));
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+	log_info("first event", LOG_S("user", "mallory"), LOG_S("v", "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"));
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	log_info("second event");
+	log_info("third event");
+	n = pread(fileno(f), text, sizeof(text) - 1, 0);
+	assert_true(n > 60);
+	text[n] = '\0';
+	assert_int_equal(text[60], '\n');
+	assert_string_equal(text + 61 + TS_LEN + strlen(" info second event dropped=1\n") + TS_LEN, " info third event\n");
+	(void)fclose(f);
+	(void)signal(SIGXFSZ, handler);
 }
 
 static void names_of_levels_and_formats_are_known(void **state)
@@ -284,6 +354,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_cut_line_is_marked_and_stays_well_formed, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_long_message_is_cut_too, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(errno_is_preserved_and_failures_are_silent, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_reader_that_stalls_costs_lines_and_not_time, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_was_written_in_part_ends_before_the_next_event, set_up, tear_down),
 		cmocka_unit_test(names_of_levels_and_formats_are_known),
 		cmocka_unit_test_setup_teardown(lines_of_threads_do_not_mix, set_up, tear_down),
 	};

@@ -17,13 +17,36 @@
 
 #define TOML_DEPTH 16
 
-const char *config_expand_home(const char *path, const char *const *env, struct arena *a)
+const char *config_expand_home(const char *path, const char *const *env, struct arena *a, struct err *e)
 {
-	const char *home = config_env(env, "HOME");
+	const char *home = config_env(env, "HOME"), *full;
 
-	if (path[0] != '~' || (path[1] != '/' && path[1] != '\0') || !home || !home[0])
+	if (path[0] != '~' || (path[1] != '/' && path[1] != '\0'))
 		return path;
-	return arena_printf(a, "%s%s", home, path + 1);
+	if (!home || !home[0]) {
+		(void)err_set(e, ERR_INVALID, "HOME is not set: '%s' needs it", path);
+		return NULL;
+	}
+	full = arena_printf(a, "%s%s", home, path + 1);
+	if (!full)
+		(void)err_no_memory(e);
+	return full;
+}
+
+/* A file of the user's own that is not there, or no user at all: not an error. */
+static int find_at_home(const struct config_sources *sources, struct arena *a, const char **ret_path, struct err *e)
+{
+	const char *home = config_env(sources->env, "HOME"), *path = NULL;
+
+	if (home && home[0]) {
+		path = config_expand_home("~/.sandbox.toml", sources->env, a, e);
+		if (!path)
+			return -1;
+		if (access(path, F_OK) < 0)
+			path = NULL;
+	}
+	*ret_path = path;
+	return 0;
 }
 
 int config_find(const struct config_sources *sources, struct arena *a, const char **ret_path, struct err *e)
@@ -31,11 +54,11 @@ int config_find(const struct config_sources *sources, struct arena *a, const cha
 	const char *named = sources->path ? sources->path : config_env(sources->env, "SANDBOX_CONFIG_PATH");
 	const char *path;
 
-	path = config_expand_home(named && named[0] ? named : "~/.sandbox.toml", sources->env, a);
+	if (!named || !named[0])
+		return find_at_home(sources, a, ret_path, e);
+	path = config_expand_home(named, sources->env, a, e);
 	if (!path)
-		return err_no_memory(e);
-	if (!(named && named[0]) && (path[0] == '~' || access(path, F_OK) < 0))
-		path = NULL;
+		return err_wrap(e, "%s", sources->path ? "--config" : "SANDBOX_CONFIG_PATH");
 	*ret_path = path;
 	return 0;
 }
@@ -201,21 +224,37 @@ static int decode_tree(struct config_loading *l, struct config *c)
 	return -1;
 }
 
-static int expand_paths(struct config *c, const struct config_sources *sources, struct arena *a, struct err *e)
+/* What is not in use may stay as it is. */
+static void expand_paths(struct config_loading *l, struct config *c, const char *const *env)
 {
-	const char **const paths[] = {
-		&c->log.file_path, &c->log.access_file_path, &c->store.path, &c->server.tls_cert, &c->server.tls_key,
-		&c->kubernetes.kubeconfig_path, &c->kubernetes.batchsandbox_template_file, &c->agent_sandbox.template_file,
+	const bool has_store = c->runtime.type != RUNTIME_NATIVE; /* native has its own in native.state_dir */
+	const struct {
+		const char *key;
+		const char **path;
+		bool is_used;
+	} paths[] = {
+		{ "server.tls_cert", &c->server.tls_cert, true },
+		{ "server.tls_key", &c->server.tls_key, true },
+		{ "log.file_path", &c->log.file_path, c->log.file_enabled },
+		{ "log.access_file_path", &c->log.access_file_path, false },
+		{ "store.path", &c->store.path, has_store },
+		{ "kubernetes.kubeconfig_path", &c->kubernetes.kubeconfig_path, c->has_kubernetes },
+		{ "kubernetes.batchsandbox_template_file", &c->kubernetes.batchsandbox_template_file, c->has_kubernetes },
+		{ "agent_sandbox.template_file", &c->agent_sandbox.template_file, c->has_agent_sandbox },
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
-		if (!*paths[i])
+		const char *full;
+		struct err e = { 0 };
+
+		if (!*paths[i].path)
 			continue;
-		*paths[i] = config_expand_home(*paths[i], sources->env, a);
-		if (!*paths[i])
-			return err_no_memory(e);
+		full = config_expand_home(*paths[i].path, env, l->arena, &e);
+		if (full)
+			*paths[i].path = full;
+		else if (paths[i].is_used || e.code != ERR_INVALID)
+			config_problem(l, paths[i].key, "%s", e.msg);
 	}
-	return 0;
 }
 
 static int load_text(struct config_loading *l, const struct config_sources *sources, struct str text,
@@ -231,7 +270,8 @@ static int load_text(struct config_loading *l, const struct config_sources *sour
 	if (c->server.api_key && str_trim(str_of(c->server.api_key)).n == 0)
 		c->server.api_key = NULL;
 	config_check_rules(l, c);
-	return l->n_problems > 0 ? -1 : expand_paths(c, sources, l->arena, l->e);
+	expand_paths(l, c, sources->env);
+	return l->n_problems > 0 ? -1 : 0;
 }
 
 int config_load(const struct config_sources *sources, struct arena *a, struct config *c, struct buf *problems,

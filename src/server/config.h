@@ -63,7 +63,7 @@ struct config_docker {
 	int64_t api_timeout;
 	struct string_list drop_capabilities;
 	const char *apparmor_profile, *seccomp_profile;
-	bool no_new_privileges;
+	bool no_new_privileges, unsafe_weaker_isolation;
 	int64_t pids_limit;
 };
 
@@ -201,12 +201,13 @@ int config_load(const struct config_sources *sources, struct arena *a, struct co
 		struct err *e);
 
 const char *config_env(const char *const *env, const char *name); /* or NULL */
-const char *config_expand_home(const char *path, const char *const *env, struct arena *a); /* NULL: no memory */
+/* PATH with $HOME in place of a leading "~". NULL: out of memory, or HOME is not set. */
+const char *config_expand_home(const char *path, const char *const *env, struct arena *a, struct err *e);
 
 /* The name of the variable that overrides a key: "server.port" -> "OPENSANDBOX_SERVER_PORT". */
 bool config_env_name(struct buf *b, const char *key);
 
-/* The whole configuration as TOML, secrets masked. */
+/* The whole configuration as TOML. A secret is a comment that says no more than that it is set. */
 bool config_write(const struct config *c, struct buf *b);
 
 /* A commented file with every key, which loads as it is. KIND: NULL (all at their defaults), "native", "docker" or

@@ -93,12 +93,7 @@ static struct json *object_put(struct json *object, struct str key, struct json 
 			object->kids.last = v;
 		return v;
 	}
-	if (object->kids.last)
-		object->kids.last->next = v;
-	else
-		object->kids.first = v;
-	object->kids.last = v;
-	object->kids.n++;
+	json_append(object, v);
 	return v;
 }
 

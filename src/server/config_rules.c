@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/base64.h"
 #include "base/buf.h"
 #include "base/err.h"
@@ -39,6 +40,45 @@ static void check_runtime(struct config_loading *l, const struct config *c)
 		config_problem(l, "kubernetes", "not allowed with runtime.type '%s'", name);
 	if (c->has_agent_sandbox)
 		config_problem(l, "agent_sandbox", "not allowed with runtime.type '%s'", name);
+}
+
+static bool is_unconfined(const char *profile)
+{
+	return profile && str_eq_nocase(str_of(profile), STR("unconfined"));
+}
+
+/* The network of the host, or of another container. */
+static bool is_shared_network(struct str mode)
+{
+	return str_is(mode, "host") || str_starts(mode, STR("container:"));
+}
+
+static void check_docker(struct config_loading *l, struct config *c)
+{
+	struct config_docker *d = &c->docker;
+	static const char needs[] = "needs docker.unsafe_weaker_isolation";
+	char *mode = arena_strndup(l->arena, d->network_mode, strlen(d->network_mode));
+
+	if (!mode) {
+		config_problem(l, "docker.network_mode", "out of memory");
+		return;
+	}
+	for (char *p = mode; *p; p++)
+		if (*p >= 'A' && *p <= 'Z')
+			*p = (char)(*p - 'A' + 'a');
+	d->network_mode = mode;
+	if (d->unsafe_weaker_isolation)
+		return;
+	if (is_shared_network(str_of(mode)))
+		config_problem(l, "docker.network_mode", "'%s' %s", mode, needs);
+	if (d->drop_capabilities.n == 0)
+		config_problem(l, "docker.drop_capabilities", "an empty list %s", needs);
+	if (!d->no_new_privileges)
+		config_problem(l, "docker.no_new_privileges", "false %s", needs);
+	if (is_unconfined(d->seccomp_profile))
+		config_problem(l, "docker.seccomp_profile", "'%s' %s", d->seccomp_profile, needs);
+	if (is_unconfined(d->apparmor_profile))
+		config_problem(l, "docker.apparmor_profile", "'%s' %s", d->apparmor_profile, needs);
 }
 
 static void check_secure_runtime(struct config_loading *l, struct config *c)
@@ -137,6 +177,7 @@ void config_check_rules(struct config_loading *l, struct config *c)
 {
 	check_server(l, c);
 	check_runtime(l, c);
+	check_docker(l, c);
 	check_secure_runtime(l, c);
 	check_ingress(l, c);
 	if (c->renew_intent.redis.enabled && !c->renew_intent.redis.dsn)

@@ -158,6 +158,8 @@ static const struct field docker_fields[] = {
 	DOCKER(apparmor_profile, FIELD_STRING, .max = 256, .help = "AppArmor profile of containers"),
 	DOCKER(no_new_privileges, FIELD_BOOL, .help = "set-uid programs gain nothing"),
 	DOCKER(seccomp_profile, FIELD_STRING, PATH_LEN, .help = "name or file of the system call filter"),
+	DOCKER(unsafe_weaker_isolation, FIELD_BOOL,
+	       .help = "allow values of this section that switch a wall between sandboxes and host off"),
 	DOCKER(pids_limit, FIELD_INT, .min = 1, .max = 4194304, .help = "processes in one container"),
 	{ 0 },
 };

@@ -81,7 +81,9 @@ static int load_with(struct fixture *f, const char *text, const char *const *env
 
 static int load(struct fixture *f, const char *text)
 {
-	return load_with(f, text, NULL, NULL);
+	static const char *const env[] = { "HOME=/h", NULL };
+
+	return load_with(f, text, env, NULL);
 }
 
 static void without_any_source_every_key_has_its_default(void **state)
@@ -372,8 +374,72 @@ static void home_is_expanded_in_paths(void **state)
 	assert_int_equal(load_with(f, "[store]\npath = \"~/a.db\"\n[log]\nfile_path = \"/x/~/y\"\n", env, NULL), 0);
 	assert_string_equal(f->c.store.path, "/h/a.db");
 	assert_string_equal(f->c.log.file_path, "/x/~/y");
-	assert_string_equal(config_expand_home("~user/x", env, &f->arena), "~user/x");
-	assert_string_equal(config_expand_home("~", env, &f->arena), "/h");
+	assert_string_equal(config_expand_home("~user/x", env, &f->arena, &f->e), "~user/x");
+	assert_string_equal(config_expand_home("~", env, &f->arena, &f->e), "/h");
+}
+
+static void without_a_home_no_path_in_use_may_need_one(void **state)
+{
+	static const struct {
+		const char *text, *want; /* NULL: loads */
+	} rows[] = {
+		{ "", NULL },
+		{ "[log]\nfile_path = \"~/x\"\n[store]\npath = \"~/y\"\n", NULL }, /* neither is in use */
+		{ "\n[log]\nfile_enabled = true\n", ":2: log.file_path: HOME is not set: '~/logs/" },
+		{ "[log]\nfile_path = \"~/x\"\nfile_enabled = true\n", ":2: log.file_path: HOME is not set: '~/x' needs it" },
+		{ "[log]\nfile_path = \"/x\"\nfile_enabled = true\n", NULL },
+		{ "[server]\ntls_cert = \"~/c\"\ntls_key = \"/k\"\n", ":2: server.tls_cert: HOME is not set: '~/c'" },
+		{ "[runtime]\ntype = \"docker\"\nexecd_image = \"x\"\n", ": store.path: HOME is not set: '~/" },
+		{ "[runtime]\ntype = \"kubernetes\"\nexecd_image = \"x\"\n[store]\npath = \"/x\"\n[kubernetes]\n"
+		  "kubeconfig_path = \"~/k\"\n", ":7: kubernetes.kubeconfig_path: HOME is not set: '~/k'" },
+	};
+	static const char *const env[] = { "HOME=", NULL };
+	struct config_sources s = { .path = "~/c.toml", .env = env };
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		int rc = load_with(f, rows[i].text, i % 2 ? env : NULL, NULL);
+
+		if (rc != (rows[i].want ? -1 : 0) || (rc < 0 && !strstr(f->e.msg, rows[i].want)))
+			fail_msg("%s: got %d '%s'", rows[i].text, rc, f->e.msg);
+	}
+	assert_int_equal(config_load(&s, &f->arena, &f->c, &f->problems, &f->e), -1);
+	assert_string_equal(f->e.msg, "--config: HOME is not set: '~/c.toml' needs it");
+}
+
+#define WEAKER "[docker]\nunsafe_weaker_isolation = true\n"
+
+static void weaker_walls_need_a_word_that_says_so(void **state)
+{
+	static const struct {
+		const char *text, *want;
+	} rows[] = {
+		{ "network_mode = \"host\"\n", "docker.network_mode: 'host' needs docker.unsafe_weaker_isolation" },
+		{ "network_mode = \"HOST\"\n", "docker.network_mode: 'host' needs docker.unsafe_weaker_isolation" },
+		{ "network_mode = \"container:x\"\n", "docker.network_mode: 'container:x' needs" },
+		{ "drop_capabilities = []\n", "docker.drop_capabilities: an empty list needs" },
+		{ "no_new_privileges = false\n", "docker.no_new_privileges: false needs" },
+		{ "seccomp_profile = \"Unconfined\"\n", "docker.seccomp_profile: 'Unconfined' needs" },
+		{ "apparmor_profile = \"unconfined\"\n", "docker.apparmor_profile: 'unconfined' needs" },
+	};
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		char text[256];
+
+		(void)snprintf(text, sizeof(text), "[docker]\n%s", rows[i].text);
+		assert_int_equal(load(f, text), -1);
+		if (!strstr(f->e.msg, ":2: ") || !strstr(f->e.msg, rows[i].want))
+			fail_msg("want '%s', got '%s'", rows[i].want, f->e.msg);
+		(void)snprintf(text, sizeof(text), WEAKER "%s", rows[i].text);
+		if (load(f, text) < 0)
+			fail_msg("%s", f->e.msg);
+	}
+	assert_int_equal(load(f, WEAKER "network_mode = \"Host\"\n"), 0);
+	assert_string_equal(f->c.docker.network_mode, "host");
+	assert_int_equal(load(f, "[docker]\nnetwork_mode = \"My-Net\"\nseccomp_profile = \"/etc/S.json\"\n"), 0);
+	assert_string_equal(f->c.docker.network_mode, "my-net");
+	assert_string_equal(f->c.docker.seccomp_profile, "/etc/S.json");
 }
 
 /* Whatever does not fit into the arena: an error, never half a configuration. */
@@ -420,7 +486,7 @@ static void what_is_written_loads_again_as_the_same(void **state)
 	assert_string_equal(buf_z(&first), buf_z(&second));
 }
 
-static void secrets_are_masked(void **state)
+static void secrets_are_not_written(void **state)
 {
 	struct fixture *f = *state;
 	AUTO(buf_done) struct buf text = BUF_INIT(65536);
@@ -431,8 +497,21 @@ static void secrets_are_masked(void **state)
 	assert_true(config_write(&f->c, &text));
 	assert_null(strstr(buf_z(&text), "hush"));
 	assert_null(strstr(buf_z(&text), "aHVzaDM"));
-	assert_non_null(strstr(buf_z(&text), "api_key = \"****\"\n"));
-	assert_non_null(strstr(buf_z(&text), "[[ingress.secure_access.keys]]\nkey_id = \"a\"\nkey = \"****\"\n"));
+	assert_non_null(strstr(buf_z(&text), "\n# api_key = (set, not shown)\n"));
+	assert_non_null(strstr(buf_z(&text), "\n# dsn = (set, not shown)\n"));
+	assert_non_null(strstr(buf_z(&text), "[[ingress.secure_access.keys]]\nkey_id = \"a\"\n# key = (set, not shown)\n"));
+}
+
+static void what_is_shown_loads_without_a_key(void **state)
+{
+	struct fixture *f = *state;
+	AUTO(buf_done) struct buf text = BUF_INIT(65536);
+
+	assert_int_equal(load(f, "[server]\napi_key = \"hush1\"\nport = 99\n"), 0);
+	assert_true(config_write(&f->c, &text));
+	assert_int_equal(load(f, buf_z(&text)), 0);
+	assert_null(f->c.server.api_key);
+	assert_int_equal(f->c.server.port, 99);
 }
 
 static void every_example_loads(void **state)
@@ -518,10 +597,13 @@ int main(void)
 		WITH_FILES(a_named_file_that_is_missing_is_an_error),
 		WITH_FILES(a_huge_file_is_refused),
 		WITH_FILES(home_is_expanded_in_paths),
+		WITH_FILES(without_a_home_no_path_in_use_may_need_one),
+		WITH_FILES(weaker_walls_need_a_word_that_says_so),
 		WITH_FILES(running_out_of_room_is_an_error_at_every_step),
 		WITH_FILES(a_blank_key_is_no_key),
 		WITH_FILES(what_is_written_loads_again_as_the_same),
-		WITH_FILES(secrets_are_masked),
+		WITH_FILES(secrets_are_not_written),
+		WITH_FILES(what_is_shown_loads_without_a_key),
 		WITH_FILES(every_example_loads),
 		WITH_FILES(an_example_shows_every_key),
 		cmocka_unit_test(no_two_keys_share_a_variable),

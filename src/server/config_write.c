@@ -89,22 +89,17 @@ static void write_map(struct buf *b, const struct string_map *map)
 	buf_addf(b, " }");
 }
 
-static void write_string(struct json_out *o, const struct field *f, const char *value)
-{
-	if (f->secret && value && value[0])
-		value = "****";
-	json_cstr(o, value ? value : "");
-}
-
 /* JSON's scalars and lists are TOML's too. */
 static void write_value(struct buf *b, const struct field *f, const char *at)
 {
 	struct json_out o = json_out(b);
+	const char *s;
 	int64_t i;
 
 	switch (f->kind) {
 	case FIELD_STRING:
-		write_string(&o, f, *(const char *const *)(const void *)at);
+		s = *(const char *const *)(const void *)at;
+		json_cstr(&o, s ? s : "");
 		break;
 	case FIELD_INT:
 		i = *(const int64_t *)(const void *)at;
@@ -150,6 +145,10 @@ static void write_leaf(struct writer *w, const struct field *f, const char *key,
 
 	if (!w->is_example && is_unset(f, at))
 		return;
+	if (!w->is_example && f->secret) { /* a mask would load as if it were the secret */
+		buf_addf(w->b, "# %s = (set, not shown)\n", f->name);
+		return;
+	}
 	if (w->is_example && f->help)
 		buf_addf(w->b, "# %s\n", f->help);
 	if (commented || (w->is_example && !preset && !is_key))

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/init_config.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cmocka.h>
@@ -42,6 +45,55 @@ static void a_file_of_its_own_key_is_left(void **state)
 	(void)rmdir(folder);
 }
 
+static size_t count_entries(const char *folder)
+{
+	struct dirent *entry;
+	DIR *d = opendir(folder);
+	size_t n = 0;
+
+	assert_non_null(d);
+	while ((entry = readdir(d)))
+		n += entry->d_name[0] != '.' || strlen(entry->d_name) > 2;
+	(void)closedir(d);
+	return n;
+}
+
+/* A symlink to nowhere and a folder are there too, and a file appears complete or not at all. */
+static void nothing_is_replaced_or_left_over(void **state)
+{
+	char folder[] = "/tmp/init_config_test.XXXXXX", path[128];
+	struct rlimit before, small;
+	void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+	struct err e = { 0 };
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	(void)snprintf(path, sizeof(path), "%s/c.toml", folder);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	small = (struct rlimit){ 1000, before.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+	assert_int_equal(init_config(path, NULL, false, &e), -1);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	assert_non_null(strstr(e.msg, path));
+	assert_int_equal(count_entries(folder), 0);
+	assert_int_equal(symlink("nowhere", path), 0);
+	assert_int_equal(init_config(path, NULL, false, &e), -1);
+	assert_int_equal(e.code, ERR_CONFLICT);
+	assert_non_null(strstr(e.msg, "c.toml' exists; use --force to replace it"));
+	assert_int_equal(count_entries(folder), 1);
+	assert_int_equal(init_config(folder, NULL, false, &e), -1);
+	assert_int_equal(e.code, ERR_CONFLICT);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(chdir(folder), 0);
+	assert_int_equal(init_config("c.toml", NULL, false, &e), 0);
+	assert_int_equal(init_config("c.toml", NULL, true, &e), 0);
+	assert_int_equal(count_entries("."), 1);
+	(void)unlink(path);
+	assert_int_equal(chdir("/"), 0);
+	(void)rmdir(folder);
+	(void)signal(SIGXFSZ, handler);
+}
+
 static void what_cannot_be_done_is_an_error(void **state)
 {
 	struct err e = { 0 };
@@ -58,6 +110,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_file_of_its_own_key_is_left),
+		cmocka_unit_test(nothing_is_replaced_or_left_over),
 		cmocka_unit_test(what_cannot_be_done_is_an_error),
 	};
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* server/log_file.h - where the log goes, and a file that is rotated by size.
  *
- * Rotation renames FILE to FILE.1, FILE.1 to FILE.2 and so on; the oldest goes. */
+ * Rotation renames FILE to FILE.1, FILE.1 to FILE.2 and so on; the oldest goes. The new file is made first, as
+ * FILE.new: a rotation that fails loses nothing and is tried again. */
 #pragma once
 #include "base/own.h"
 #include "server/config.h"

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cmocka.h>
@@ -115,6 +116,103 @@ static void without_backups_the_file_begins_anew(void **state)
 	assert_int_equal(size_of(f, 1), -1);
 }
 
+static void put(const struct fixture *f, int number, const char *text)
+{
+	char name[256];
+	FILE *out;
+
+	name_of(f, number, name, sizeof(name));
+	out = fopen(name, "we");
+	assert_non_null(out);
+	assert_true(fputs(text, out) >= 0);
+	assert_int_equal(fclose(out), 0);
+}
+
+static void a_file_that_cannot_be_opened_costs_no_backup(void **state)
+{
+	struct fixture *f = *state;
+	AUTO(log_file_done) struct log_file l = LOG_FILE_INIT;
+	struct rlimit before, few;
+	int next;
+
+	assert_int_equal(log_file_open(&l, &f->config, &f->e), 0);
+	put(f, 1, "1");
+	put(f, 2, "22");
+	log_info("hello");
+	next = dup(0);
+	(void)close(next);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	few = (struct rlimit){ (rlim_t)next, before.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(log_file_rotate_if_large(&l, &f->e), -1);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_true(size_of(f, 0) > 10);
+	assert_int_equal(size_of(f, 1), 1);
+	assert_int_equal(size_of(f, 2), 2);
+	log_info("this is not lost either");
+	assert_int_equal(log_file_rotate_if_large(&l, &f->e), 0);
+	assert_int_equal(size_of(f, 0), 0);
+	assert_true(size_of(f, 1) > 60);
+	assert_int_equal(size_of(f, 2), 1);
+}
+
+static void a_gap_left_by_a_rotation_that_stopped_is_filled(void **state)
+{
+	struct fixture *f = *state;
+	AUTO(log_file_done) struct log_file l = LOG_FILE_INIT;
+
+	assert_int_equal(log_file_open(&l, &f->config, &f->e), 0);
+	put(f, 2, "22");
+	log_info("hello");
+	assert_int_equal(log_file_rotate_if_large(&l, &f->e), 0);
+	assert_true(size_of(f, 1) > 10);
+	assert_int_equal(size_of(f, 2), 2);
+}
+
+static void a_backup_that_cannot_be_replaced_is_an_error(void **state)
+{
+	struct fixture *f = *state;
+	AUTO(log_file_done) struct log_file l = LOG_FILE_INIT;
+	char name[256], leftover[256];
+
+	assert_int_equal(log_file_open(&l, &f->config, &f->e), 0);
+	put(f, 1, "1");
+	name_of(f, 2, name, sizeof(name));
+	assert_int_equal(mkdir(name, 0700), 0);
+	log_info("hello");
+	assert_int_equal(log_file_rotate_if_large(&l, &f->e), -1);
+	assert_non_null(strstr(f->e.msg, "rotate log '"));
+	assert_true(size_of(f, 0) > 10);
+	assert_int_equal(size_of(f, 1), 1);
+	(void)snprintf(leftover, sizeof(leftover), "%s.new", f->path);
+	assert_int_equal(access(leftover, F_OK), -1);
+	assert_int_equal(rmdir(name), 0);
+}
+
+static void a_file_that_was_moved_is_left_alone(void **state)
+{
+	struct fixture *f = *state;
+	AUTO(log_file_done) struct log_file l = LOG_FILE_INIT;
+	char moved[256];
+
+	assert_int_equal(log_file_open(&l, &f->config, &f->e), 0);
+	put(f, 1, "1");
+	log_info("hello");
+	name_of(f, 3, moved, sizeof(moved));
+	assert_int_equal(rename(f->path, moved), 0);
+	assert_int_equal(log_file_rotate_if_large(&l, &f->e), 0);
+	assert_int_equal(size_of(f, 0), 0);
+	assert_int_equal(size_of(f, 1), 1);
+	assert_int_equal(size_of(f, 2), -1);
+	log_info("hello");
+	assert_int_equal(rename(f->path, moved), 0);
+	put(f, 0, "made by whoever moved it");
+	assert_int_equal(log_file_rotate_if_large(&l, &f->e), 0);
+	assert_int_equal(size_of(f, 0), 24);
+	assert_int_equal(size_of(f, 1), 1);
+}
+
 static void without_a_file_nothing_is_rotated(void **state)
 {
 	struct fixture *f = *state;
@@ -152,6 +250,10 @@ int main(void)
 		WITH_FILES(folders_are_made_and_lines_arrive),
 		WITH_FILES(a_large_file_is_rotated),
 		WITH_FILES(without_backups_the_file_begins_anew),
+		WITH_FILES(a_file_that_cannot_be_opened_costs_no_backup),
+		WITH_FILES(a_gap_left_by_a_rotation_that_stopped_is_filled),
+		WITH_FILES(a_backup_that_cannot_be_replaced_is_an_error),
+		WITH_FILES(a_file_that_was_moved_is_left_alone),
 		WITH_FILES(without_a_file_nothing_is_rotated),
 		WITH_FILES(what_cannot_be_opened_is_named),
 	};

@@ -3,6 +3,9 @@
  * needs none but the sockets that it opens. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "base/arena.h"
 #include "base/buf.h"
@@ -13,6 +16,7 @@
 #include "server/init_config.h"
 #include "server/serve.h"
 #include "server/version.h"
+#include "sys/signals.h"
 
 #include "base/banned.h"
 
@@ -87,7 +91,7 @@ static const struct opt_command commands[] = {
 	  .about = "Writes every key with its default and one line of help, and a new API key, to PATH (~/.sandbox.toml)." },
 	[COMMAND_CONFIG] =
 	{ .name = "config", .summary = "show the configuration in effect", .opts = config_opts,
-	  .about = "Prints what file, environment and options come to, as TOML. Secrets are masked." },
+	  .about = "Prints what file, environment and options come to, as TOML. Secrets are not shown." },
 	[COMMAND_COMPLETION] =
 	{ .name = "completion", .summary = "print a completion script", .operands = "bash|zsh|fish", .opts = no_opts,
 	  .min_operands = 1, .max_operands = 1,
@@ -195,12 +199,8 @@ static int run_init_config(int argc, char **argv, const char *const *env)
 		return fail_usage(&e);
 	if (r.action == OPT_HELP)
 		return print_help(&commands[COMMAND_INIT_CONFIG], PROGRAM " init-config");
-	path = config_expand_home(r.argc > 0 ? r.argv[0] : "~/.sandbox.toml", env, &arena);
-	if (!path)
-		(void)err_no_memory(&e);
-	else if (path[0] == '~')
-		(void)err_set(&e, ERR_INVALID, "HOME is not set: name a path");
-	if (e.code != ERR_NONE || init_config(path, o.example, o.force, &e) < 0)
+	path = config_expand_home(r.argc > 0 ? r.argv[0] : "~/.sandbox.toml", env, &arena, &e);
+	if (!path || init_config(path, o.example, o.force, &e) < 0)
 		return fail(&e);
 	if (o.example)
 		buf_addf(&text, "Wrote example config (%s) to %s\n", o.example, path);
@@ -236,6 +236,17 @@ static int run_completion(int argc, char **argv)
 	return print(&text);
 }
 
+/* Secrets are not for cores. A limit of one byte stops core files and, unlike 0, also the pipe of a core handler;
+ * children keep it across exec. Not being dumpable stops both here, and other processes of our user as well. */
+static void forbid_cores(void)
+{
+	const struct rlimit one = { 1, 1 }, none = { 0, 0 };
+
+	if (setrlimit(RLIMIT_CORE, &one) < 0)
+		(void)setrlimit(RLIMIT_CORE, &none); /* the hard limit is 0 already */
+	(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+}
+
 int main(int argc, char **argv)
 {
 	const char *const *env = (const char *const *)environ;
@@ -243,6 +254,9 @@ int main(int argc, char **argv)
 	struct opt_result r;
 	struct err e = { 0 };
 
+	(void)umask(077);
+	signals_prepare();
+	forbid_cores();
 	if (opt_parse(&program, argc, argv, &o, &r, &e) < 0)
 		return fail_usage(&e);
 	if (r.action == OPT_HELP)

@@ -179,8 +179,6 @@ static int start_signals(struct serving *s, struct err *e)
 {
 	sigset_t set = SIGNALS(SIGTERM, SIGINT, SIGHUP);
 
-	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR) /* a log that nobody reads any more must not end us */
-		return err_sys(e, errno, "ignore SIGPIPE");
 	if (signals_block(&set, e) < 0)
 		return -1;
 	s->signal_fd = signals_open(&set, e);
@@ -271,9 +269,7 @@ DEFINE_AUTO_DONE(struct serving, serving_done)
 int serve(const struct serve_spec *spec, struct err *e)
 {
 	AUTO(serving_done) struct serving s = { .config = spec->config, .signal_fd = -1, .log = LOG_FILE_INIT };
-	const struct rlimit no_core = { 0, 0 };
 
-	(void)setrlimit(RLIMIT_CORE, &no_core); /* secrets are not for core files */
 	if (spec->config->runtime.type != RUNTIME_NATIVE)
 		return err_set(e, ERR_UNAVAILABLE, "runtime.type: only 'native' is available in this version");
 	if (log_file_open(&s.log, &spec->config->log, e) < 0)

@@ -15,7 +15,8 @@ struct serve_spec {
 /* Runs until SIGTERM or SIGINT: then no more connections are taken, requests in progress get limits.drain_seconds,
  * and it returns 0. A second signal ends it at once, which is -1 with ERR_UNAVAILABLE. SIGHUP opens the log and
  * reads the certificate anew.
- * Nothing is left half-started when it fails. The calling process must have one thread. */
+ * Nothing is left half-started when it fails. The calling process must have one thread and have called
+ * signals_prepare(). */
 int serve(const struct serve_spec *spec, struct err *e);
 
 /* Raises the soft descriptor limit to the hard one. The connections that there can be: WANTED, or less. */
