@@ -82,17 +82,17 @@ static const struct page_ops plain = { plain_head, plain_term, plain_text };
 
 static void roff_escaped(struct buf *b, struct str s)
 {
-	for (size_t i = 0; i < s.n; i++) {
+	for (const char *p = s.p; p && p < s.p + s.n; p++) {
 		bool is_line_start = b->n == 0 || buf_z(b)[b->n - 1] == '\n';
 
-		if (is_line_start && (s.p[i] == '.' || s.p[i] == '\''))
+		if (is_line_start && (*p == '.' || *p == '\''))
 			buf_addf(b, "\\&"); /* not a request */
-		if (s.p[i] == '\\')
+		if (*p == '\\')
 			buf_addf(b, "\\e");
-		else if (s.p[i] == '-')
+		else if (*p == '-')
 			buf_addf(b, "\\-"); /* a dash to copy and search for, not a hyphen */
 		else
-			buf_add_char(b, s.p[i]);
+			buf_add_char(b, *p);
 	}
 }
 

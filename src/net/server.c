@@ -149,10 +149,8 @@ static void address_release(struct http_server *s, struct address *a)
 	free(a);
 }
 
-static void seat_leave(struct seat *seat)
+static void seat_leave(struct http_server *s, struct seat *seat)
 {
-	struct http_server *s = seat->s;
-
 	*(seat->prev ? &seat->prev->next : &s->seats) = seat->next;
 	if (seat->next)
 		seat->next->prev = seat->prev;
@@ -172,7 +170,7 @@ static void seat_free(void *arg)
 	struct http_server *s = seat->s;
 
 	if (s)
-		seat_leave(seat);
+		seat_leave(s, seat);
 	free(seat);
 	if (s && s->is_draining && !s->seats)
 		server_drained(s);
@@ -181,7 +179,7 @@ static void seat_free(void *arg)
 static void forget_seats(struct http_server *s)
 {
 	while (s->seats)
-		seat_leave(s->seats);
+		seat_leave(s, s->seats);
 }
 
 /* NULL when the address has too many connections, or no memory is left. */
