@@ -22,7 +22,9 @@ WARNINGS := -Wall -Wextra -Wformat=2 -Wno-format-truncation -Wshadow -Wstrict-pr
 	-Wpointer-arith -Wwrite-strings -Wundef -Wvla -Wcast-qual -Wconversion -Wno-sign-conversion \
 	-Wimplicit-fallthrough -Wswitch-enum -Werror
 BASE_FLAGS := -std=gnu17 -D_GNU_SOURCE -Isrc -g -fno-common -fvisibility=hidden $(WARNINGS)
-HARDENING := -D_FORTIFY_SOURCE=3 -fstack-protector-strong -fstack-clash-protection -fcf-protection -fPIE
+ARCH := $(shell uname -m)
+BRANCHES := $(if $(filter x86_64,$(ARCH)),-fcf-protection,-mbranch-protection=standard)
+HARDENING := -D_FORTIFY_SOURCE=3 -fstack-protector-strong -fstack-clash-protection $(BRANCHES) -fPIE
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 
 CC_release := gcc
@@ -126,7 +128,8 @@ endif
 units: $(UNIT_TESTS) $(FAULT_TESTS) $(B)/bin/peer-server
 harnesses: $(HARNESSES)
 benches: $(BENCHES)
-check-clang: $(foreach f,$(FOLDERS),$(call objects,$(call sources,$(f)))) $(call objects,$(wildcard src/*/main.c))
+check-clang: $(foreach f,$(FOLDERS),$(call objects,$(call sources,$(f)))) \
+	$(call objects,$(wildcard src/*/main.c src/*/*_test.c))
 
 # What things were made with and from, as files that are rewritten only when that changes. Objects depend on the
 # flags (and the Makefile), what is put together from several files on their list: a changed flag and a removed
@@ -214,7 +217,7 @@ $(B)/bench/%: $(B)/obj/top/bench/%.o $(LINK_LIBS)
 # ---- musl: what runs inside a sandbox ----------------------------------------------------------------------
 
 ifeq ($(V),musl)
-MUSL_LIB := /usr/lib/x86_64-linux-musl
+MUSL_LIB := /usr/lib/$(ARCH)-linux-musl
 MUSL_SOURCES := $(filter-out src/net/tls%,$(foreach f,base sys net,$(call sources,$(f))))
 MUSL_OBJECTS := $(call objects,$(MUSL_SOURCES))
 
