@@ -5,17 +5,13 @@
 
 #include "base/banned.h"
 
-#define ESCAPE_SIZE 8 /* of the longest escape, with its NUL */
-
 bool escape_needed(uint32_t rune)
 {
 	return rune < 0x20 || (rune >= 0x7f && rune <= 0x9f) || rune == 0x61c || rune == 0x200e || rune == 0x200f ||
 	       (rune >= 0x2028 && rune <= 0x202e) || (rune >= 0x2066 && rune <= 0x2069) || rune == 0xfeff;
 }
 
-/* The character at the front of S as it is shown: itself, or its escape in OUT. *ret_n is how many bytes of S
- * that takes. */
-static struct str show_next(struct str s, char out[ESCAPE_SIZE], size_t *ret_n)
+struct str escape_next(struct str s, char out[ESCAPE_SIZE], size_t *ret_n)
 {
 	static const char names[] = "\n\r\t\"\\", letters[] = "nrt\"\\";
 	const char *name;
@@ -43,7 +39,7 @@ const char *escape_show(struct shown *out, struct str s)
 
 	for (; s.n > 0; s = str_skip(s, n)) {
 		char escape[ESCAPE_SIZE];
-		struct str piece = show_next(s, escape, &n);
+		struct str piece = escape_next(s, escape, &n);
 
 		if (at + piece.n > SHOWN_MAX) {
 			memcpy(out->z + at, "...", 3);

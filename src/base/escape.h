@@ -11,6 +11,11 @@
 /* Characters that could end a line, move the cursor or turn the reading direction of a terminal. */
 bool escape_needed(uint32_t rune);
 
+/* The character at the front of S as it is shown: itself, or its escape in OUT: these, '"' and '\' as in JSON, an
+ * ill-formed byte as "\xff". *ret_n is how many bytes of S that takes. */
+#define ESCAPE_SIZE 8 /* of the longest escape, with its NUL */
+struct str escape_next(struct str s, char out[ESCAPE_SIZE], size_t *ret_n);
+
 /* S with these, '"' and '\' escaped ("\n", "\u001b") and each ill-formed byte as "\xff". At most SHOWN_MAX bytes;
  * a longer text is cut between two characters, and "..." says so. */
 #define SHOWN_MAX 64

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/escape.h"
 #include "base/own.h"
 #include "base/rfc3339.h"
 
@@ -119,34 +120,12 @@ static void line_close_with(struct line *l, struct str s)
 	l->n += s.n;
 }
 
-/* Characters that could end a line, move the cursor or turn the reading direction of a terminal. */
-static bool is_unsafe(uint32_t rune)
+/* An ill-formed byte has no escape of its own in JSON. */
+static struct str escape(struct str s, bool is_json, char out[ESCAPE_SIZE], size_t *ret_n)
 {
-	return rune < 0x20 || (rune >= 0x7f && rune <= 0x9f) || rune == 0x61c || rune == 0x200e || rune == 0x200f ||
-	       (rune >= 0x2028 && rune <= 0x202e) || (rune >= 0x2066 && rune <= 0x2069) || rune == 0xfeff;
-}
+	struct str shown = escape_next(s, out, ret_n);
 
-/* Writes the escape of the character at the front of S, or the character itself when it needs none; *ret_n is
- * how many bytes of S that takes. */
-static struct str escape(struct str s, bool is_json, char out[8], size_t *ret_n)
-{
-	uint32_t rune = 0;
-	int n;
-
-	*ret_n = utf8_next(s, &rune);
-	if (*ret_n == 0) {
-		*ret_n = 1;
-		n = is_json ? snprintf(out, 8, "\\ufffd") : snprintf(out, 8, "\\x%02x", (unsigned char)s.p[0]);
-	} else if (rune == '"' || rune == '\\') {
-		n = snprintf(out, 8, "\\%c", (char)rune);
-	} else if (rune == '\n' || rune == '\r' || rune == '\t') {
-		n = snprintf(out, 8, "\\%c", rune == '\n' ? 'n' : rune == '\r' ? 'r' : 't');
-	} else if (is_unsafe(rune)) {
-		n = snprintf(out, 8, "\\u%04x", (unsigned)rune);
-	} else {
-		return str_first(s, *ret_n);
-	}
-	return (struct str){ out, (size_t)n };
+	return is_json && str_starts(shown, STR("\\x")) ? STR("\\ufffd") : shown;
 }
 
 /* What needs no escaping goes by runs, so that ordinary text costs one copy. */
@@ -163,7 +142,7 @@ static void line_escaped(struct line *l, struct str s)
 {
 	while (s.n > 0 && !l->is_cut) {
 		size_t n = plain_run(s);
-		char out[8];
+		char out[ESCAPE_SIZE];
 
 		if (n > 0) {
 			size_t fits = MIN(n, line_room(l));
