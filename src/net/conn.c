@@ -458,6 +458,7 @@ static bool hand_over(struct conn *c)
 	c->seat->is_stream = true;
 	c->x->rp.is_counted_stream = false; /* the seat counts it from here on */
 	c->x->rp.phase = REPLY_ENDED;
+	c->x->sink = NULL;
 	c->is_dead = true;
 	up->take(t, buf_str(&c->in), arg);
 	return false;

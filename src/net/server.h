@@ -134,7 +134,7 @@ struct loop *request_loop(const struct request *rq);
 
 /* A streamed body. Each piece must be taken whole; to make the peer wait, pause. `stop` comes instead of `end` when
  * the peer goes away or misbehaves; neither comes after an answer. An error from `data` or `end` is answered like a
- * handler's. Of a handler that reads a body and holds or streams its answer, only the latter's hangup or stop is told
+ * handler's. Of a handler that reads a body and holds, streams or upgrades its answer, only the latter's callback is told
  * of the end, unless it has none. */
 struct body_sink {
 	int (*data)(struct str piece, void *arg, struct err *e);
