@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sys/cgroup_control.h - freezing, killing and emptying whole groups, with all groups below them.
+ *
+ * All of these block, up to their timeout: on an event loop they belong to a worker. A group that is gone is
+ * empty. */
+#pragma once
+
+struct cgroup;
+struct err;
+
+/* Returns once no process of the group runs any more. On ERR_TIMEOUT (a process is stuck in the kernel) the
+ * group is thawed again. */
+int cgroup_freeze(const struct cgroup *g, int timeout_ms, struct err *e);
+int cgroup_thaw(const struct cgroup *g, int timeout_ms, struct err *e);
+
+/* SIGKILL for every process, whether frozen, forking or being attached, until none is left: ERR_TIMEOUT when
+ * some are. Killed processes still have to be collected by their parent. */
+int cgroup_kill(const struct cgroup *g, int timeout_ms, struct err *e);
+
+int cgroup_is_empty(const struct cgroup *g, struct err *e); /* 1, 0 or -1 */
+int cgroup_wait_empty(const struct cgroup *g, int timeout_ms, struct err *e);

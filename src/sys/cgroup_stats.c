@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/cgroup_stats.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "sys/cgroup.h"
+#include "sys/cgroup_impl.h"
+#include "sys/fd.h"
+
+#include "base/banned.h"
+
+/* ---- numbers ------------------------------------------------------------------------------------------- */
+
+/* Takes what a reader said (1 told, 0 not here, -1) into `has`. */
+static int note(struct cgroup_stats *s, unsigned bit, int r)
+{
+	if (r > 0)
+		s->has |= bit;
+	return r < 0 ? -1 : 0;
+}
+
+static int read_cpu(const struct cgroup *g, struct cgroup_stats *s, struct err *e)
+{
+	int dir = cg_dir_for(g, CGROUP_CPUACCT), r;
+
+	if (dir < 0)
+		return 0;
+	if (cg_is_v2(g, CGROUP_CPUACCT))
+		return note(s, CGROUP_STAT_CPU, cg_read_key(dir, "cpu.stat", "usage_usec", &s->cpu_usage_us, e));
+	r = cg_read_number(dir, "cpuacct.usage", &s->cpu_usage_us, e);
+	s->cpu_usage_us /= 1000;
+	return note(s, CGROUP_STAT_CPU, r);
+}
+
+/* v1 counts in the group that had the process, and there only. */
+static int add_oom_kills(int dir, void *arg, struct err *e)
+{
+	uint64_t *sum = arg, here = 0;
+
+	if (cg_read_key(dir, "memory.oom_control", "oom_kill", &here, e) < 0)
+		return -1;
+	*sum += here;
+	return 0;
+}
+
+static int read_oom_kills(int dir, bool is_v2, uint64_t *ret, struct err *e)
+{
+	uint64_t sum = 0;
+	int r;
+
+	if (is_v2)
+		return cg_read_key(dir, "memory.events", "oom_kill", ret, e);
+	r = cg_read_key(dir, "memory.oom_control", "oom_kill", &sum, e); /* told since Linux 4.13 */
+	sum = 0;
+	if (r > 0 && cg_walk(dir, add_oom_kills, &sum, e) < 0)
+		return -1;
+	if (r > 0)
+		*ret = sum;
+	return r;
+}
+
+static int read_memory(const struct cgroup *g, struct cgroup_stats *s, struct err *e)
+{
+	int dir = cg_dir_for(g, CGROUP_MEMORY);
+	bool is_v2 = cg_is_v2(g, CGROUP_MEMORY);
+	const char *now = is_v2 ? "memory.current" : "memory.usage_in_bytes";
+	const char *peak = is_v2 ? "memory.peak" : "memory.max_usage_in_bytes";
+
+	if (dir < 0)
+		return 0;
+	if (note(s, CGROUP_STAT_MEMORY, cg_read_number(dir, now, &s->memory_bytes, e)) < 0 ||
+	    note(s, CGROUP_STAT_MEMORY_PEAK, cg_read_number(dir, peak, &s->memory_peak_bytes, e)) < 0)
+		return -1;
+	return note(s, CGROUP_STAT_OOM_KILLS, read_oom_kills(dir, is_v2, &s->oom_kills, e));
+}
+
+static int read_pids(const struct cgroup *g, struct cgroup_stats *s, struct err *e)
+{
+	int dir = cg_dir_for(g, CGROUP_PIDS);
+
+	if (dir < 0)
+		return 0;
+	if (note(s, CGROUP_STAT_PIDS, cg_read_number(dir, "pids.current", &s->pids, e)) < 0)
+		return -1;
+	return note(s, CGROUP_STAT_PIDS_PEAK, cg_read_number(dir, "pids.peak", &s->pids_peak, e));
+}
+
+static int read_io(const struct cgroup *g, struct cgroup_stats *s, struct err *e)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(CGROUP_FILE_MAX);
+	int dir = cg_dir_for(g, CGROUP_IO), r;
+	bool is_v2 = cg_is_v2(g, CGROUP_IO);
+
+	if (dir < 0)
+		return 0;
+	r = cg_read(dir, is_v2 ? "io.stat" : "blkio.throttle.io_service_bytes_recursive", &b, e);
+	if (r == 0 && !is_v2)
+		r = cg_read(dir, "blkio.throttle.io_service_bytes", &b, e);
+	if (r > 0)
+		cgroup_parse_io(buf_str(&b), is_v2, &s->io_read_bytes, &s->io_written_bytes);
+	return note(s, CGROUP_STAT_IO, r);
+}
+
+int cgroup_stats_read(const struct cgroup *g, struct cgroup_stats *ret, struct err *e)
+{
+	struct cgroup_stats s = { 0 };
+
+	if (read_cpu(g, &s, e) < 0 || read_memory(g, &s, e) < 0 || read_pids(g, &s, e) < 0 || read_io(g, &s, e) < 0)
+		return err_wrap(e, "statistics of group '%s'", g->path);
+	*ret = s;
+	return 0;
+}
+
+/* ---- word of kills ------------------------------------------------------------------------------------- */
+
+/* The kernel says it through an eventfd that is named, with the file it is about, in a control file. */
+static int watch_v1(int dir, struct err *e)
+{
+	AUTO_FD about = openat(dir, "memory.oom_control", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	AUTO_FD event = -1;
+	int r;
+
+	if (about < 0)
+		return err_sys(e, errno, "open 'memory.oom_control'");
+	event = event_open(e);
+	if (event < 0)
+		return -1;
+	r = cg_writef(dir, "cgroup.event_control", e, "%d %d", event, about);
+	if (r == 0)
+		return err_set(e, ERR_UNAVAILABLE, "the kernel has no 'cgroup.event_control'");
+	return r < 0 ? -1 : take_fd(&event);
+}
+
+static int watch_v2(int dir, struct err *e)
+{
+	int fd = openat(dir, "memory.events", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	return fd < 0 ? err_sys(e, errno, "open 'memory.events'") : fd;
+}
+
+int cgroup_oom_watch(const struct cgroup *g, struct cgroup_oom *ret, struct err *e)
+{
+	AUTO(cgroup_oom_done) struct cgroup_oom oom = CGROUP_OOM_INIT;
+	int dir = cg_dir_for(g, CGROUP_MEMORY);
+	bool is_v2 = cg_is_v2(g, CGROUP_MEMORY);
+	uint64_t before;
+
+	if (dir < 0)
+		return err_set(e, ERR_UNAVAILABLE, "watch memory of group '%s': no hierarchy can", g->path);
+	oom.events = is_v2 ? POLLPRI : POLLIN;
+	oom.dir = cg_open_dir(dir, ".", e);
+	if (oom.dir >= 0)
+		oom.fd = is_v2 ? watch_v2(dir, e) : watch_v1(dir, e);
+	if (oom.fd < 0 || cgroup_oom_take(&oom, &before, e) < 0)
+		return err_wrap(e, "watch memory of group '%s'", g->path);
+	*ret = oom;
+	oom = CGROUP_OOM_INIT;
+	return 0;
+}
+
+void cgroup_oom_done(struct cgroup_oom *oom)
+{
+	closep(&oom->fd);
+	closep(&oom->dir);
+	*oom = CGROUP_OOM_INIT;
+}
+
+/* A poll of memory.events is armed again by reading through the same descriptor. */
+static int rearm_v2(int fd, struct err *e)
+{
+	char text[512];
+	ssize_t n;
+
+	do
+		n = pread(fd, text, sizeof(text), 0);
+	while (n < 0 && errno == EINTR);
+	return n < 0 && errno != ENODEV ? err_sys(e, errno, "read 'memory.events'") : 0;
+}
+
+int cgroup_oom_take(struct cgroup_oom *oom, uint64_t *ret_kills, struct err *e)
+{
+	bool is_v2 = oom->events == POLLPRI;
+	uint64_t now = oom->seen;
+
+	/* Before the count is read, or a kill between the two would go unnoticed. */
+	if (is_v2 && rearm_v2(oom->fd, e) < 0)
+		return -1;
+	if (!is_v2)
+		(void)event_take(oom->fd);
+	if (read_oom_kills(oom->dir, is_v2, &now, e) < 0)
+		return -1;
+	*ret_kills = now > oom->seen ? now - oom->seen : 0;
+	oom->seen = MAX(now, oom->seen);
+	return 0;
+}

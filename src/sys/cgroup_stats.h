@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sys/cgroup_stats.h - what a group, with those below it, has used; and word of processes killed for memory. */
+#pragma once
+#include <stdint.h>
+
+#include "base/own.h"
+
+struct cgroup;
+struct err;
+
+enum {
+	CGROUP_STAT_CPU = 1 << 0,
+	CGROUP_STAT_MEMORY = 1 << 1,
+	CGROUP_STAT_MEMORY_PEAK = 1 << 2, /* v2: since Linux 5.19 */
+	CGROUP_STAT_OOM_KILLS = 1 << 3,
+	CGROUP_STAT_PIDS = 1 << 4,
+	CGROUP_STAT_PIDS_PEAK = 1 << 5,   /* since Linux 6.1 */
+	CGROUP_STAT_IO = 1 << 6,
+};
+
+struct cgroup_stats {
+	unsigned has; /* bits of the fields that this host tells; others are 0 */
+	uint64_t cpu_usage_us;
+	uint64_t memory_bytes, memory_peak_bytes; /* with the page cache */
+	uint64_t oom_kills;
+	uint64_t pids, pids_peak;
+	uint64_t io_read_bytes, io_written_bytes;
+};
+
+int cgroup_stats_read(const struct cgroup *g, struct cgroup_stats *ret, struct err *e);
+
+/* Becomes ready when processes of the group are killed for want of memory: poll `fd` for `events`, then take.
+ * On v1 it becomes ready also when the group is removed, and the count may follow the word of it by a moment, so
+ * take once more when a process has ended. Watch the leaf that has the processes. */
+struct cgroup_oom {
+	int fd;
+	short events; /* POLLPRI or POLLIN */
+	int dir;
+	uint64_t seen;
+};
+
+#define CGROUP_OOM_INIT ((struct cgroup_oom){ .fd = -1, .dir = -1 })
+
+int cgroup_oom_watch(const struct cgroup *g, struct cgroup_oom *ret, struct err *e);
+void cgroup_oom_done(struct cgroup_oom *oom);
+DEFINE_AUTO_DONE(struct cgroup_oom, cgroup_oom_done)
+
+/* *ret_kills: how many since the last call, 0 when the group is gone. */
+int cgroup_oom_take(struct cgroup_oom *oom, uint64_t *ret_kills, struct err *e);
