@@ -1,0 +1,512 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/mounts.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/own.h"
+#include "sys/fd.h"
+#include "sys/mountinfo.h"
+#include "sys/namespace.h"
+#include "sys/root_test.h"
+#include "sys/userns.h"
+
+#include "base/banned.h"
+
+#define BASE 1900019712ULL /* 28992 * 65536 */
+#define N_LAYERS 100
+
+struct place {
+	char top[64];
+};
+
+static int make_place(void **state)
+{
+	static struct place p;
+
+	(void)snprintf(p.top, sizeof(p.top), "/tmp/mounts_test.XXXXXX");
+	*state = &p;
+	return mkdtemp(p.top) ? 0 : -1;
+}
+
+static int remove_place(void **state)
+{
+	struct place *p = *state;
+
+	return rmdir(p->top); /* which fails while anything is left in or on it */
+}
+
+/* A child of its own with a mount namespace that ends with it. */
+struct task {
+	int (*fn)(struct place *p, struct err *e);
+	struct place *place;
+};
+
+static int run_task(void *arg)
+{
+	struct task *t = arg;
+	struct err e = { 0 };
+
+	CHECK(unshare(CLONE_NEWNS) == 0);
+	CHECK_OK(mount_private_all(&e), &e);
+	return t->fn(t->place, &e);
+}
+
+static void in_own_mounts(void **state, int (*fn)(struct place *, struct err *))
+{
+	struct task t = { fn, *state };
+	int r;
+
+	NEEDS_ROOT(CLONE_NEWNS);
+	r = in_child(run_task, &t);
+	if (r == CHILD_CANNOT)
+		skip();
+	assert_int_equal(r, 0);
+}
+
+static int dir_at(int dirfd, const char *name)
+{
+	(void)mkdirat(dirfd, name, 0755);
+	return openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static int put_file(int dirfd, const char *name, const char *text)
+{
+	AUTO_FD fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+
+	return fd < 0 ? -1 : (int)write(fd, text, strlen(text));
+}
+
+static bool has_text(int dirfd, const char *name, const char *text)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(1024);
+	struct err e;
+
+	return fd_read_file(dirfd, name, 1024, &b, &e) == 0 && str_is(buf_str(&b), text);
+}
+
+/* An empty tmpfs at TOP; its root. */
+static int stage(const char *top, unsigned attrs, struct err *e)
+{
+	struct mount_option options[] = { MOUNT_TEXT("mode", "755"), MOUNT_TEXT("size", "4m") };
+	struct mount_spec sp = { "tmpfs", "stage", options, ARRAY_LEN(options), attrs };
+	AUTO_FD fd = mount_make(&sp, e);
+	AUTO_FD target = open(top, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0 || mount_move(fd, target, e) < 0)
+		return -1;
+	return open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* ---- one mount ----------------------------------------------------------------------------------------- */
+
+static int tmpfs_task(struct place *p, struct err *e)
+{
+	struct mount_option options[] = { MOUNT_TEXT("mode", "710"), MOUNT_TEXT("size", "64k") };
+	struct mount_spec sp = { "tmpfs", NULL, options, 2, MOUNT_NOSUID | MOUNT_NOEXEC };
+	AUTO_FD target = open(p->top, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	AUTO_FD fd = mount_make(&sp, e);
+	struct statvfs vfs;
+	struct stat st;
+
+	CHECK_OK(fd, e);
+	CHECK(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	CHECK(put_file(fd, "early", "x") == 1);
+	CHECK(faccessat(target, "early", F_OK, 0) < 0);
+	CHECK_OK(mount_move(fd, target, e), e);
+	CHECK(stat(p->top, &st) == 0 && (st.st_mode & 07777) == 0710);
+	CHECK(statvfs(p->top, &vfs) == 0 && vfs.f_blocks * vfs.f_frsize == 65536);
+	CHECK((vfs.f_flag & (ST_NOSUID | ST_NOEXEC | ST_NODEV | ST_RDONLY)) == (ST_NOSUID | ST_NOEXEC));
+	CHECK(has_text(fd, "early", "x"));
+	CHECK_OK(mount_restrict(fd, MOUNT_RO | MOUNT_NODEV, false, e), e);
+	CHECK(put_file(fd, "late", "x") < 0 && errno == EROFS);
+	CHECK(statvfs(p->top, &vfs) == 0 && (vfs.f_flag & ST_NOEXEC));
+	CHECK_OK(mount_detach(p->top, e), e);
+	CHECK(stat(p->top, &st) == 0 && (st.st_mode & 07777) == 0700);
+	return 0;
+}
+
+static void a_mount_is_invisible_until_it_is_moved_to_its_place(void **state)
+{
+	in_own_mounts(state, tmpfs_task);
+}
+
+static int kinds_task(struct place *p, struct err *e)
+{
+	static const char *const kinds[] = { "proc", "sysfs", "devpts", "mqueue", "tmpfs" };
+	AUTO_FD target = open(p->top, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+		struct mount_spec sp = { .fs = kinds[i], .attrs = MOUNT_NOSUID | MOUNT_NODEV | MOUNT_NOEXEC };
+		AUTO_FD fd = mount_make(&sp, e);
+
+		CHECK_OK(fd, e);
+		CHECK_OK(mount_move(fd, target, e), e);
+		CHECK_OK(mount_detach(p->top, e), e);
+	}
+	return 0;
+}
+
+static void file_systems_of_a_sandbox_can_be_made(void **state)
+{
+	in_own_mounts(state, kinds_task);
+}
+
+static int refusals_task(struct place *p, struct err *e)
+{
+	char longest[MOUNT_OPTION_MAX + 2];
+	struct mount_option nonsense = MOUNT_TEXT("non\033sense", "1");
+	struct mount_option size = MOUNT_TEXT("size", "much");
+	struct mount_option lengthy = MOUNT_TEXT("size", longest);
+	struct mount_option flag = MOUNT_FLAG("nonsense");
+	struct mount_option dir = MOUNT_DIR("nonsense", 0);
+	struct mount_option no_dir = MOUNT_DIR("upperdir", 9999);
+
+	(void)p;
+	memset(longest, '1', sizeof(longest));
+	longest[sizeof(longest) - 1] = '\0';
+	CHECK(mount_make(&(struct mount_spec){ .fs = "tmpfs", .options = &nonsense, .n_options = 1 }, e) < 0);
+	CHECK(e->code == ERR_INVALID && strstr(e->msg, "Unknown parameter 'non?sense'"));
+	CHECK(mount_make(&(struct mount_spec){ .fs = "tmpfs", .options = &size, .n_options = 1 }, e) < 0);
+	CHECK(strstr(e->msg, "mount 'tmpfs': option 'size': ") && strstr(e->msg, "Bad value for 'size'"));
+	CHECK(mount_make(&(struct mount_spec){ .fs = "tmpfs", .options = &lengthy, .n_options = 1 }, e) < 0);
+	CHECK(e->code == ERR_LIMIT);
+	CHECK(mount_make(&(struct mount_spec){ .fs = "tmpfs", .options = &flag, .n_options = 1 }, e) < 0);
+	CHECK(strstr(e->msg, "Unknown parameter"));
+	CHECK(mount_make(&(struct mount_spec){ .fs = "tmpfs", .options = &dir, .n_options = 1 }, e) < 0);
+	CHECK(mount_make(&(struct mount_spec){ .fs = "overlay", .options = &no_dir, .n_options = 1 }, e) < 0);
+	CHECK(e->sys == EBADF);
+	CHECK(mount_make(&(struct mount_spec){ .fs = "overlay" }, e) < 0);
+	CHECK(strstr(e->msg, "mount 'overlay'"));
+	CHECK(mount_make(&(struct mount_spec){ .fs = "no-such-fs" }, e) < 0 && e->sys == ENODEV);
+	CHECK(mount_move(-1, -1, e) < 0 && mount_restrict(-1, MOUNT_RO, false, e) < 0 && mount_pivot(-1, e) < 0);
+	CHECK(mount_idmap(0, -1, false, e) < 0 && e->code == ERR_INVALID);
+	CHECK(mount_idmap(-1, 0, false, e) < 0);
+	CHECK(mount_clone(AT_FDCWD, "/nowhere", true, e) < 0 && e->code == ERR_NOT_FOUND);
+	CHECK(mount_open(AT_FDCWD, "/nowhere", e) < 0 && e->code == ERR_NOT_FOUND);
+	return 0;
+}
+
+static void a_refusal_has_the_words_of_the_file_system_made_harmless(void **state)
+{
+	in_own_mounts(state, refusals_task);
+}
+
+/* ---- trees --------------------------------------------------------------------------------------------- */
+
+static int trees_task(struct place *p, struct err *e)
+{
+	AUTO_FD top = stage(p->top, 0, e);
+	AUTO_FD from = dir_at(top, "from");
+	AUTO_FD sub = dir_at(from, "sub");
+	AUTO_FD to = dir_at(top, "to");
+	struct mount_spec sp = { .fs = "tmpfs" };
+	AUTO_FD inner = mount_make(&sp, e);
+	AUTO_FD clone = -1;
+	AUTO_FD moved = -1;
+
+	CHECK(to >= 0 && sub >= 0);
+	CHECK_OK(mount_move(inner, sub, e), e);
+	CHECK(put_file(inner, "deep", "d") == 1);
+	clone = mount_clone(from, "", true, e);
+	CHECK_OK(clone, e);
+	CHECK_OK(mount_restrict(clone, MOUNT_RO | MOUNT_NOSUID, true, e), e);
+	CHECK_OK(mount_move(clone, to, e), e);
+	CHECK(has_text(clone, "sub/deep", "d"));
+	CHECK(put_file(clone, "sub/deep", "changed") < 0 && errno == EROFS);
+	CHECK(put_file(clone, "new", "x") < 0 && errno == EROFS);
+	CHECK(put_file(inner, "deep", "changed") == 7);
+	/* An attached mount goes elsewhere, with its content. */
+	moved = mount_open(clone, "sub", e);
+	CHECK_OK(moved, e);
+	CHECK_OK(mount_move(moved, sub, e), e);
+	CHECK(faccessat(clone, "sub/deep", F_OK, 0) < 0);
+	/* Symlinks at the end are what they are. */
+	CHECK(symlinkat("from", top, "link") == 0);
+	CHECK(fchdir(top) == 0 && mount_detach("link", e) < 0 && e->code == ERR_INVALID);
+	CHECK(mount_detach("from", e) < 0 && e->code == ERR_INVALID);
+	CHECK(chdir("/") == 0);
+	return 0;
+}
+
+static void a_tree_of_mounts_is_cloned_restricted_and_moved(void **state)
+{
+	in_own_mounts(state, trees_task);
+}
+
+/* ---- overlays ------------------------------------------------------------------------------------------ */
+
+struct layers {
+	int top, lower, upper, work, merged;
+};
+
+static int make_layers(struct place *p, struct layers *l, struct err *e)
+{
+	l->top = stage(p->top, 0, e);
+	l->lower = dir_at(l->top, "lower");
+	l->upper = dir_at(l->top, "upper");
+	l->work = dir_at(l->top, "work");
+	l->merged = dir_at(l->top, "merged");
+	if (l->merged < 0 || put_file(l->lower, "old", "old") < 0 || put_file(l->lower, "theirs", "t") < 0)
+		return -1;
+	if (fchownat(l->lower, "theirs", 5, 6, 0) < 0 || fchown(l->upper, BASE, BASE) < 0)
+		return -1;
+	return fchown(l->work, BASE, BASE);
+}
+
+static int mount_overlay(struct layers *l, int lower, struct err *e)
+{
+	struct mount_option options[] = {
+		MOUNT_DIR("lowerdir+", lower),       MOUNT_DIR("upperdir", l->upper),
+		MOUNT_DIR("workdir", l->work),       MOUNT_FLAG("volatile"),
+		MOUNT_TEXT("redirect_dir", "nofollow"), MOUNT_TEXT("metacopy", "off"),
+		MOUNT_TEXT("index", "off"),
+	};
+	struct mount_spec sp = { "overlay", "root", options, ARRAY_LEN(options), MOUNT_NOSUID | MOUNT_NODEV };
+	AUTO_FD fd = mount_make(&sp, e);
+
+	if (fd < 0 || mount_move(fd, l->merged, e) < 0)
+		return -1;
+	return take_fd(&fd);
+}
+
+struct guest {
+	int userns, root;
+};
+
+/* As the sandbox's root: what it sees and what it does. */
+static int guest(void *arg)
+{
+	struct guest *g = arg;
+	struct err e = { 0 };
+	struct stat st;
+
+	CHECK_OK(namespace_enter(g->userns, NAMESPACE_USER, &e), &e);
+	CHECK(syscall(SYS_setgroups, 0, NULL) == 0 && setresgid(0, 0, 0) == 0 && setresuid(0, 0, 0) == 0);
+	CHECK(fstatat(g->root, "old", &st, 0) == 0 && st.st_uid == 0 && st.st_gid == 0);
+	CHECK(fstatat(g->root, "theirs", &st, 0) == 0 && st.st_uid == 5 && st.st_gid == 6);
+	CHECK(put_file(g->root, "old", "new") == 3);
+	CHECK(put_file(g->root, "mine", "m") == 1);
+	CHECK(fchownat(g->root, "mine", 7, 65535, 0) == 0);
+	CHECK(fchownat(g->root, "theirs", 8, 9, 0) == 0);
+	CHECK(fchownat(g->root, "mine", 65536, 0, 0) < 0 && errno == EINVAL);
+	return 0;
+}
+
+static bool is_owned(int dirfd, const char *name, uint64_t uid, uint64_t gid)
+{
+	struct stat st;
+
+	return fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid == uid && st.st_gid == gid;
+}
+
+static int idmap_lower(struct place *p, struct layers *l, struct guest *g, int *ret_lower, struct err *e)
+{
+	AUTO_FD lower = -1;
+
+	CHECK(make_layers(p, l, e) == 0);
+	g->userns = userns_make(BASE, e);
+	CHECK_OK(g->userns, e);
+	lower = mount_clone(l->lower, "", false, e);
+	CHECK_OK(lower, e);
+	if (mount_idmap(lower, g->userns, false, e) < 0 && e->sys == EINVAL)
+		return CHILD_CANNOT;
+	CHECK_OK(mount_restrict(lower, MOUNT_RO | MOUNT_NOSUID | MOUNT_NODEV, false, e), e);
+	*ret_lower = take_fd(&lower);
+	return 0;
+}
+
+static int overlay_task(struct place *p, struct err *e)
+{
+	struct layers l;
+	struct guest g;
+	int lower = -1, r = idmap_lower(p, &l, &g, &lower, e);
+
+	if (r != 0)
+		return r;
+	g.root = mount_overlay(&l, lower, e);
+	CHECK_OK(g.root, e);
+	CHECK(in_child(guest, &g) == 0);
+	CHECK(is_owned(l.upper, "old", BASE, BASE) && has_text(l.upper, "old", "new"));
+	CHECK(is_owned(l.upper, "mine", BASE + 7, BASE + 65535));
+	CHECK(is_owned(l.upper, "theirs", BASE + 8, BASE + 9));
+	CHECK(is_owned(g.root, "mine", BASE + 7, BASE + 65535));
+	CHECK(is_owned(l.lower, "old", 0, 0) && has_text(l.lower, "old", "old"));
+	CHECK(is_owned(l.lower, "theirs", 5, 6) && faccessat(l.lower, "mine", F_OK, 0) < 0);
+	return 0;
+}
+
+static void mapped_root_writes_above_an_id_mapped_layer_that_stays_as_it_was(void **state)
+{
+	in_own_mounts(state, overlay_task);
+}
+
+/* A kernel before Linux 6.13: directories of an overlay are names. */
+static int refuse_config_fd(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fsconfig, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (unsigned)offsetof(struct seccomp_data, args[1])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 5, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+
+	return refuse_load(filter, ARRAY_LEN(filter));
+}
+
+static int by_name_task(struct place *p, struct err *e)
+{
+	AUTO_FD fd = -1;
+	struct layers l;
+
+	CHECK(make_layers(p, &l, e) == 0 && refuse_config_fd() == 0);
+	fd = mount_overlay(&l, l.lower, e);
+	CHECK_OK(fd, e);
+	CHECK(has_text(fd, "old", "old"));
+	return 0;
+}
+
+static void directories_go_by_name_where_the_kernel_takes_no_descriptors(void **state)
+{
+	in_own_mounts(state, by_name_task);
+}
+
+static int many_layers_task(struct place *p, struct err *e)
+{
+	static struct mount_option options[N_LAYERS];
+	struct mount_spec sp = { .fs = "overlay", .options = options, .n_options = N_LAYERS };
+	AUTO_FD top = stage(p->top, 0, e);
+	AUTO_FD fd = -1;
+	char name[16];
+
+	for (int i = 0; i < N_LAYERS; i++) {
+		int dir;
+
+		(void)snprintf(name, sizeof(name), "layer%d", i);
+		dir = dir_at(top, name);
+		CHECK(dir >= 0 && put_file(dir, name, "x") == 1 && put_file(dir, "top", name) > 0);
+		options[i] = MOUNT_DIR("lowerdir+", dir);
+	}
+	fd = mount_make(&sp, e);
+	CHECK_OK(fd, e);
+	CHECK(has_text(fd, "layer0", "x") && has_text(fd, "layer99", "x") && has_text(fd, "top", "layer0"));
+	return 0;
+}
+
+static void an_overlay_has_a_hundred_layers_the_first_on_top(void **state)
+{
+	in_own_mounts(state, many_layers_task);
+}
+
+/* ---- the root ------------------------------------------------------------------------------------------ */
+
+static int pivot_task(struct place *p, struct err *e)
+{
+	AUTO(arena_done) struct arena a = ARENA_INIT(1 << 20);
+	struct mount_spec proc = { .fs = "proc", .attrs = MOUNT_NOSUID };
+	struct mountinfo_list list;
+	struct stat root, up;
+	AUTO_FD top = stage(p->top, MOUNT_NOSUID, e);
+	AUTO_FD procdir = dir_at(top, "proc");
+	AUTO_FD fd = mount_make(&proc, e);
+	char cwd[64];
+
+	CHECK(put_file(top, "here", "x") == 1);
+	CHECK(mount_pivot(procdir, e) < 0 && e->code == ERR_INVALID); /* not the root of a mount */
+	CHECK(chdir("/") == 0);
+	CHECK_OK(mount_move(fd, procdir, e), e);
+	CHECK_OK(mount_pivot(top, e), e);
+	CHECK(access("/here", F_OK) == 0 && access("/etc", F_OK) < 0 && access("/tmp", F_OK) < 0);
+	CHECK(getcwd(cwd, sizeof(cwd)) && strcmp(cwd, "/") == 0);
+	CHECK(stat("/", &root) == 0 && stat("/../..", &up) == 0 && root.st_ino == up.st_ino && root.st_dev == up.st_dev);
+	CHECK_OK(mountinfo_list("/", &a, &list, e), e);
+	CHECK(list.n == 2 && strcmp(list.rows[0].place, "/") == 0 && strcmp(list.rows[0].source, "stage") == 0);
+	CHECK(strcmp(list.rows[1].place, "/proc") == 0 && strcmp(list.rows[1].fs, "proc") == 0);
+	return 0;
+}
+
+static void nothing_of_the_old_root_is_reachable_after_the_pivot(void **state)
+{
+	in_own_mounts(state, pivot_task);
+}
+
+static bool has_shared_mounts(void)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(MOUNTINFO_BYTES_MAX);
+	struct err e;
+
+	return fd_read_file(AT_FDCWD, "/proc/self/mountinfo", MOUNTINFO_BYTES_MAX, &b, &e) < 0 ||
+	       strstr(buf_z(&b), " shared:");
+}
+
+static int private_task(struct place *p, struct err *e)
+{
+	AUTO_FD top = stage(p->top, 0, e);
+	AUTO_FD sub = dir_at(top, "sub");
+
+	CHECK(sub >= 0 && mount(p->top, p->top, NULL, MS_BIND, NULL) == 0);
+	CHECK(mount(NULL, p->top, NULL, MS_SHARED, NULL) == 0 && has_shared_mounts());
+	CHECK_OK(mount_private_all(e), e);
+	CHECK(!has_shared_mounts());
+	CHECK(refuse_syscall(SYS_mount_setattr) == 0 && refuse_syscall(SYS_fsopen) == 0);
+	CHECK(mount_private_all(e) < 0 && e->code == ERR_UNAVAILABLE);
+	CHECK(mount_make(&(struct mount_spec){ .fs = "tmpfs" }, e) < 0 && e->code == ERR_UNAVAILABLE);
+	return 0;
+}
+
+static void all_mounts_become_private_and_kernels_without_the_calls_are_named(void **state)
+{
+	in_own_mounts(state, private_task);
+}
+
+/* Everything above happened in namespaces that are gone. */
+static void no_mount_of_these_tests_is_left(void **state)
+{
+	AUTO(arena_done) struct arena a = ARENA_INIT(64 << 20);
+	struct mountinfo_list list;
+	struct err e;
+
+	(void)state;
+	assert_int_equal(mountinfo_list("/", &a, &list, &e), 0);
+	for (size_t i = 0; i < list.n; i++)
+		assert_null(strstr(list.rows[i].place, "mounts_test."));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_mount_is_invisible_until_it_is_moved_to_its_place, make_place, remove_place),
+		cmocka_unit_test_setup_teardown(file_systems_of_a_sandbox_can_be_made, make_place, remove_place),
+		cmocka_unit_test_setup_teardown(a_refusal_has_the_words_of_the_file_system_made_harmless, make_place,
+						remove_place),
+		cmocka_unit_test_setup_teardown(a_tree_of_mounts_is_cloned_restricted_and_moved, make_place, remove_place),
+		cmocka_unit_test_setup_teardown(mapped_root_writes_above_an_id_mapped_layer_that_stays_as_it_was,
+						make_place, remove_place),
+		cmocka_unit_test_setup_teardown(directories_go_by_name_where_the_kernel_takes_no_descriptors, make_place,
+						remove_place),
+		cmocka_unit_test_setup_teardown(an_overlay_has_a_hundred_layers_the_first_on_top, make_place,
+						remove_place),
+		cmocka_unit_test_setup_teardown(nothing_of_the_old_root_is_reachable_after_the_pivot, make_place,
+						remove_place),
+		cmocka_unit_test_setup_teardown(all_mounts_become_private_and_kernels_without_the_calls_are_named,
+						make_place, remove_place),
+		cmocka_unit_test(no_mount_of_these_tests_is_left),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

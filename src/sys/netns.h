@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sys/netns.h - network namespaces as descriptors. The calling thread goes in and comes back within each call;
+ * should the way back fail, the process ends: it must not go on in a foreign network. */
+#pragma once
+#include <stddef.h>
+
+struct err;
+
+/* A new one, owned by our user namespace; lo is down. It lives as long as something refers to it. */
+int netns_make(struct err *e);
+
+/* A socket that was born in NETNS and stays there, whoever holds it; -1 is our own namespace. Close-on-exec. */
+int netns_socket(int netns, int domain, int type, int protocol, struct err *e);
+
+/* A setting below /proc/sys/net: "ipv4/ip_unprivileged_port_start". A name with a '.' in it (a link's) is fine. */
+struct netns_setting {
+	const char *path, *value;
+};
+
+#define NETNS_SETTING_MAX 128 /* bytes of a value */
+
+/* Writes them in this order, up to the first that fails. Needs /proc and openat2(). */
+int netns_set(int netns, const struct netns_setting *settings, size_t n, struct err *e);
+
+/* FN's result, called inside. It must not leave the namespace. */
+typedef int (*netns_fn)(void *arg, struct err *e);
+int netns_call(int netns, netns_fn fn, void *arg, struct err *e);

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sys/userns.h - user namespaces with an id range of their own, in which no further namespace can be made. */
+#pragma once
+#include <stdint.h>
+
+struct err;
+
+/* A range of ids on the host: its first is the sandbox's root. Below 2^31, because some kernel settings (and file
+ * systems) take ids as signed numbers; far above the ids of accounts. */
+#define USERNS_IDS 65536
+#define USERNS_BASE_MIN 1000000
+#define USERNS_BASE_MAX (INT32_MAX - USERNS_IDS + 1)
+
+/* A multiple of USERNS_IDS from USERNS_BASE_MIN on, with its range below 2^31; otherwise ERR_INVALID. */
+int userns_check_base(uint64_t base, struct err *e);
+
+/* A new user namespace below ours that shows the host's BASE.. as 0..65535, users and groups alike. Its settings
+ * user.max_{user,mnt,pid,net,ipc,uts,cgroup,time}_namespaces are 0: nobody in it makes a namespace of any kind.
+ * With SYS_RESOURCE in it and a writable /proc/sys one could raise them again: its processes must lack one of
+ * the two. Returns its descriptor; no process is left in it. Needs the right to map ids (root), /proc, and a
+ * caller with one thread. */
+int userns_make(uint64_t base, struct err *e);
