@@ -21,7 +21,7 @@ FUZZ_SECONDS ?= 60
 WARNINGS := -Wall -Wextra -Wformat=2 -Wno-format-truncation -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 	-Wpointer-arith -Wwrite-strings -Wundef -Wvla -Wcast-qual -Wconversion -Wno-sign-conversion \
 	-Wimplicit-fallthrough -Wswitch-enum -Werror
-BASE_FLAGS := -std=gnu17 -D_GNU_SOURCE -Isrc -g -fno-common -fvisibility=hidden $(WARNINGS)
+BASE_FLAGS := -std=gnu17 -D_GNU_SOURCE -iquote src -g -fno-common -fvisibility=hidden $(WARNINGS)
 ARCH := $(shell uname -m)
 BRANCHES := $(if $(filter x86_64,$(ARCH)),-fcf-protection,-mbranch-protection=standard)
 HARDENING := -D_FORTIFY_SOURCE=3 -fstack-protector-strong -fstack-clash-protection $(BRANCHES) -fPIE
@@ -54,7 +54,7 @@ LDFLAGS = $(LDFLAGS_$(V))
 
 # ---- what there is -----------------------------------------------------------------------------------------
 
-FOLDERS := base sys net server
+FOLDERS := base sys net box server
 sources = $(filter-out %_test.c %/main.c,$(sort $(wildcard src/$(1)/*.c src/$(1)/*/*.c)))
 objects = $(patsubst src/%.c,$(B)/obj/%.o,$(1))
 
@@ -65,7 +65,7 @@ HARNESSES := $(patsubst fuzz/%.c,$(B)/fuzz/%,$(filter-out fuzz/replay.c,$(sort $
 BENCHES := $(patsubst bench/%.c,$(B)/bench/%,$(sort $(wildcard bench/*.c)))
 LIBS := $(foreach f,$(FOLDERS),$(B)/lib$(f).a)
 # From the top down: a folder's archive comes before the ones that it stands on.
-LINK_LIBS := $(B)/libserver.a $(B)/libnet.a $(B)/libsys.a $(B)/libbase.a
+LINK_LIBS := $(foreach f,server box net sys base,$(B)/lib$(f).a)
 HOST_LIBS := -lssl -lcrypto
 
 # ---- the interface -----------------------------------------------------------------------------------------
@@ -176,10 +176,13 @@ $(B)/gen/assets.c: tools/embed $(ASSETS) $(B)/made/assets
 	@mkdir -p $(@D)
 	$(Q)tools/embed $@ specs src/server/assets
 
-$(B)/bin/opensandbox-server: $(B)/obj/server/main.o $(B)/gen/assets.o $(LINK_LIBS)
+ifneq ($(V),musl)
+$(B)/bin/opensandbox-server: $(B)/obj/server/main.o $(B)/gen/assets.o
+$(PROGRAMS:%=$(B)/bin/%): $(LINK_LIBS)
 	$(call say,LD)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(HOST_LIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_LIBS) $(HOST_LIBS)
+endif
 
 $(B)/unit/%_test: $(B)/obj/%_test.o $(LINK_LIBS)
 	$(call say,LD)
@@ -221,7 +224,7 @@ MUSL_LIB := /usr/lib/$(ARCH)-linux-musl
 MUSL_SOURCES := $(filter-out src/net/tls%,$(foreach f,base sys net,$(call sources,$(f))))
 MUSL_OBJECTS := $(call objects,$(MUSL_SOURCES))
 
-$(MUSL_OBJECTS) $(B)/obj/top/tests/musl/static_probe.o: | $(B)/include
+$(MUSL_OBJECTS) $(patsubst %.c,$(B)/obj/top/%.o,$(wildcard tests/musl/*.c)): | $(B)/include
 $(B)/include:
 	@mkdir -p $@
 	@ln -sfn /usr/include/linux $@/linux
@@ -229,13 +232,16 @@ $(B)/include:
 	@ln -sfn /usr/include/$$(gcc -print-multiarch)/asm $@/asm
 
 $(eval $(call record,musl,$(MUSL_SOURCES)))
-$(B)/bin/static-probe: $(B)/obj/top/tests/musl/static_probe.o $(MUSL_OBJECTS) $(B)/made/musl
+MUSL_PROGRAMS := $(B)/bin/static-probe $(B)/bin/floor-init
+$(B)/bin/static-probe: $(B)/obj/top/tests/musl/static_probe.o
+$(B)/bin/floor-init: $(B)/obj/top/tests/musl/floor_init.o
+$(MUSL_PROGRAMS): $(MUSL_OBJECTS) $(B)/made/musl
 	$(call say,LD)
 	@mkdir -p $(@D)
 	$(Q)gcc -nostdlib -static-pie -Wl,--gc-sections,-z,relro,-z,now,-z,noexecstack -o $@ $(MUSL_LIB)/rcrt1.o \
 		$(MUSL_LIB)/crti.o $(filter %.o,$^) -Wl,--start-group $(MUSL_LIB)/libc.a -lgcc -lgcc_eh -Wl,--end-group \
 		$(MUSL_LIB)/crtn.o
-musl: $(B)/bin/static-probe
+musl: $(MUSL_PROGRAMS)
 else
 musl:
 	@$(MAKE) --no-print-directory V=musl musl

@@ -162,7 +162,7 @@ static int unescape(struct parser *ps, struct str raw, struct str *ret)
 	while (p < end) {
 		const char *slash = memchr(p, '\\', (size_t)(end - p));
 		size_t run = (size_t)((slash ? slash : end) - p);
-		uint32_t rune;
+		uint32_t rune = 0;
 
 		memcpy(o, p, run);
 		o += run;

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "box/host.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/err.h"
+#include "sys/memfd.h"
+
+#include "base/banned.h"
+
+static int make_folder(const char *state_dir, const char *name, char path[BOX_PATH_MAX], struct err *e)
+{
+	if (snprintf(path, BOX_PATH_MAX, "%s/%s", state_dir, name) >= BOX_PATH_MAX)
+		return err_set(e, ERR_INVALID, "state directory '%s': path too long", state_dir);
+	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+		return err_sys(e, errno, "make '%s'", path);
+	return 0;
+}
+
+static int make_folders(struct box_host *h, const char *state_dir, struct err *e)
+{
+	if (make_folder(state_dir, "layers", h->layers_path, e) < 0 || make_folder(state_dir, "boxes", h->boxes_path, e) < 0 ||
+	    make_folder(state_dir, "stage", h->stage_path, e) < 0)
+		return -1;
+	h->boxes = open(h->boxes_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return h->boxes < 0 ? err_sys(e, errno, "open '%s'", h->boxes_path) : 0;
+}
+
+static int copy_execd(struct box_host *h, const char *path, struct err *e)
+{
+	AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	if (fd < 0)
+		return err_sys(e, errno, "open '%s'", path);
+	h->execd = memfd_sealed_copy(fd, "execd", 0, e); /* id 0 of the host is mapped in no sandbox */
+	return h->execd < 0 ? -1 : 0;
+}
+
+int box_host_open(struct box_host *h, const struct box_host_spec *spec, struct err *e)
+{
+	*h = BOX_HOST_INIT;
+	if (make_folders(h, spec->state_dir, e) < 0 || copy_execd(h, spec->execd_path, e) < 0 ||
+	    filter_compile(FILTER_NATIVE, &h->filter, e) < 0 ||
+	    cgroup_layout_find(&(struct cgroup_find){ 0 }, &h->layout, e) < 0 ||
+	    cgroup_open_top(&h->layout, spec->prefix, spec->prefix, &h->top, e) < 0) {
+		box_host_done(h);
+		return err_wrap(e, "prepare this host for sandboxes");
+	}
+	return 0;
+}
+
+void box_host_done(struct box_host *h)
+{
+	cgroup_done(&h->top);
+	cgroup_layout_done(&h->layout);
+	closep(&h->execd);
+	closep(&h->boxes);
+	*h = BOX_HOST_INIT;
+}

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Begins in new mount, pid, ipc and uts namespaces with all privileges of the host's root and ends as execd without any:
+ * the user namespace is joined last, so that all that was made before it stays out of the sandbox's reach. Nothing here
+ * uses the heap, and every descriptor but those of `struct park` is closed at once: an inherited end of another slot's
+ * control socket would keep its child parked for ever. */
+#include "box/park.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/guest.h"
+#include "base/own.h"
+#include "box/host.h"
+#include "box/stage.h"
+#include "sys/caps.h"
+#include "sys/fd.h"
+#include "sys/keyring.h"
+#include "sys/limits.h"
+#include "sys/memfd.h"
+#include "sys/mounts.h"
+#include "sys/namespace.h"
+#include "sys/passing.h"
+
+#include "base/banned.h"
+
+/* CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE SYS_CHROOT SETFCAP (C1) */
+#define BOX_CAPS 0x800405fbULL
+#define CHILD_FDS_FROM 64 /* above the numbers that the guest expects */
+#define KEPT_MAX (16 + 2 * CGROUP_HIERARCHIES_MAX)
+
+/* C5 */
+static const struct limit rlimits[] = {
+	{ RLIMIT_NOFILE, 65536, true },   { RLIMIT_CORE, 1, true },        { RLIMIT_MEMLOCK, 8 << 20, true },
+	{ RLIMIT_MSGQUEUE, 819200, true }, { RLIMIT_SIGPENDING, 4096, true }, { RLIMIT_NICE, 0, true },
+	{ RLIMIT_RTPRIO, 0, true },
+};
+
+/* The descriptors that the child goes on with, above all numbers that the guest expects. */
+struct child {
+	int control, userns, netns, listener, execd;
+	int dir, layers, stage_at; /* opened here, in the child's own mounts */
+	int usr;                   /* -1: the host has none */
+	int user[CGROUP_HIERARCHIES_MAX], init[CGROUP_HIERARCHIES_MAX];
+	size_t n_user, n_init;
+	int kept[KEPT_MAX]; /* all of the above, in ascending order */
+	size_t n_kept;
+	const struct seccomp_program *filter;
+	uint64_t id_base;
+	int stage;
+};
+
+/* ---- descriptors ---- */
+
+static void note_kept(struct child *c, int fd)
+{
+	size_t i = c->n_kept++;
+
+	for (; i > 0 && c->kept[i - 1] > fd; i--)
+		c->kept[i] = c->kept[i - 1];
+	c->kept[i] = fd;
+}
+
+static int keep(struct child *c, int *to, int fd, struct err *e)
+{
+	*to = fcntl(fd, F_DUPFD_CLOEXEC, CHILD_FDS_FROM);
+	if (*to < 0)
+		return err_sys(e, errno, "keep a descriptor");
+	note_kept(c, *to);
+	return 0;
+}
+
+static int keep_entry(struct child *c, int *to, size_t *n, const struct cgroup_entry *entry, struct err *e)
+{
+	for (*n = 0; *n < entry->n; ++*n)
+		if (keep(c, &to[*n], entry->fds[*n], e) < 0)
+			return -1;
+	return 0;
+}
+
+static int close_range_of(unsigned first, unsigned last, struct err *e)
+{
+	if (first <= last && syscall(SYS_close_range, first, last, 0) < 0)
+		return err_sys(e, errno, "close descriptors");
+	return 0;
+}
+
+static int close_others(const struct child *c, struct err *e)
+{
+	unsigned from = 3;
+
+	for (size_t i = 0; i < c->n_kept; i++) {
+		if (close_range_of(from, (unsigned)c->kept[i] - 1, e) < 0)
+			return -1;
+		from = (unsigned)c->kept[i] + 1;
+	}
+	return close_range_of(from, ~0U, e);
+}
+
+static int keep_own(struct child *c, const struct park *p, struct err *e)
+{
+	const struct slot *s = p->slot;
+
+	if (keep(c, &c->control, p->control, e) < 0 || keep(c, &c->userns, s->userns, e) < 0 ||
+	    keep(c, &c->netns, s->netns, e) < 0 || keep(c, &c->listener, s->listener, e) < 0 ||
+	    keep(c, &c->execd, p->host->execd, e) < 0 ||
+	    keep_entry(c, c->user, &c->n_user, &p->user, e) < 0 || keep_entry(c, c->init, &c->n_init, &p->init, e) < 0)
+		return -1;
+	return close_others(c, e);
+}
+
+static int open_folder(const char *path, struct err *e)
+{
+	int low = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int fd = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, CHILD_FDS_FROM);
+
+	closep(&low);
+	return fd < 0 ? err_sys(e, errno, "open '%s'", path) : fd;
+}
+
+static int open_folders(struct child *c, const struct park *p, struct err *e)
+{
+	char name[BOX_NAME_MAX], path[BOX_PATH_MAX + BOX_NAME_MAX];
+
+	slot_name(p->slot->number, name);
+	(void)snprintf(path, sizeof(path), "%s/%s", p->host->boxes_path, name); /* as long as its parts */
+	c->usr = open_folder("/usr", &(struct err){ 0 }); /* a host may be without */
+	c->dir = open_folder(path, e);
+	c->layers = c->dir < 0 ? -1 : open_folder(p->host->layers_path, e);
+	c->stage_at = c->layers < 0 ? -1 : open_folder(p->host->stage_path, e);
+	return c->stage_at < 0 ? -1 : 0;
+}
+
+/* ---- parked ---- */
+
+/* The cgroup namespace is rooted where its maker is: programs then see their own limits at "/". */
+static int enter_groups(const struct child *c, struct err *e)
+{
+	if (cgroup_enter(c->user, c->n_user, e) < 0)
+		return -1;
+	if (unshare(CLONE_NEWCGROUP) < 0)
+		return err_sys(e, errno, "make a cgroup namespace");
+	return cgroup_enter(c->init, c->n_init, e);
+}
+
+static int become_parked(struct child *c, const struct park *p, struct err *e)
+{
+	struct stage_spec spec;
+
+	c->filter = &p->host->filter;
+	c->id_base = p->slot->id_base;
+	if (keep_own(c, p, e) < 0 || enter_groups(c, e) < 0 || namespace_enter(c->netns, NAMESPACE_NET, e) < 0 ||
+	    mount_private_all(e) < 0 || open_folders(c, p, e) < 0)
+		return -1;
+	spec = (struct stage_spec){ .at = c->stage_at, .layers = c->layers, .usr = c->usr, .userns = c->userns,
+				    .id_base = c->id_base };
+	c->stage = stage_make(&spec, e);
+	return c->stage < 0 ? -1 : 0;
+}
+
+/* False when the parent has gone: there is nothing to become. */
+static bool wait_for_order(const struct child *c, struct park_order *order, struct passed *got, struct err *e)
+{
+	struct pollfd p = { .fd = c->control, .events = POLLIN };
+
+	while (poll(&p, 1, -1) < 0 && errno == EINTR)
+		;
+	return passing_recv(c->control, order, sizeof(*order), PARK_FDS, got, e) == PASSING_MESSAGE;
+}
+
+/* ---- woken ---- */
+
+static int check_order(const struct park_order *order, const struct passed *got, struct err *e)
+{
+	if (got->n != sizeof(*order) || order->size != sizeof(*order) || got->n_fds != PARK_FDS ||
+	    order->n_layers > SLOT_LAYERS_MAX)
+		return err_set(e, ERR_INTERNAL, "an order that is not one");
+	return 0;
+}
+
+static int enter_root(const struct child *c, const struct park_order *order, struct err *e)
+{
+	const char *layers[SLOT_LAYERS_MAX];
+	struct stage_root r = { .stage = c->stage, .dir = c->dir, .layers = layers, .n_layers = order->n_layers,
+				.has_usr = order->has_host_usr };
+	AUTO_FD root = -1;
+
+	for (size_t i = 0; i < order->n_layers; i++)
+		layers[i] = order->layers[i];
+	root = stage_make_root(&r, e);
+	if (root < 0 || mount_pivot(root, e) < 0)
+		return -1;
+	if (sethostname(order->hostname, strnlen(order->hostname, sizeof(order->hostname))) < 0)
+		return err_sys(e, errno, "set the host name");
+	return 0;
+}
+
+/* What came with the order got the lowest numbers, which are the guest's: out of the way first. */
+static int raise_received(struct passed *got, struct err *e)
+{
+	for (size_t i = 0; i < got->n_fds; i++) {
+		int high = fcntl(got->fds[i], F_DUPFD_CLOEXEC, CHILD_FDS_FROM);
+
+		if (high < 0)
+			return err_sys(e, errno, "keep a descriptor");
+		(void)close(got->fds[i]);
+		got->fds[i] = high;
+	}
+	return 0;
+}
+
+static int give(int fd, int number, struct err *e)
+{
+	return dup2(fd, number) < 0 ? err_sys(e, errno, "hand over a descriptor") : 0;
+}
+
+/* To the numbers that the guest knows; everything else goes with the exec. */
+static int give_descriptors(const struct child *c, const struct passed *got, struct err *e)
+{
+	AUTO_FD null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null < 0)
+		return err_sys(e, errno, "open '/dev/null'");
+	for (int i = 0; i < 3; i++)
+		if (give(null, i, e) < 0)
+			return -1;
+	(void)close(take_fd(&null)); /* its number is one of the guest's */
+	if (give(got->fds[PARK_FD_SPEC], GUEST_FD_SPEC, e) < 0 || give(c->listener, GUEST_FD_LISTEN, e) < 0 ||
+	    give(got->fds[PARK_FD_READY], GUEST_FD_READY, e) < 0 || give(got->fds[PARK_FD_STATE], GUEST_FD_STATE, e) < 0 ||
+	    give(got->fds[PARK_FD_LOG0], GUEST_FD_LOG_0, e) < 0 || give(got->fds[PARK_FD_LOG1], GUEST_FD_LOG_1, e) < 0)
+		return -1;
+	for (size_t i = 0; i < c->n_user; i++)
+		if (give(c->user[i], GUEST_FD_CGROUPS + (int)i, e) < 0)
+			return -1;
+	return 0;
+}
+
+static int become_root_of_the_box(const struct child *c, struct err *e)
+{
+	if (namespace_enter(c->userns, NAMESPACE_USER, e) < 0)
+		return -1;
+	if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
+		return err_sys(e, errno, "become the root of the box");
+	return 0;
+}
+
+static int drop_everything(const struct child *c, struct err *e)
+{
+	if (limits_apply(rlimits, ARRAY_LEN(rlimits), e) < 0)
+		return -1;
+	if (setsid() < 0)
+		return err_sys(e, errno, "begin a session");
+	if (become_root_of_the_box(c, e) < 0 || keyring_join_fresh(e) < 0 || caps_limit(BOX_CAPS, e) < 0)
+		return -1;
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return err_sys(e, errno, "set no_new_privs");
+	return seccomp_load(c->filter, e);
+}
+
+static int become_execd(const struct child *c, const struct park_order *order, struct passed *got, struct err *e)
+{
+	static const char *const argv[] = { "execd", "--guest", NULL };
+	static const char *const envp[] = { NULL };
+
+	if (check_order(order, got, e) < 0 || raise_received(got, e) < 0 || enter_root(c, order, e) < 0 || give_descriptors(c, got, e) < 0 ||
+	    drop_everything(c, e) < 0)
+		return -1;
+	return memfd_exec(c->execd, (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)envp, e);
+}
+
+_Noreturn void park_run(const struct park *p)
+{
+	struct child c = { 0 };
+	struct passed got = PASSED_INIT;
+	struct park_order order;
+	struct err e = { 0 };
+
+	if (become_parked(&c, p, &e) == 0) {
+		if (!wait_for_order(&c, &order, &got, &e))
+			_exit(0);
+		(void)become_execd(&c, &order, &got, &e);
+	}
+	(void)passing_send(c.control > 0 ? c.control : p->control, &e, sizeof(e), NULL, 0, &(struct err){ 0 });
+	_exit(1);
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/* box/park.h - the child between its birth and execd: it stages what every box has, waits, and becomes one. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "box/slot.h"
+
+struct box_host;
+
+/* The order in one packet. The descriptors that go with it, in this order: spec, state file, two log segments, the
+ * writing end of the ready pipe. */
+struct park_order {
+	uint32_t size; /* of this struct: both ends are the same program */
+	uint32_t n_layers;
+	bool has_host_usr;
+	char hostname[64];
+	char layers[SLOT_LAYERS_MAX][SLOT_LAYER_NAME_MAX + 1];
+};
+
+enum { PARK_FD_SPEC, PARK_FD_STATE, PARK_FD_LOG0, PARK_FD_LOG1, PARK_FD_READY, PARK_FDS };
+
+/* What the parked child has from its parent. */
+struct park {
+	const struct box_host *host;
+	const struct slot *slot;
+	struct cgroup_entry user, init; /* to enter its groups */
+	int control; /* the child's end */
+};
+
+/* Runs in the child that namespace_clone() made; never returns. A failure is sent through `control` as a struct err. */
+_Noreturn void park_run(const struct park *p);

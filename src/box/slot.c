@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "box/slot.h"
+
+#include <fcntl.h>
+#include <linux/netlink.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "box/host.h"
+#include "box/park.h"
+#include "sys/cgroup_control.h"
+#include "sys/cgroup_limits.h"
+#include "sys/link.h"
+#include "sys/namespace.h"
+#include "sys/netlink.h"
+#include "sys/netns.h"
+#include "sys/passing.h"
+#include "sys/process.h"
+#include "sys/tree.h"
+#include "sys/userns.h"
+
+#include "base/banned.h"
+
+#define ASIDE_MEMORY (64ULL << 20) /* L2: for execd, beside what the sandbox may use */
+#define ASIDE_PIDS 32
+#define KILL_MS 5000
+#define FREEZE_MS 5000
+
+#define USE (CGROUP_DEVICE_READ | CGROUP_DEVICE_WRITE)
+#define MAKE (CGROUP_DEVICE_MAKE | USE) /* by the parked child: a sandbox has no right to make any */
+
+/* V1: null, zero, full, random, urandom, tty; then ptmx and the terminals. */
+static const struct cgroup_device devices[] = {
+	{ 'c', 1, 3, MAKE }, { 'c', 1, 5, MAKE }, { 'c', 1, 7, MAKE }, { 'c', 1, 8, MAKE }, { 'c', 1, 9, MAKE },
+	{ 'c', 5, 0, MAKE }, { 'c', 5, 2, USE },  { 'c', 136, CGROUP_DEVICE_ANY, USE },
+};
+
+void slot_name(unsigned number, char out[16])
+{
+	(void)snprintf(out, 16, "b%u", number);
+}
+
+/* ---- making ---- */
+
+static int make_groups(const struct box_host *h, struct slot *s, struct err *e)
+{
+	char name[16];
+
+	slot_name(s->number, name);
+	if (cgroup_make(&h->top, name, &s->group, e) < 0 ||
+	    cgroup_limit_devices(&s->group, devices, ARRAY_LEN(devices), e) < 0)
+		return -1;
+	return cgroup_make(&s->group, "init", &s->init, e) < 0 ? -1 : cgroup_make(&s->group, "user", &s->user, e);
+}
+
+/* A directory of the writable layer, owned by the box's root. */
+static int make_owned(int dir, const char *path, uint64_t owner, mode_t mode, struct err *e)
+{
+	if (mkdirat(dir, path, mode) < 0 && errno != EEXIST)
+		return err_sys(e, errno, "make '%s'", path);
+	if (fchownat(dir, path, (uid_t)owner, (gid_t)owner, AT_SYMLINK_NOFOLLOW) < 0 || fchmodat(dir, path, mode, 0) < 0)
+		return err_sys(e, errno, "own '%s'", path);
+	return 0;
+}
+
+static int make_folder(const struct box_host *h, struct slot *s, struct err *e)
+{
+	static const char *const owned[] = { "upper", "upper/proc", "upper/sys", "upper/dev", "usr-upper" };
+	char name[16];
+
+	slot_name(s->number, name);
+	if (mkdirat(h->boxes, name, 0700) < 0)
+		return err_sys(e, errno, "make the folder of box %u", s->number);
+	s->dir = openat(h->boxes, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (s->dir < 0)
+		return err_sys(e, errno, "open the folder of box %u", s->number);
+	for (size_t i = 0; i < ARRAY_LEN(owned); i++)
+		if (make_owned(s->dir, owned[i], s->id_base, 0755, e) < 0)
+			return -1;
+	if (mkdirat(s->dir, "work", 0700) < 0 || mkdirat(s->dir, "usr-work", 0700) < 0)
+		return err_sys(e, errno, "make work folders");
+	return 0;
+}
+
+static int set_lo_up(int netns, struct err *e)
+{
+	AUTO(netlink_done) struct netlink nl = NETLINK_INIT;
+	int index;
+
+	if (netlink_open(&nl, NETLINK_ROUTE, netns, e) < 0)
+		return -1;
+	index = link_index(&nl, "lo", e);
+	return index < 0 ? -1 : link_set_up(&nl, index, true, e);
+}
+
+static int make_network(struct slot *s, struct err *e)
+{
+	char groups[48];
+	const struct netns_setting settings[] = {
+		{ "ipv4/ip_unprivileged_port_start", "0" },
+		{ "ipv4/ping_group_range", groups },
+	};
+
+	(void)snprintf(groups, sizeof(groups), "%llu %llu", (unsigned long long)s->id_base,
+		       (unsigned long long)s->id_base + USERNS_IDS - 1);
+	s->netns = netns_make(e);
+	if (s->netns < 0 || set_lo_up(s->netns, e) < 0)
+		return -1;
+	return netns_set(s->netns, settings, ARRAY_LEN(settings), e);
+}
+
+/* Bound in the folder of the box by a socket that was born in its network: what is accepted from it belongs there. */
+static int make_listener(struct slot *s, struct err *e)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+
+	s->listener = netns_socket(s->netns, AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, e);
+	if (s->listener < 0)
+		return -1;
+	(void)snprintf(a.sun_path, sizeof(a.sun_path), "/proc/self/fd/%d/execd.sock", s->dir);
+	if (bind(s->listener, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(s->listener, 128) < 0)
+		return err_sys(e, errno, "listen for box %u", s->number);
+	return 0;
+}
+
+/* What the maker ignores or blocks is not the sandbox's (C4). */
+static void forget_signals(void)
+{
+	const struct sigaction by_default = { .sa_handler = SIG_DFL };
+	sigset_t none;
+
+	for (int i = 1; i < NSIG; i++)
+		(void)sigaction(i, &by_default, NULL); /* some cannot be changed, and need not be */
+	(void)sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static int make_child(const struct box_host *h, struct slot *s, struct err *e)
+{
+	AUTO(cgroup_entry_done) struct cgroup_entry user = { 0 }, init = { 0 };
+	int pair[2];
+
+	if (cgroup_entry_open(&s->user, &user, e) < 0 || cgroup_entry_open(&s->init, &init, e) < 0 || passing_pair(pair, e) < 0)
+		return -1;
+	s->pid = namespace_clone(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS, -1, &s->pidfd, e);
+	if (s->pid == 0) {
+		struct park p = { .host = h, .slot = s, .user = user, .init = init, .control = pair[1] };
+
+		forget_signals();
+		park_run(&p);
+	}
+	(void)close(pair[1]);
+	s->control = pair[0];
+	return s->pid < 0 ? -1 : 0;
+}
+
+int slot_make(const struct box_host *h, unsigned number, struct slot *ret, struct err *e)
+{
+	struct slot s = SLOT_INIT;
+
+	s.number = number;
+	s.id_base = SLOT_ID_BASE + (uint64_t)number * USERNS_IDS;
+	if (number >= SLOT_NUMBER_MAX)
+		return err_set(e, ERR_LIMIT, "there is no box %u", number);
+	s.userns = userns_make(s.id_base, e);
+	if (s.userns < 0 || make_folder(h, &s, e) < 0 || make_groups(h, &s, e) < 0 || make_network(&s, e) < 0 ||
+	    make_listener(&s, e) < 0 || make_child(h, &s, e) < 0) {
+		(void)slot_destroy(h, &s, &(struct err){ 0 }); /* the first failure is the one to tell */
+		return err_wrap(e, "make a slot");
+	}
+	*ret = s;
+	return 0;
+}
+
+/* ---- waking ---- */
+
+static int set_limits(const struct slot *s, const struct slot_limits *l, struct err *e)
+{
+	struct cgroup_limits user = { .memory_bytes = l->memory_bytes, .pids = l->pids, .no_swap = true };
+	struct cgroup_limits init = { .memory_bytes = ASIDE_MEMORY, .pids = ASIDE_PIDS, .no_swap = true };
+	struct cgroup_limits both = { .memory_bytes = l->memory_bytes + ASIDE_MEMORY, .pids = l->pids + ASIDE_PIDS,
+				      .cpu_milli = l->cpu_milli, .no_swap = true };
+	unsigned lacking = 0, more = 0;
+
+	if (cgroup_limit(&s->group, &both, &lacking, e) < 0 || cgroup_limit(&s->user, &user, &more, e) < 0)
+		return -1;
+	lacking |= more;
+	if (cgroup_limit(&s->init, &init, &more, e) < 0)
+		return -1;
+	lacking |= more;
+	lacking &= ~(unsigned)CGROUP_LIMIT_SWAP; /* without swap accounting there is nothing to account */
+	if (lacking)
+		return err_set(e, ERR_UNAVAILABLE, "this host cannot enforce the limit '%s'",
+			       cgroup_limit_name(lacking & -lacking));
+	return 0;
+}
+
+struct wake {
+	int files[3];  /* state, log 0, log 1 */
+	int ready[2];
+};
+
+static void wake_done(struct wake *w)
+{
+	for (size_t i = 0; i < ARRAY_LEN(w->files); i++)
+		closep(&w->files[i]);
+	closep(&w->ready[0]);
+	closep(&w->ready[1]);
+}
+DEFINE_AUTO_DONE(struct wake, wake_done)
+
+static int wake_open(const struct slot *s, struct wake *w, struct err *e)
+{
+	static const char *const names[] = { "state", "log.0", "log.1" };
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		w->files[i] = openat(s->dir, names[i], O_WRONLY | O_APPEND | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
+				     0600);
+		if (w->files[i] < 0)
+			return err_sys(e, errno, "make '%s' of box %u", names[i], s->number);
+	}
+	return pipe2(w->ready, O_CLOEXEC | O_NONBLOCK) < 0 ? err_sys(e, errno, "make a pipe") : 0;
+}
+
+/* Why the child ended: its own words, or none, which means that execd was reached. */
+static int child_failure(const struct slot *s, struct err *e)
+{
+	AUTO(passed_done) struct passed got = PASSED_INIT;
+	struct err told, scratch;
+
+	if (passing_recv(s->control, &told, sizeof(told), 0, &got, &scratch) != PASSING_MESSAGE || got.n != sizeof(told))
+		return err_set(e, ERR_INTERNAL, "execd ended before it was ready");
+	told.msg[sizeof(told.msg) - 1] = '\0';
+	*e = told;
+	return -1;
+}
+
+static int send_order(const struct slot *s, const struct slot_order *order, const struct wake *w, struct err *e)
+{
+	struct park_order o = { .size = sizeof(o), .n_layers = (uint32_t)order->n_layers, .has_host_usr = order->has_host_usr };
+	const int fds[PARK_FDS] = {
+		[PARK_FD_SPEC] = order->spec, [PARK_FD_STATE] = w->files[0], [PARK_FD_LOG0] = w->files[1],
+		[PARK_FD_LOG1] = w->files[2], [PARK_FD_READY] = w->ready[1],
+	};
+
+	if (order->n_layers > SLOT_LAYERS_MAX)
+		return err_set(e, ERR_LIMIT, "more than %d layers", SLOT_LAYERS_MAX);
+	(void)snprintf(o.hostname, sizeof(o.hostname), "%s", order->hostname);
+	for (size_t i = 0; i < order->n_layers; i++)
+		(void)snprintf(o.layers[i], sizeof(o.layers[i]), "%s", order->layers[i]);
+	return passing_send(s->control, &o, sizeof(o), fds, PARK_FDS, e) == 1 ? 0 : child_failure(s, e);
+}
+
+int slot_wake_start(struct slot *s, const struct slot_order *order, struct err *e)
+{
+	AUTO(wake_done) struct wake w = { .files = { -1, -1, -1 }, .ready = { -1, -1 } };
+
+	if (set_limits(s, &order->limits, e) < 0 || wake_open(s, &w, e) < 0 || send_order(s, order, &w, e) < 0)
+		return -1;
+	return take_fd(&w.ready[0]); /* and ours of the other end is closed: without a byte, its end is execd's */
+}
+
+int slot_wake_finish(const struct slot *s, int ready, struct err *e)
+{
+	char byte;
+	ssize_t n;
+
+	do
+		n = read(ready, &byte, 1);
+	while (n < 0 && errno == EINTR);
+	if (n < 0 && errno == EAGAIN)
+		return 0;
+	return n == 1 ? 1 : child_failure(s, e);
+}
+
+int slot_wake(struct slot *s, const struct slot_order *order, int timeout_ms, struct err *e)
+{
+	uint64_t until = clock_mono_ms() + (uint64_t)timeout_ms;
+	AUTO_FD ready = slot_wake_start(s, order, e);
+	struct pollfd p = { .fd = ready, .events = POLLIN };
+	int n;
+
+	if (ready < 0)
+		return -1;
+	do {
+		uint64_t now = clock_mono_ms();
+
+		n = poll(&p, 1, now < until ? (int)(until - now) : 0);
+	} while (n < 0 && errno == EINTR);
+	if (n == 0)
+		return err_set(e, ERR_TIMEOUT, "execd is not ready after %d ms", timeout_ms);
+	return slot_wake_finish(s, ready, e) < 0 ? -1 : 0;
+}
+
+/* ---- the rest of its life ---- */
+
+static void close_fd(int *fd)
+{
+	closep(fd);
+	*fd = -1;
+}
+
+void slot_settle(struct slot *s)
+{
+	close_fd(&s->userns);
+	close_fd(&s->listener);
+	close_fd(&s->control);
+	cgroup_done(&s->group);
+	cgroup_done(&s->init);
+	cgroup_done(&s->user);
+	s->group = s->init = s->user = CGROUP_INIT;
+}
+
+int slot_open(const struct box_host *h, unsigned number, int pidfd, struct slot *ret, struct err *e)
+{
+	AUTO(slot_done) struct slot s = SLOT_INIT;
+	char name[16];
+
+	s.number = number;
+	s.id_base = SLOT_ID_BASE + (uint64_t)number * USERNS_IDS;
+	slot_name(number, name);
+	s.dir = openat(h->boxes, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (s.dir < 0)
+		return err_sys(e, errno, "open the folder of box %u", number);
+	if (pidfd >= 0) {
+		s.netns = namespace_of_process(pidfd, NAMESPACE_NET, e);
+		if (s.netns < 0)
+			return err_wrap(e, "take up box %u", number);
+	}
+	s.pidfd = pidfd;
+	*ret = s;
+	s = SLOT_INIT;
+	return 0;
+}
+
+static int open_group(const struct box_host *h, const struct slot *s, struct cgroup *ret, struct err *e)
+{
+	char name[16];
+
+	slot_name(s->number, name);
+	return cgroup_open(&h->top, name, ret, e);
+}
+
+int slot_freeze(const struct box_host *h, const struct slot *s, struct err *e)
+{
+	AUTO(cgroup_done) struct cgroup g = CGROUP_INIT;
+
+	return open_group(h, s, &g, e) < 0 ? -1 : cgroup_freeze(&g, FREEZE_MS, e);
+}
+
+int slot_thaw(const struct box_host *h, const struct slot *s, struct err *e)
+{
+	AUTO(cgroup_done) struct cgroup g = CGROUP_INIT;
+
+	return open_group(h, s, &g, e) < 0 ? -1 : cgroup_thaw(&g, FREEZE_MS, e);
+}
+
+/* A freeze that was cut short counts: thawing undoes it. */
+int slot_is_frozen(const struct box_host *h, const struct slot *s, struct err *e)
+{
+	AUTO(cgroup_done) struct cgroup g = CGROUP_INIT;
+	AUTO_FD fd = -1;
+	char text[16];
+	int at = h->layout.where[CGROUP_FREEZER];
+	bool is_v2 = at >= 0 && h->layout.at[at].is_v2;
+	ssize_t n;
+
+	if (at < 0 || open_group(h, s, &g, e) < 0)
+		return at < 0 ? 0 : -1;
+	fd = openat(g.dirs[at], is_v2 ? "cgroup.freeze" : "freezer.state", O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, text, sizeof(text));
+	if (n <= 0)
+		return err_sys(e, errno, "read whether box %u is frozen", s->number);
+	return is_v2 ? text[0] == '1' : text[0] == 'F';
+}
+
+/* Of what is left of it: a group that is missing in one hierarchy is made there again, to be killed and removed whole. */
+int slot_kill(const struct box_host *h, const struct slot *s, struct err *e)
+{
+	AUTO(cgroup_done) struct cgroup g = CGROUP_INIT;
+	char name[16];
+
+	slot_name(s->number, name);
+	if (s->pidfd >= 0)
+		(void)process_signal(s->pidfd, SIGKILL, &(struct err){ 0 }); /* it may be gone, or not in its groups yet */
+	return cgroup_make(&h->top, name, &g, e) < 0 ? -1 : cgroup_kill(&g, KILL_MS, e);
+}
+
+static int end_processes(const struct box_host *h, struct slot *s, struct err *e)
+{
+	struct process_end end;
+	char name[16];
+
+	slot_name(s->number, name);
+	if (slot_kill(h, s, e) < 0)
+		return -1;
+	if (s->pidfd >= 0 && process_wait(s->pidfd, KILL_MS, &end, e) < 0 && e->sys != ECHILD)
+		return -1;
+	return cgroup_remove(&h->top, name, KILL_MS, e);
+}
+
+int slot_destroy(const struct box_host *h, struct slot *s, struct err *e)
+{
+	char name[16];
+
+	slot_name(s->number, name);
+	close_fd(&s->control);
+	if (end_processes(h, s, e) < 0 || tree_remove(h->boxes, name, e) < 0)
+		return err_wrap(e, "destroy box %u", s->number);
+	slot_done(s);
+	return 0;
+}
+
+void slot_done(struct slot *s)
+{
+	closep(&s->userns);
+	closep(&s->netns);
+	cgroup_done(&s->group);
+	cgroup_done(&s->init);
+	cgroup_done(&s->user);
+	closep(&s->dir);
+	closep(&s->listener);
+	closep(&s->pidfd);
+	closep(&s->control);
+	*s = SLOT_INIT;
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+/* box/slot.h - all of a box that can exist before the request for it does.
+ *
+ * A slot has an id range with its user namespace, a network namespace, control groups, a writable layer, the socket
+ * that execd will listen on, and a parked child that has done everything else which does not depend on the image. It
+ * is woken once, and destroyed after use, never used again. Its number names all that it has. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/own.h"
+#include "base/str.h"
+#include "sys/cgroup.h"
+
+struct box_host;
+struct err;
+
+#define SLOT_NUMBER_MAX 16384 /* of boxes on one host: with 65,536 ids each, what fits below 2^31 from the base on */
+#define SLOT_ID_BASE (16 * 65536) /* the first multiple of 65,536 from 1,000,000 on */
+#define SLOT_LAYERS_MAX 128
+#define SLOT_LAYER_NAME_MAX 71 /* "sha256-" and 64 digits */
+
+struct slot {
+	unsigned number;
+	uint64_t id_base;
+	int userns, netns;
+	struct cgroup group, init, user;
+	int dir;      /* boxes/NUMBER: upper, work, and what is written about the box */
+	int listener; /* execd's socket, bound in the box's network */
+	int pidfd;    /* the child: parked, then PID 1 */
+	pid_t pid;
+	int control;  /* to the parked child */
+};
+
+#define SLOT_INIT \
+	((struct slot){ .userns = -1, .netns = -1, .group = CGROUP_INIT, .init = CGROUP_INIT, .user = CGROUP_INIT, .dir = -1, \
+			.listener = -1, .pidfd = -1, .control = -1 })
+
+void slot_name(unsigned number, char out[16]); /* of its folder and its control group */
+
+int slot_make(const struct box_host *h, unsigned number, struct slot *ret, struct err *e);
+
+/* What a sandbox may use (L1, L2). */
+struct slot_limits {
+	uint64_t memory_bytes, cpu_milli, pids;
+};
+
+struct slot_order {
+	struct slot_limits limits;
+	const char *const *layers; /* names in the host's layers/, the uppermost first */
+	size_t n_layers;
+	bool has_host_usr; /* the host's own /usr, below a writable layer of its own */
+	int spec;          /* sealed description for execd, handed on unread */
+	const char *hostname;
+};
+
+/* Sets the limits and wakes the child. Returns the end of a pipe, non-blocking: once it is readable, ask
+ * slot_wake_finish(). */
+int slot_wake_start(struct slot *s, const struct slot_order *order, struct err *e);
+/* 1 once execd says that it listens and the entrypoint runs, 0 not yet, -1. The error of the child, up to exec, is the
+ * error here. */
+int slot_wake_finish(const struct slot *s, int ready, struct err *e);
+/* Both, waiting in between. */
+int slot_wake(struct slot *s, const struct slot_order *order, int timeout_ms, struct err *e);
+
+/* Keeps only the descriptors that a running box needs: its network, its folder, its PID 1. Groups are opened anew where
+ * they are needed. A host has thousands of boxes, and a v1 group is nine descriptors. */
+void slot_settle(struct slot *s);
+
+/* A box that runs already, as slot_settle() leaves one, by its number and the pidfd of its PID 1, which is taken. -1 for
+ * PIDFD: one that has ended, of which only the folder is opened. */
+int slot_open(const struct box_host *h, unsigned number, int pidfd, struct slot *ret, struct err *e);
+
+/* All of these block, for seconds at worst. */
+int slot_freeze(const struct box_host *h, const struct slot *s, struct err *e);
+int slot_thaw(const struct box_host *h, const struct slot *s, struct err *e);
+int slot_is_frozen(const struct box_host *h, const struct slot *s, struct err *e); /* 1, 0 or -1: at once, this one */
+int slot_kill(const struct box_host *h, const struct slot *s, struct err *e); /* every process, until none is left */
+
+/* Ends every process and removes all that the slot has. Works on what is left of a half-made one, on one of which only
+ * the number is known, and again. Who called clone still has to collect the child. */
+int slot_destroy(const struct box_host *h, struct slot *s, struct err *e);
+void slot_done(struct slot *s); /* closes descriptors; the box goes on */
+DEFINE_AUTO_DONE(struct slot, slot_done)

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Real boxes, looked at from outside. Needs root and the static init that `make musl` builds. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <cmocka.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "box/host.h"
+#include "box/slot.h"
+#include "sys/caps.h"
+#include "sys/fd.h"
+#include "sys/memfd.h"
+#include "sys/namespace.h"
+#include "sys/tree.h"
+
+#include "base/banned.h"
+
+#define INIT "build/musl/bin/floor-init"
+
+struct fixture {
+	char dir[64], prefix[32];
+	struct box_host host;
+	struct slot slot;
+	pid_t pid;
+};
+
+static bool can_run(void)
+{
+	return geteuid() == 0 && access(INIT, X_OK) == 0;
+}
+
+static int setup(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	struct box_host_spec spec = { f->prefix, f->dir, INIT };
+	char path[128];
+	struct err e = { 0 };
+
+	f->slot = SLOT_INIT;
+	f->host = BOX_HOST_INIT;
+	*state = f;
+	if (!can_run())
+		return 0;
+	(void)snprintf(f->dir, sizeof(f->dir), "/tmp/slot_test.XXXXXX");
+	(void)snprintf(f->prefix, sizeof(f->prefix), "osbtest%d", (int)getpid());
+	assert_non_null(mkdtemp(f->dir));
+	if (box_host_open(&f->host, &spec, &e) < 0)
+		fail_msg("%s", e.msg);
+	(void)snprintf(path, sizeof(path), "%s/layers/base", f->dir);
+	assert_int_equal(mkdir(path, 0755), 0);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+	int tmp = open("/tmp", O_PATH | O_CLOEXEC);
+	struct err e = { 0 };
+
+	if (can_run()) {
+		assert_int_equal(slot_destroy(&f->host, &f->slot, &e), 0);
+		if (f->pid > 0)
+			(void)waitpid(f->pid, NULL, 0);
+		assert_int_equal(cgroup_remove_top(&f->host.layout, f->prefix, 5000, &e), 0);
+		box_host_done(&f->host);
+		assert_int_equal(tree_remove(tmp, f->dir + sizeof("/tmp/") - 1, &e), 0);
+	}
+	(void)close(tmp);
+	free(f);
+	return 0;
+}
+
+static void start(struct fixture *f)
+{
+	static const char *const layers[] = { "base" };
+	struct err e = { 0 };
+	AUTO_FD spec = memfd_sealed_bytes("spec", STR("{}"), &e);
+	struct slot_order order = { .limits = { 64 << 20, 500, 50 }, .layers = layers, .n_layers = 1, .spec = spec,
+				    .hostname = "box" };
+
+	if (slot_make(&f->host, 3, &f->slot, &e) < 0)
+		fail_msg("%s", e.msg);
+	f->pid = f->slot.pid;
+	if (slot_wake(&f->slot, &order, 10000, &e) < 0)
+		fail_msg("%s", e.msg);
+}
+
+static void read_proc(struct fixture *f, const char *file, struct buf *b)
+{
+	char path[64];
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)f->pid, file);
+	assert_int_equal(fd_read_file(AT_FDCWD, path, 65536, b, &(struct err){ 0 }), 0);
+}
+
+static void every_namespace_is_its_own(void **state) /* N1 */
+{
+	struct fixture *f = *state;
+	static const enum namespace_kind kinds[] = { NAMESPACE_USER, NAMESPACE_MOUNT, NAMESPACE_PID, NAMESPACE_NET,
+						     NAMESPACE_IPC,  NAMESPACE_UTS,   NAMESPACE_CGROUP };
+
+	if (!can_run())
+		skip();
+	start(f);
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+		AUTO_FD theirs = namespace_of_process(f->slot.pidfd, kinds[i], &(struct err){ 0 });
+		AUTO_FD ours = namespace_of_self(kinds[i], &(struct err){ 0 });
+		uint64_t a = 0, b = 0;
+
+		assert_int_equal(namespace_inode(theirs, &a, &(struct err){ 0 }), 0);
+		assert_int_equal(namespace_inode(ours, &b, &(struct err){ 0 }), 0);
+		assert_int_not_equal(a, b);
+	}
+}
+
+static void nothing_is_left_of_its_privileges(void **state) /* N2, C1, C2, F1 */
+{
+	struct fixture *f = *state;
+	AUTO(buf_done) struct buf status = BUF_INIT(65536), map = BUF_INIT(4096);
+	struct caps caps;
+
+	if (!can_run())
+		skip();
+	start(f);
+	assert_int_equal(caps_read(f->pid, &caps, &(struct err){ 0 }), 0);
+	assert_int_equal(caps.permitted, 0x800405fb);
+	assert_int_equal(caps.effective, 0x800405fb);
+	assert_int_equal(caps.bounding, 0x800405fb);
+	assert_int_equal(caps.inheritable | caps.ambient, 0);
+	read_proc(f, "status", &status);
+	assert_non_null(strstr(buf_z(&status), "\nNoNewPrivs:\t1\n"));
+	assert_non_null(strstr(buf_z(&status), "\nSeccomp:\t2\n"));
+	assert_non_null(strstr(buf_z(&status), "\nGroups:\t \n"));
+	assert_non_null(strstr(buf_z(&status), "\nNSpid:"));
+	read_proc(f, "uid_map", &map);
+	assert_int_equal(f->slot.id_base, 16 * 65536 + 3 * 65536);
+	assert_non_null(strstr(buf_z(&map), " 0    1245184      65536"));
+}
+
+static void mounts_are_as_they_must_be(void **state) /* R1, R3, R4, R5 */
+{
+	struct fixture *f = *state;
+	AUTO(buf_done) struct buf b = BUF_INIT(65536);
+	static const char *const wanted[] = {
+		" / / rw,nosuid,nodev,relatime - overlay ", " /proc rw,nosuid,nodev,noexec,", " /sys ro,nosuid,nodev,noexec,",
+		" /dev rw,nosuid,noexec,", " /dev/pts rw,nosuid,noexec,", " /dev/shm rw,nosuid,nodev,noexec,",
+		" /dev/mqueue rw,nosuid,nodev,noexec,", "/mask/file /proc/keys ro,", " /proc/sys ro,", "/mask/folder /sys/firmware ro,",
+	};
+
+	if (!can_run())
+		skip();
+	start(f);
+	read_proc(f, "mountinfo", &b);
+	for (size_t i = 0; i < ARRAY_LEN(wanted); i++)
+		if (!strstr(buf_z(&b), wanted[i]))
+			fail_msg("no '%s' in\n%s", wanted[i], buf_z(&b));
+	assert_null(strstr(buf_z(&b), " /tmp ")); /* nothing of the host's tree */
+	assert_null(strstr(buf_z(&b), " shared:"));
+}
+
+static void a_frozen_box_stands_still(void **state)
+{
+	struct fixture *f = *state;
+
+	if (!can_run())
+		skip();
+	start(f);
+	assert_int_equal(slot_freeze(&f->host, &f->slot, &(struct err){ 0 }), 0);
+	assert_int_equal(slot_is_frozen(&f->host, &f->slot, &(struct err){ 0 }), 1);
+	assert_int_equal(slot_thaw(&f->host, &f->slot, &(struct err){ 0 }), 0);
+	assert_int_equal(slot_is_frozen(&f->host, &f->slot, &(struct err){ 0 }), 0);
+}
+
+static void a_layer_that_is_not_there_is_told(void **state)
+{
+	struct fixture *f = *state;
+	static const char *const layers[] = { "nothing" };
+	struct err e = { 0 };
+	AUTO_FD spec = -1;
+	struct slot_order order = { .limits = { 64 << 20, 500, 50 }, .layers = layers, .n_layers = 1, .hostname = "box" };
+
+	if (!can_run())
+		skip();
+	spec = memfd_sealed_bytes("spec", STR("{}"), &e);
+	order.spec = spec;
+	assert_int_equal(slot_make(&f->host, 3, &f->slot, &e), 0);
+	f->pid = f->slot.pid;
+	assert_int_equal(slot_wake(&f->slot, &order, 10000, &e), -1);
+	assert_string_equal(e.msg, "open layer 'nothing': No such file or directory");
+	assert_int_equal(e.code, ERR_NOT_FOUND);
+}
+
+static void an_unused_slot_leaves_nothing(void **state)
+{
+	struct fixture *f = *state;
+	struct err e = { 0 };
+	char path[128];
+
+	if (!can_run())
+		skip();
+	assert_int_equal(slot_make(&f->host, 3, &f->slot, &e), 0);
+	f->pid = f->slot.pid;
+	assert_int_equal(slot_destroy(&f->host, &f->slot, &e), 0);
+	(void)snprintf(path, sizeof(path), "%s/boxes/b3", f->dir);
+	assert_int_equal(access(path, F_OK), -1);
+	f->slot.number = 3;
+	assert_int_equal(slot_destroy(&f->host, &f->slot, &e), 0); /* and again */
+}
+
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(every_namespace_is_its_own),
+		TEST(nothing_is_left_of_its_privileges),
+		TEST(mounts_are_as_they_must_be),
+		TEST(a_frozen_box_stands_still),
+		TEST(a_layer_that_is_not_there_is_told),
+		TEST(an_unused_slot_leaves_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

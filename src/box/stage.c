@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "box/stage.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "base/err.h"
+#include "base/own.h"
+#include "sys/mounts.h"
+
+#include "base/banned.h"
+
+#define SAFE (MOUNT_NOSUID | MOUNT_NODEV | MOUNT_NOEXEC)
+#define TTY_GROUP 5
+#define LAYERS_MAX 128
+
+static int open_dir(int dir, const char *path, struct err *e)
+{
+	int fd = openat(dir, path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? err_sys(e, errno, "open '%s' of the stage", path) : fd;
+}
+
+static int make_dir(int dir, const char *path, struct err *e)
+{
+	return mkdirat(dir, path, 0755) < 0 ? err_sys(e, errno, "make '%s' on the stage", path) : 0;
+}
+
+/* The mount FD at PATH below DIR, which is made. */
+static int place(int fd, int dir, const char *path, struct err *e)
+{
+	AUTO_FD target = -1;
+
+	if (make_dir(dir, path, e) < 0)
+		return -1;
+	target = open_dir(dir, path, e);
+	return target < 0 ? -1 : mount_move(fd, target, e);
+}
+
+static int mount_new(int dir, const char *path, const struct mount_spec *sp, struct err *e)
+{
+	AUTO_FD fd = mount_make(sp, e);
+
+	if (fd < 0 || place(fd, dir, path, e) < 0)
+		return err_wrap(e, "mount '%s'", path);
+	return 0;
+}
+
+/* A read-only view of FROM with the ids of the box. */
+static int mount_shifted(int stage, const char *path, int from, int userns, struct err *e)
+{
+	AUTO_FD fd = mount_clone(from, "", false, e);
+
+	if (fd < 0 || mount_idmap(fd, userns, false, e) < 0 ||
+	    mount_restrict(fd, MOUNT_RO | MOUNT_NOSUID | MOUNT_NODEV, false, e) < 0 || place(fd, stage, path, e) < 0)
+		return err_wrap(e, "show '%s' with the ids of the box", path);
+	return 0;
+}
+
+/* ---- what must not be seen or written ---- */
+
+/* R4 and R5. What this kernel does not have is skipped. */
+static const char *const masked[] = {
+	"proc/acpi", "proc/asound", "proc/interrupts", "proc/kcore", "proc/keys", "proc/kmsg", "proc/latency_stats",
+	"proc/sched_debug", "proc/scsi", "proc/sysrq-trigger", "proc/timer_list", "proc/timer_stats", "sys/firmware",
+	"sys/fs/bpf", "sys/kernel/debug", "sys/kernel/tracing", "sys/kernel/security", "sys/devices/virtual/powercap",
+};
+static const char *const read_only[] = { "proc/bus", "proc/fs", "proc/irq", "proc/sys" };
+
+static int mask_one(int stage, const char *path, struct err *e)
+{
+	AUTO_FD target = openat(stage, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	AUTO_FD fd = -1;
+	struct stat st;
+
+	if (target < 0)
+		return errno == ENOENT ? 0 : err_sys(e, errno, "open '%s'", path);
+	if (fstat(target, &st) < 0)
+		return err_sys(e, errno, "look at '%s'", path);
+	fd = mount_clone(stage, S_ISDIR(st.st_mode) ? "mask/folder" : "mask/file", false, e);
+	if (fd < 0 || mount_restrict(fd, MOUNT_RO | SAFE, false, e) < 0 || mount_move(fd, target, e) < 0)
+		return err_wrap(e, "mask '%s'", path);
+	return 0;
+}
+
+static int freeze_one(int stage, const char *path, struct err *e)
+{
+	AUTO_FD target = openat(stage, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	AUTO_FD fd = -1;
+
+	if (target < 0)
+		return errno == ENOENT ? 0 : err_sys(e, errno, "open '%s'", path);
+	fd = mount_clone(target, "", true, e);
+	if (fd < 0 || mount_restrict(fd, MOUNT_RO | SAFE, true, e) < 0 || mount_move(fd, target, e) < 0)
+		return err_wrap(e, "make '%s' read-only", path);
+	return 0;
+}
+
+static int make_masks(int stage, struct err *e)
+{
+	AUTO_FD file = -1;
+
+	if (make_dir(stage, "mask", e) < 0 || make_dir(stage, "mask/folder", e) < 0)
+		return -1;
+	file = openat(stage, "mask/file", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0);
+	if (file < 0 || fchmodat(stage, "mask/folder", 0, 0) < 0)
+		return err_sys(e, errno, "make masks");
+	for (size_t i = 0; i < ARRAY_LEN(masked); i++)
+		if (mask_one(stage, masked[i], e) < 0)
+			return -1;
+	for (size_t i = 0; i < ARRAY_LEN(read_only); i++)
+		if (freeze_one(stage, read_only[i], e) < 0)
+			return -1;
+	return 0;
+}
+
+/* ---- /dev ---- */
+
+static const struct {
+	const char *name;
+	unsigned minor;
+	unsigned major;
+} nodes[] = {
+	{ "null", 3, 1 }, { "zero", 5, 1 }, { "full", 7, 1 }, { "random", 8, 1 }, { "urandom", 9, 1 }, { "tty", 0, 5 },
+};
+
+static const struct {
+	const char *name, *to;
+} links[] = {
+	{ "ptmx", "pts/ptmx" },     { "fd", "/proc/self/fd" },      { "stdin", "/proc/self/fd/0" },
+	{ "stdout", "/proc/self/fd/1" }, { "stderr", "/proc/self/fd/2" },
+};
+
+static int fill_dev(int dev, uid_t root, struct err *e)
+{
+	for (size_t i = 0; i < ARRAY_LEN(nodes); i++) {
+		if (mknodat(dev, nodes[i].name, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) < 0 ||
+		    fchmodat(dev, nodes[i].name, 0666, 0) < 0 || fchownat(dev, nodes[i].name, root, root, 0) < 0)
+			return err_sys(e, errno, "make '/dev/%s'", nodes[i].name);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(links); i++)
+		if (symlinkat(links[i].to, dev, links[i].name) < 0)
+			return err_sys(e, errno, "make '/dev/%s'", links[i].name);
+	return 0;
+}
+
+static int make_dev(int stage, uint64_t id_base, struct err *e)
+{
+	char uid[24], tty[24];
+	const struct mount_option dev_options[] = { MOUNT_TEXT("mode", "755"), MOUNT_TEXT("size", "64k"),
+						    MOUNT_TEXT("uid", uid), MOUNT_TEXT("gid", uid) };
+	const struct mount_option pts_options[] = { MOUNT_FLAG("newinstance"), MOUNT_TEXT("ptmxmode", "0666"),
+						    MOUNT_TEXT("mode", "0620"), MOUNT_TEXT("gid", tty),
+						    MOUNT_TEXT("max", "1024") };
+	const struct mount_option shm_options[] = { MOUNT_TEXT("mode", "1777"), MOUNT_TEXT("size", "64m"),
+						    MOUNT_TEXT("uid", uid), MOUNT_TEXT("gid", uid) };
+	AUTO_FD dev = -1;
+
+	(void)snprintf(uid, sizeof(uid), "%llu", (unsigned long long)id_base);
+	(void)snprintf(tty, sizeof(tty), "%llu", (unsigned long long)id_base + TTY_GROUP);
+	if (mount_new(stage, "dev", &(struct mount_spec){ "tmpfs", "dev", dev_options, 4, MOUNT_NOSUID | MOUNT_NOEXEC }, e) < 0)
+		return -1;
+	dev = open_dir(stage, "dev", e);
+	if (dev < 0 || fill_dev(dev, (uid_t)id_base, e) < 0)
+		return -1;
+	if (mount_new(dev, "pts", &(struct mount_spec){ "devpts", "devpts", pts_options, 5, MOUNT_NOSUID | MOUNT_NOEXEC }, e) < 0 ||
+	    mount_new(dev, "shm", &(struct mount_spec){ "tmpfs", "shm", shm_options, 4, SAFE }, e) < 0)
+		return -1;
+	return mount_new(dev, "mqueue", &(struct mount_spec){ "mqueue", "mqueue", NULL, 0, SAFE }, e);
+}
+
+/* ---- the whole ---- */
+
+static int fill_stage(int stage, const struct stage_spec *spec, struct err *e)
+{
+	if (make_dir(stage, "root", e) < 0 || mount_shifted(stage, "layers", spec->layers, spec->userns, e) < 0)
+		return -1;
+	if (spec->usr >= 0 && mount_shifted(stage, "usr", spec->usr, spec->userns, e) < 0)
+		return -1;
+	if (mount_new(stage, "proc", &(struct mount_spec){ "proc", "proc", NULL, 0, SAFE }, e) < 0 ||
+	    mount_new(stage, "sys", &(struct mount_spec){ "sysfs", "sysfs", NULL, 0, MOUNT_RO | SAFE }, e) < 0)
+		return -1;
+	return make_dev(stage, spec->id_base, e) < 0 ? -1 : make_masks(stage, e);
+}
+
+int stage_make(const struct stage_spec *spec, struct err *e)
+{
+	const struct mount_option options[] = { MOUNT_TEXT("mode", "700") };
+	AUTO_FD stage = mount_make(&(struct mount_spec){ "tmpfs", "stage", options, 1, MOUNT_NOSUID }, e);
+
+	if (stage < 0 || mount_move(stage, spec->at, e) < 0 || fill_stage(stage, spec, e) < 0)
+		return -1;
+	return take_fd(&stage);
+}
+
+/* ---- the root ---- */
+
+struct overlay {
+	int lowers[LAYERS_MAX];
+	size_t n;
+	int upper, work;
+};
+
+static void overlay_done(struct overlay *o)
+{
+	for (size_t i = 0; i < o->n; i++)
+		closep(&o->lowers[i]);
+	closep(&o->upper);
+	closep(&o->work);
+}
+DEFINE_AUTO_DONE(struct overlay, overlay_done)
+
+static int overlay_add(struct overlay *o, int dir, const char *name, struct err *e)
+{
+	int fd = openat(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0)
+		return err_sys(e, errno, "open layer '%s'", name);
+	o->lowers[o->n++] = fd;
+	return 0;
+}
+
+static int overlay_upper(struct overlay *o, int dir, const char *upper, const char *work, struct err *e)
+{
+	o->upper = openat(dir, upper, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	o->work = openat(dir, work, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (o->upper < 0 || o->work < 0)
+		return err_sys(e, errno, "open the writable layer '%s'", upper);
+	return 0;
+}
+
+/* volatile: a sandbox's fsync buys it nothing, and without it each delete would sync the whole file system. */
+static int overlay_mount(const struct overlay *o, struct err *e)
+{
+	struct mount_option options[LAYERS_MAX + 8];
+	size_t n = 0;
+
+	for (size_t i = 0; i < o->n; i++)
+		options[n++] = MOUNT_DIR("lowerdir+", o->lowers[i]);
+	options[n++] = MOUNT_DIR("upperdir", o->upper);
+	options[n++] = MOUNT_DIR("workdir", o->work);
+	options[n++] = MOUNT_FLAG("volatile");
+	options[n++] = MOUNT_TEXT("redirect_dir", "nofollow");
+	options[n++] = MOUNT_TEXT("metacopy", "off");
+	options[n++] = MOUNT_TEXT("index", "off");
+	return mount_make(&(struct mount_spec){ "overlay", "root", options, n, MOUNT_NOSUID | MOUNT_NODEV }, e);
+}
+
+static int root_overlay(const struct stage_root *r, struct err *e)
+{
+	AUTO(overlay_done) struct overlay o = { .upper = -1, .work = -1 };
+	AUTO_FD layers = open_dir(r->stage, "layers", e);
+
+	if (layers < 0)
+		return -1;
+	if (r->n_layers == 0 || r->n_layers > LAYERS_MAX)
+		return err_set(e, ERR_LIMIT, "a root of %zu layers", r->n_layers);
+	for (size_t i = 0; i < r->n_layers; i++)
+		if (overlay_add(&o, layers, r->layers[i], e) < 0)
+			return -1;
+	return overlay_upper(&o, r->dir, "upper", "work", e) < 0 ? -1 : overlay_mount(&o, e);
+}
+
+/* An overlay's lower does not cross mounts, so /usr is an overlay of its own. */
+static int mount_usr(const struct stage_root *r, int root, struct err *e)
+{
+	AUTO(overlay_done) struct overlay o = { .upper = -1, .work = -1 };
+	AUTO_FD target = open_dir(root, "usr", e);
+	AUTO_FD fd = -1;
+
+	if (target < 0 || overlay_add(&o, r->stage, "usr", e) < 0 ||
+	    overlay_upper(&o, r->dir, "usr-upper", "usr-work", e) < 0)
+		return -1;
+	fd = overlay_mount(&o, e);
+	return fd < 0 ? -1 : mount_move(fd, target, e);
+}
+
+/* The upper layer has real directories of these names: no symlink of an image leads elsewhere. */
+static int move_into(int stage, int root, const char *name, struct err *e)
+{
+	AUTO_FD fd = mount_open(stage, name, e);
+	AUTO_FD target = fd < 0 ? -1 : open_dir(root, name, e);
+
+	return fd < 0 || target < 0 ? -1 : mount_move(fd, target, e);
+}
+
+int stage_make_root(const struct stage_root *r, struct err *e)
+{
+	AUTO_FD root = root_overlay(r, e);
+	AUTO_FD target = -1;
+
+	if (root < 0)
+		return -1;
+	target = open_dir(r->stage, "root", e);
+	if (target < 0 || mount_move(root, target, e) < 0)
+		return -1;
+	if (r->has_usr && mount_usr(r, root, e) < 0)
+		return -1;
+	if (move_into(r->stage, root, "proc", e) < 0 || move_into(r->stage, root, "sys", e) < 0 ||
+	    move_into(r->stage, root, "dev", e) < 0)
+		return -1;
+	return take_fd(&root);
+}

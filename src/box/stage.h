@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/* box/stage.h - the mounts that every box has, made by its parked child before the image is known.
+ *
+ * They are put together below a tmpfs of the child's own, and moved into the root when there is one. Everything is made
+ * outside of the sandbox's user namespace, so that even a root with every capability inside cannot change it. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+struct err;
+
+struct stage_spec {
+	int at;          /* an empty directory to cover */
+	int layers;      /* the host's layers, shown with the box's ids as "layers" */
+	int usr;         /* the host's /usr, shown likewise as "usr"; -1: none */
+	int userns;
+	uint64_t id_base;
+};
+
+/* Returns the root of the stage: proc, sys and dev are complete there, "root" is an empty directory. */
+int stage_make(const struct stage_spec *spec, struct err *e);
+
+struct stage_root {
+	int stage;
+	int dir; /* boxes/NUMBER, with upper, work, usr-upper and usr-work */
+	const char *const *layers;
+	size_t n_layers;
+	int has_usr;
+};
+
+/* Makes the root and moves proc, sys and dev into it. Returns the root, attached and ready to pivot to. */
+int stage_make_root(const struct stage_root *r, struct err *e);

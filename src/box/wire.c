@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "box/wire.h"
+
+#include <string.h>
+
+#include "base/uuid.h"
+
+#include "base/banned.h"
+
+static bool has_id(const char id[WIRE_ID_SIZE])
+{
+	return memchr(id, '\0', WIRE_ID_SIZE) && id_valid(str_of(id));
+}
+
+static int bad(struct err *e, const char *what)
+{
+	return err_set(e, ERR_INVALID, "a message with %s", what);
+}
+
+static int check_create(const struct wire_request *rq, struct err *e)
+{
+	const struct wire_limits *l = &rq->limits;
+
+	if (l->cpu_milli == 0 || l->memory_bytes == 0 || l->pids == 0 || l->disk_bytes == 0 || l->inodes == 0)
+		return bad(e, "a limit of 0");
+	return 0;
+}
+
+int wire_check_request(const void *bytes, size_t n, size_t n_fds, struct wire_request *ret, struct err *e)
+{
+	struct wire_request rq;
+
+	if (n != sizeof(rq))
+		return bad(e, "another size");
+	memcpy(&rq, bytes, sizeof(rq));
+	if (rq.version != WIRE_VERSION)
+		return bad(e, "another version");
+	if (rq.call < WIRE_CREATE || rq.call > WIRE_LIST || rq.serial == 0)
+		return bad(e, "an unknown call");
+	if (n_fds != (rq.call == WIRE_CREATE))
+		return bad(e, "the wrong descriptors");
+	if (rq.call != WIRE_LIST && !has_id(rq.id))
+		return bad(e, "a bad id");
+	if (rq.call == WIRE_DIAL && rq.port > 65535)
+		return bad(e, "a bad port");
+	if (rq.call == WIRE_CREATE && check_create(&rq, e) < 0)
+		return -1;
+	*ret = rq;
+	return 0;
+}
+
+int wire_check_reply(const void *bytes, size_t n, struct wire_reply *ret, struct err *e)
+{
+	struct wire_reply rp;
+
+	if (n != sizeof(rp))
+		return bad(e, "another size");
+	memcpy(&rp, bytes, sizeof(rp));
+	if (rp.version != WIRE_VERSION)
+		return bad(e, "another version");
+	if (rp.call < WIRE_CREATE || rp.call > WIRE_ENDED || (rp.serial == 0) != (rp.call == WIRE_ENDED))
+		return bad(e, "an unknown call");
+	if (rp.failed > 1 || rp.state > WIRE_OVER || rp.ending.reason > WIRE_END_LOST || rp.ending.oom > 1)
+		return bad(e, "a value out of range");
+	if (!memchr(rp.id, '\0', sizeof(rp.id)) || !memchr(rp.err.msg, '\0', sizeof(rp.err.msg)))
+		return bad(e, "text without an end");
+	if (rp.id[0] && !has_id(rp.id))
+		return bad(e, "a bad id");
+	if (rp.failed && (rp.err.code <= ERR_NONE || rp.err.code > ERR_INTERNAL))
+		return bad(e, "an unknown error");
+	*ret = rp;
+	return 0;
+}

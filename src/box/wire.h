@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/* box/wire.h - the whole language between the server and the warden: fixed messages over a SEQPACKET socket.
+ *
+ * The server asks, the warden answers each request once, by its serial, and tells of ends by itself. Numbers, enums, ids
+ * and descriptors, no text of clients: what execd needs travels in a sealed descriptor that the warden hands on unread.
+ * Both sides check every field of what they get: the server holds no privileges that the warden would trust, and the
+ * warden relays what sandboxes have done. Both are of one build; another version is refused at the first message. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define WIRE_VERSION 1
+#define WIRE_ID_SIZE 64   /* of a sandbox: NUL-terminated, id_valid() */
+#define WIRE_IMAGE_HOST 0 /* the host's own programs; others are numbered as the operator lists them */
+
+enum wire_call {
+	WIRE_CREATE = 1, /* with the sealed spec */
+	WIRE_PAUSE,
+	WIRE_RESUME,
+	WIRE_REMOVE,
+	WIRE_DIAL,  /* answered with an unconnected socket of the box's network, for `port`; 0: connected to execd's */
+	WIRE_LOGS,  /* answered with the two log segments, readable */
+	WIRE_STATS,
+	WIRE_LIST,  /* answered with one row per box, then one without an id */
+	WIRE_ENDED, /* from the warden, serial 0: a box has ended */
+};
+
+enum wire_state { WIRE_STARTING, WIRE_RUNNING, WIRE_PAUSED, WIRE_OVER };
+enum wire_end { WIRE_END_EXITED, WIRE_END_INIT, WIRE_END_KILLED, WIRE_END_LOST };
+
+struct wire_limits {
+	uint64_t cpu_milli, memory_bytes, pids, disk_bytes, inodes;
+};
+
+struct wire_request {
+	uint32_t version;
+	uint32_t call; /* enum wire_call */
+	uint64_t serial; /* not 0 */
+	char id[WIRE_ID_SIZE]; /* empty for WIRE_LIST */
+	uint32_t image;  /* of a create */
+	uint32_t port;   /* of a dial */
+	struct wire_limits limits;
+};
+
+struct wire_stats {
+	uint64_t cpu_usec, memory_bytes, memory_peak_bytes, pids, disk_bytes, oom_kills;
+};
+
+/* How a box ended. */
+struct wire_ending {
+	uint32_t reason; /* enum wire_end */
+	int32_t exit_code, signal;
+	uint32_t oom; /* 0 or 1 */
+};
+
+struct wire_reply {
+	uint32_t version;
+	uint32_t call;
+	uint64_t serial;
+	char id[WIRE_ID_SIZE];
+	uint32_t failed; /* 0 or 1: then `err` says why */
+	uint32_t state;  /* enum wire_state, of a row */
+	struct wire_ending ending; /* of WIRE_ENDED, and of a row that is over */
+	struct wire_stats stats;
+	struct err err;
+};
+
+/* Whether bytes that came are a message of this kind: size, version, enums, termination. ERR_INVALID. */
+int wire_check_request(const void *bytes, size_t n, size_t n_fds, struct wire_request *ret, struct err *e);
+int wire_check_reply(const void *bytes, size_t n, struct wire_reply *ret, struct err *e);
