@@ -54,18 +54,18 @@ LDFLAGS = $(LDFLAGS_$(V))
 
 # ---- what there is -----------------------------------------------------------------------------------------
 
-FOLDERS := base sys net box server
+FOLDERS := base sys net box warden server
 sources = $(filter-out %_test.c %/main.c,$(sort $(wildcard src/$(1)/*.c src/$(1)/*/*.c)))
 objects = $(patsubst src/%.c,$(B)/obj/%.o,$(1))
 
-PROGRAMS := opensandbox-server
+PROGRAMS := opensandbox-server opensandbox-warden
 UNIT_TESTS := $(patsubst src/%.c,$(B)/unit/%,$(sort $(wildcard src/*/*_test.c src/*/*/*_test.c)))
 FAULT_TESTS := $(patsubst tests/faults/%.c,$(B)/unit/faults/%,$(sort $(wildcard tests/faults/*_test.c)))
 HARNESSES := $(patsubst fuzz/%.c,$(B)/fuzz/%,$(filter-out fuzz/replay.c,$(sort $(wildcard fuzz/*.c))))
 BENCHES := $(patsubst bench/%.c,$(B)/bench/%,$(sort $(wildcard bench/*.c)))
 LIBS := $(foreach f,$(FOLDERS),$(B)/lib$(f).a)
 # From the top down: a folder's archive comes before the ones that it stands on.
-LINK_LIBS := $(foreach f,server box net sys base,$(B)/lib$(f).a)
+LINK_LIBS := $(foreach f,server warden box net sys base,$(B)/lib$(f).a)
 HOST_LIBS := -lssl -lcrypto
 
 # ---- the interface -----------------------------------------------------------------------------------------
@@ -178,6 +178,7 @@ $(B)/gen/assets.c: tools/embed $(ASSETS) $(B)/made/assets
 
 ifneq ($(V),musl)
 $(B)/bin/opensandbox-server: $(B)/obj/server/main.o $(B)/gen/assets.o
+$(B)/bin/opensandbox-warden: $(B)/obj/warden/main.o
 $(PROGRAMS:%=$(B)/bin/%): $(LINK_LIBS)
 	$(call say,LD)
 	@mkdir -p $(@D)

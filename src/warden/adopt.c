@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "warden/adopt.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/own.h"
+#include "warden/box.h"
+#include "warden/warden.h"
+
+#include "base/banned.h"
+
+#define LIST_BYTES_MAX ((size_t)16 * 1024 * 1024)
+
+DEFINE_AUTO(DIR *, closedir)
+
+/* "b17" is 17; -1 for a name that slot_name() does not write. */
+static int number_of(const char *name)
+{
+	char again[16];
+	uint64_t n;
+
+	if (name[0] != 'b' || !str_to_u64(str_of(name + 1), 0, SLOT_NUMBER_MAX - 1, &n))
+		return -1;
+	slot_name((unsigned)n, again);
+	return strcmp(again, name) == 0 ? (int)n : -1;
+}
+
+/* The pidfd of the process that FILE names, or -1: it has ended (*ret_gone), or we cannot tell. */
+static int find_process(const struct box_file *file, bool *ret_gone, struct err *e)
+{
+	AUTO_FD pidfd = (int)syscall(SYS_pidfd_open, file->pid, 0);
+	struct err scratch = { 0 };
+	uint64_t start;
+
+	*ret_gone = pidfd < 0 && (errno == ESRCH || errno == EINVAL);
+	if (pidfd < 0)
+		return err_sys(e, errno, "open process %d", (int)file->pid);
+	/* Looked at with the pidfd in hand: if the number is another's by now, so is the start. */
+	*ret_gone = process_start_read(file->pid, &start, &scratch) < 0 ? scratch.code == ERR_NOT_FOUND || scratch.sys == ESRCH
+								       : start != file->pid_start;
+	if (*ret_gone)
+		return err_set(e, ERR_NOT_FOUND, "process %d is another", (int)file->pid);
+	if (scratch.code != ERR_NONE) {
+		*e = scratch;
+		return -1;
+	}
+	return take_fd(&pidfd);
+}
+
+enum found { FOUND_ALIVE, FOUND_ENDED, FOUND_UNKNOWN };
+
+static enum found open_alive(struct warden *w, unsigned number, const struct box_file *file, struct slot *ret, struct err *e)
+{
+	bool is_gone;
+	AUTO_FD pidfd = find_process(file, &is_gone, e);
+
+	if (pidfd < 0)
+		return is_gone ? FOUND_ENDED : FOUND_UNKNOWN;
+	if (slot_open(&w->host, number, pidfd, ret, e) < 0)
+		return e->code == ERR_NOT_FOUND || e->sys == ESRCH ? FOUND_ENDED : FOUND_UNKNOWN; /* a zombie has no network */
+	ret->pid = file->pid;
+	(void)take_fd(&pidfd);
+	return FOUND_ALIVE;
+}
+
+static int take_up(struct warden *w, unsigned number, const struct box_file *file, size_t *alive, struct err *e)
+{
+	AUTO(slot_done) struct slot slot = SLOT_INIT;
+	enum found found = FOUND_ENDED;
+	int frozen = 0;
+
+	if (file->stage == BOX_RUNNING)
+		found = open_alive(w, number, file, &slot, e);
+	if (found == FOUND_UNKNOWN || (found == FOUND_ENDED && slot_open(&w->host, number, -1, &slot, e) < 0))
+		return -1;
+	if (found == FOUND_ALIVE) {
+		frozen = slot_is_frozen(&w->host, &slot, e);
+		if (frozen < 0)
+			return -1;
+	}
+	if (box_take_up(w, file, &slot, frozen > 0, e) < 0)
+		return -1;
+	*alive += found == FOUND_ALIVE;
+	return 0;
+}
+
+/* Whether the box in this folder is to be taken up: 1; 0, it is to go; -1, cannot tell. */
+static int read_claim(struct warden *w, const char *name, struct box_file *ret, struct err *e)
+{
+	AUTO_FD dir = openat(w->host.boxes, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct err why = { 0 };
+
+	if (dir < 0)
+		return errno == ENOTDIR || errno == ELOOP ? 0 : err_sys(e, errno, "open '%s'", name);
+	if (box_file_read(dir, ret, &why) < 0) {
+		if (why.code == ERR_NOT_FOUND || why.code == ERR_INVALID || why.code == ERR_LIMIT)
+			return 0;
+		*e = why;
+		return -1;
+	}
+	return strcmp(ret->boot, w->boot) == 0 && (ret->stage == BOX_RUNNING || ret->stage == BOX_OVER);
+}
+
+static void adopt_one(struct warden *w, const char *name, unsigned number, size_t *alive)
+{
+	struct box_file file;
+	struct err e = { 0 };
+	int r = read_claim(w, name, &file, &e);
+
+	w->is_taken[number] = true;
+	if (r == 0) {
+		box_sweep(w, number);
+		return;
+	}
+	if (r > 0 && take_up(w, number, &file, alive, &e) == 0)
+		return;
+	log_error("a box cannot be taken up and is left alone", LOG_U("number", number), LOG_ERR(&e));
+}
+
+static int adopt_folders(struct warden *w, size_t *alive, struct err *e)
+{
+	AUTO(closedir) DIR *d = opendir(w->host.boxes_path);
+	const struct dirent *entry;
+
+	if (!d)
+		return err_sys(e, errno, "open '%s'", w->host.boxes_path);
+	while ((entry = readdir(d))) {
+		int number = number_of(entry->d_name);
+
+		if (number >= 0)
+			adopt_one(w, entry->d_name, (unsigned)number, alive);
+	}
+	return 0;
+}
+
+/* Groups whose folder is gone, or was never made. */
+static int sweep_groups(struct warden *w, struct err *e)
+{
+	AUTO(arena_done) struct arena a = ARENA_INIT(LIST_BYTES_MAX);
+	struct cgroup_names groups;
+
+	if (cgroup_list(&w->host.top, &a, &groups, e) < 0)
+		return -1;
+	for (size_t i = 0; i < groups.n; i++) {
+		int number = number_of(groups.names[i]);
+
+		if (number < 0 || w->is_taken[number])
+			continue;
+		w->is_taken[number] = true;
+		box_sweep(w, (unsigned)number);
+	}
+	return 0;
+}
+
+int adopt_all(struct warden *w, size_t *ret_alive, struct err *e)
+{
+	size_t alive = 0;
+
+	if (adopt_folders(w, &alive, e) < 0 || sweep_groups(w, e) < 0)
+		return err_wrap(e, "look for boxes of an earlier start");
+	*ret_alive = alive;
+	return 0;
+}

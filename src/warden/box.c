@@ -1,0 +1,562 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "warden/box.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/guest.h"
+#include "base/log.h"
+#include "base/own.h"
+#include "sys/cgroup_limits.h"
+#include "sys/cgroup_stats.h"
+#include "sys/process.h"
+#include "warden/ending.h"
+#include "warden/ready.h"
+#include "warden/warden.h"
+
+#include "base/banned.h"
+
+#define RETRY_MIN_MS 100
+#define RETRY_MAX_MS 10000
+#define RETRY_DOUBLINGS 7
+
+/* What a request may ask for: beyond it the sums of set_limits() would mean something else. */
+#define MEMORY_MIN (UINT64_C(1) << 20)
+#define MEMORY_MAX (UINT64_C(1) << 50)
+#define PIDS_MAX (UINT64_C(1) << 22)
+
+struct waiter {
+	struct waiter *next;
+	struct ticket ticket;
+};
+
+static void next_work(struct box *b);
+
+/* ---- the object ---- */
+
+static void on_timer(void *arg);
+
+static struct box *box_new(struct warden *w, struct err *e)
+{
+	struct box *b = calloc(1, sizeof(*b));
+
+	if (!b) {
+		(void)err_no_memory(e);
+		return NULL;
+	}
+	*b = (struct box){ .w = w, .slot = SLOT_INIT, .ready = -1, .worker = WORKER_INIT };
+	if (timer_init(&b->timer, w->loop, on_timer, b, "box", e) < 0) {
+		free(b);
+		return NULL;
+	}
+	b->next = w->boxes;
+	if (b->next)
+		b->next->prev = b;
+	w->boxes = b;
+	return b;
+}
+
+static void stop_waking(struct box *b)
+{
+	io_del(&b->ready_io);
+	closep(&b->ready);
+	b->ready = -1;
+	timer_cancel(&b->timer);
+}
+
+/* The descriptors alone: what they refer to stays. */
+static void box_free(struct box *b)
+{
+	struct waiter *waiter;
+
+	*(b->prev ? &b->prev->next : &b->w->boxes) = b->next;
+	if (b->next)
+		b->next->prev = b->prev;
+	if (b->file.id[0] && map_get(&b->w->by_id, str_of(b->file.id)) == b)
+		(void)map_del(&b->w->by_id, str_of(b->file.id));
+	while ((waiter = b->waiters)) {
+		b->waiters = waiter->next;
+		free(waiter);
+	}
+	stop_waking(b);
+	worker_forget(&b->worker);
+	io_del(&b->end_io);
+	timer_done(&b->timer);
+	slot_done(&b->slot);
+	free(b);
+}
+
+void boxes_done(struct warden *w)
+{
+	while (w->boxes)
+		box_free(w->boxes);
+	map_done(&w->by_id);
+}
+
+enum wire_state box_state(const struct box *b)
+{
+	switch (b->file.stage) {
+	case BOX_RUNNING: return b->is_paused ? WIRE_PAUSED : WIRE_RUNNING;
+	case BOX_OVER: return WIRE_OVER;
+	case BOX_STARTING:
+	case BOX_REMOVING: break;
+	}
+	return WIRE_STARTING; /* nothing but a remove makes sense */
+}
+
+/* ---- who waits ---- */
+
+static int add_waiter(struct box *b, const struct ticket *t, struct err *e)
+{
+	struct waiter *waiter;
+
+	if (b->n_waiters >= BOX_WAITERS_MAX)
+		return err_set(e, ERR_LIMIT, "too many wait for sandbox '%s'", b->file.id);
+	waiter = malloc(sizeof(*waiter));
+	if (!waiter)
+		return err_no_memory(e);
+	*waiter = (struct waiter){ .next = b->waiters, .ticket = *t };
+	b->waiters = waiter;
+	b->n_waiters++;
+	return 0;
+}
+
+/* Those who wait for CALL. */
+static void answer_waiters(struct box *b, uint32_t call, const struct err *failure)
+{
+	struct waiter **at = &b->waiters, *waiter;
+
+	while ((waiter = *at)) {
+		if (waiter->ticket.call != call) {
+			at = &waiter->next;
+			continue;
+		}
+		*at = waiter->next;
+		b->n_waiters--;
+		answer(b->w, &waiter->ticket, failure);
+		free(waiter);
+	}
+}
+
+static void refuse(struct box *b, const struct ticket *t, enum err_code code, const char *what)
+{
+	struct err e;
+
+	(void)err_set(&e, code, "sandbox '%s' %s", b->file.id, what);
+	answer(b->w, t, &e);
+}
+
+/* ---- removing ---- */
+
+static int remove_work(void *arg, struct err *e)
+{
+	struct box *b = arg;
+
+	return slot_destroy(&b->w->host, &b->slot, e);
+}
+
+/* The worker waited for its end, which is ours to collect. */
+static void collect(struct box *b)
+{
+	if (b->slot.pidfd >= 0)
+		(void)process_wait(b->slot.pidfd, 0, &(struct process_end){ 0 }, &(struct err){ 0 });
+}
+
+static void retry_later(struct box *b)
+{
+	uint64_t pause = (uint64_t)RETRY_MIN_MS << MIN(b->tries, (unsigned)RETRY_DOUBLINGS);
+
+	b->tries++;
+	timer_in(&b->timer, MIN(pause, (uint64_t)RETRY_MAX_MS));
+}
+
+static void on_removed(const struct err *failure, void *arg)
+{
+	struct box *b = arg;
+	struct warden *w = b->w;
+	unsigned number = b->slot.number;
+
+	collect(b);
+	answer_waiters(b, WIRE_CREATE, &b->failure); /* who failed to create it need not wait for later tries */
+	if (failure) {
+		log_warn("cannot remove a box, trying again", LOG_S("id", b->file.id), LOG_U("number", number),
+			 LOG_U("tries", b->tries), LOG_ERR(failure));
+		retry_later(b);
+		return;
+	}
+	log_debug("box removed", LOG_S("id", b->file.id), LOG_U("number", number));
+	answer_waiters(b, WIRE_PAUSE, &b->failure);
+	answer_waiters(b, WIRE_RESUME, &b->failure);
+	answer_waiters(b, WIRE_REMOVE, NULL);
+	box_free(b);
+	number_free(w, number);
+}
+
+/* Marked first: whatever happens from here on, it is never taken for a sandbox again. A disk that is full does not keep
+ * it: the mark is for a restart only, and the folder itself is what goes. */
+static void start_removal(struct box *b)
+{
+	struct err e;
+
+	stop_waking(b);
+	b->file.stage = BOX_REMOVING;
+	if (b->file.id[0] && b->slot.dir >= 0 && box_file_write(b->slot.dir, &b->file, &e) < 0)
+		log_warn("cannot mark a box for removal, ignoring", LOG_S("id", b->file.id), LOG_ERR(&e));
+	next_work(b);
+}
+
+void box_remove(struct box *b, const struct ticket *t)
+{
+	struct err e;
+
+	if (add_waiter(b, t, &e) < 0) {
+		answer(b->w, t, &e);
+		return;
+	}
+	if (b->file.stage == BOX_STARTING)
+		(void)err_set(&b->failure, ERR_CONFLICT, "sandbox '%s' was removed while it started", b->file.id);
+	if (b->file.stage != BOX_REMOVING)
+		start_removal(b);
+}
+
+void box_sweep_slot(struct warden *w, struct slot *slot)
+{
+	struct err e;
+	struct box *b = box_new(w, &e);
+
+	if (!b) { /* its number stays taken, and the next start finds what is left */
+		log_error("cannot remove a slot", LOG_U("number", slot->number), LOG_ERR(&e));
+		slot_done(slot);
+		return;
+	}
+	b->slot = *slot;
+	*slot = SLOT_INIT;
+	start_removal(b);
+}
+
+void box_sweep(struct warden *w, unsigned number)
+{
+	struct slot slot = SLOT_INIT;
+
+	slot.number = number;
+	box_sweep_slot(w, &slot);
+}
+
+/* ---- its end ---- */
+
+static bool had_oom(const struct box *b)
+{
+	AUTO(cgroup_done) struct cgroup g = CGROUP_INIT;
+	struct cgroup_stats stats = { 0 };
+	char name[16];
+
+	slot_name(b->slot.number, name);
+	return cgroup_open(&b->w->host.top, name, &g, &(struct err){ 0 }) == 0 &&
+	       cgroup_stats_read(&g, &stats, &(struct err){ 0 }) == 0 && stats.oom_kills > 0;
+}
+
+/* Its PID 1 has ended, END says how unless nobody knows. */
+static void note_end(struct box *b, const struct process_end *end, bool was_watched)
+{
+	struct ending_records records;
+	struct err e;
+
+	ending_read(b->slot.dir, &records);
+	b->file.stage = BOX_OVER;
+	b->file.ending = ending_of(&records, end, was_watched, had_oom(b));
+	if (box_file_write(b->slot.dir, &b->file, &e) < 0)
+		log_warn("cannot note the end of a box, ignoring", LOG_S("id", b->file.id), LOG_ERR(&e));
+	b->is_paused = false;
+	b->needs_kill = true;
+	log_info("sandbox ended", LOG_S("id", b->file.id), LOG_U("reason", b->file.ending.reason),
+		 LOG_D("exit_code", b->file.ending.exit_code));
+}
+
+static void on_end(unsigned ready, void *arg)
+{
+	struct box *b = arg;
+	struct process_end end;
+	bool is_known = process_wait(b->slot.pidfd, 0, &end, &(struct err){ 0 }) == 0; /* not of another warden's child */
+
+	(void)ready;
+	io_del(&b->end_io);
+	if (b->file.stage != BOX_RUNNING)
+		return;
+	note_end(b, is_known ? &end : NULL, true);
+	peers_tell_ended(b->w, b->file.id, &b->file.ending);
+	next_work(b);
+}
+
+static int watch_end(struct box *b, struct err *e)
+{
+	return io_add(&b->end_io, b->w->loop, b->slot.pidfd, IO_IN, on_end, b, "end of a box", e);
+}
+
+/* ---- work that may block, one at a time ---- */
+
+static int kill_work(void *arg, struct err *e)
+{
+	struct box *b = arg;
+
+	return slot_kill(&b->w->host, &b->slot, e);
+}
+
+static void on_killed(const struct err *failure, void *arg)
+{
+	struct box *b = arg;
+
+	if (failure) {
+		log_warn("processes of a box are left, trying again", LOG_S("id", b->file.id), LOG_ERR(failure));
+		b->needs_kill = true;
+		if (b->file.stage != BOX_REMOVING) {
+			retry_later(b);
+			return;
+		}
+	}
+	next_work(b);
+}
+
+static void next_work(struct box *b)
+{
+	if (worker_is_busy(&b->worker))
+		return;
+	if (b->file.stage == BOX_REMOVING) {
+		worker_start(&b->worker, &b->w->workers, remove_work, on_removed, b);
+	} else if (b->needs_kill) {
+		b->needs_kill = false;
+		worker_start(&b->worker, &b->w->workers, kill_work, on_killed, b);
+	}
+}
+
+static int freeze_work(void *arg, struct err *e)
+{
+	struct box *b = arg;
+
+	return slot_freeze(&b->w->host, &b->slot, e);
+}
+
+static int thaw_work(void *arg, struct err *e)
+{
+	struct box *b = arg;
+
+	return slot_thaw(&b->w->host, &b->slot, e);
+}
+
+static void on_switched(struct box *b, bool is_paused, const struct err *failure)
+{
+	uint32_t call = is_paused ? WIRE_PAUSE : WIRE_RESUME;
+	struct err over;
+
+	if (!failure && b->file.stage != BOX_RUNNING) {
+		(void)err_set(&over, ERR_CONFLICT, "sandbox '%s' has ended", b->file.id);
+		failure = &over;
+	}
+	if (!failure)
+		b->is_paused = is_paused;
+	answer_waiters(b, call, failure);
+	next_work(b);
+}
+
+static void on_frozen(const struct err *failure, void *arg)
+{
+	on_switched(arg, true, failure);
+}
+
+static void on_thawed(const struct err *failure, void *arg)
+{
+	on_switched(arg, false, failure);
+}
+
+static void switch_to(struct box *b, bool is_paused, const struct ticket *t)
+{
+	struct err e;
+
+	if (b->file.stage != BOX_RUNNING) {
+		refuse(b, t, ERR_CONFLICT, "does not run");
+	} else if (b->is_paused == is_paused) {
+		refuse(b, t, ERR_CONFLICT, is_paused ? "is paused already" : "is not paused");
+	} else if (worker_is_busy(&b->worker)) {
+		refuse(b, t, ERR_CONFLICT, "is being paused or resumed");
+	} else if (add_waiter(b, t, &e) < 0) {
+		answer(b->w, t, &e);
+	} else if (is_paused) {
+		worker_start(&b->worker, &b->w->workers, freeze_work, on_frozen, b);
+	} else {
+		worker_start(&b->worker, &b->w->workers, thaw_work, on_thawed, b);
+	}
+}
+
+void box_pause(struct box *b, const struct ticket *t)
+{
+	switch_to(b, true, t);
+}
+
+void box_resume(struct box *b, const struct ticket *t)
+{
+	switch_to(b, false, t);
+}
+
+/* ---- creating ---- */
+
+/* Removes it, and then tells why. When execd itself said why it could not start the entrypoint, that is why. */
+static void fail(struct box *b, const struct err *why)
+{
+	struct ending_records records = { 0 };
+
+	b->failure = *why;
+	if (b->slot.dir >= 0)
+		ending_read(b->slot.dir, &records);
+	if (records.has_failed)
+		(void)err_set(&b->failure, ERR_INVALID, "the entrypoint cannot be started: %s", records.why);
+	start_removal(b);
+}
+
+static void on_ready(unsigned ready, void *arg)
+{
+	struct box *b = arg;
+	struct err e;
+	int r = slot_wake_finish(&b->slot, b->ready, &e);
+
+	(void)ready;
+	if (r == 0)
+		return;
+	if (r > 0) {
+		stop_waking(b);
+		slot_settle(&b->slot);
+		b->file.stage = BOX_RUNNING;
+		if (box_file_write(b->slot.dir, &b->file, &e) < 0 || watch_end(b, &e) < 0)
+			r = -1;
+	}
+	if (r < 0) {
+		fail(b, &e);
+		return;
+	}
+	answer_waiters(b, WIRE_CREATE, NULL);
+}
+
+static void on_timer(void *arg)
+{
+	struct box *b = arg;
+	struct err e;
+
+	if (b->file.stage == BOX_STARTING) {
+		(void)err_set(&e, ERR_TIMEOUT, "execd is not ready after %d ms", BOX_WAKE_MS);
+		fail(b, &e);
+		return;
+	}
+	next_work(b);
+}
+
+/* P2: a descriptor of the server's goes into the sandbox only when it is what it has to be. */
+static int check_spec(int spec, struct err *e)
+{
+	const int want = F_SEAL_SEAL | F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
+	int seals = fcntl(spec, F_GET_SEALS);
+	struct stat st;
+
+	if (seals < 0 || (seals & want) != want || fstat(spec, &st) < 0 || !S_ISREG(st.st_mode))
+		return err_set(e, ERR_INVALID, "the description of the sandbox is not sealed");
+	if (st.st_size > GUEST_SPEC_MAX)
+		return err_set(e, ERR_LIMIT, "the description of the sandbox has more than %d bytes", GUEST_SPEC_MAX);
+	return 0;
+}
+
+static int check_create(const struct warden *w, const struct wire_request *rq, int spec, struct err *e)
+{
+	const struct wire_limits *l = &rq->limits;
+
+	if (w->is_stopping)
+		return err_set(e, ERR_UNAVAILABLE, "stopping");
+	if (map_get(&w->by_id, str_of(rq->id)))
+		return err_set(e, ERR_CONFLICT, "there is a sandbox '%s'", rq->id);
+	if (rq->image != WIRE_IMAGE_HOST)
+		return err_set(e, ERR_NOT_FOUND, "there is no image %u", rq->image);
+	if (!w->host_layer[0])
+		return err_set(e, ERR_UNAVAILABLE, "the image 'host' could not be made");
+	if (l->memory_bytes < MEMORY_MIN || l->memory_bytes > MEMORY_MAX || l->pids > PIDS_MAX ||
+	    l->cpu_milli > CGROUP_CPU_MILLI_MAX)
+		return err_set(e, ERR_INVALID, "a limit that cannot be set");
+	return check_spec(spec, e);
+}
+
+/* Whose the slot is, written down before anything of it is given away. */
+static int claim(struct box *b, const struct wire_request *rq, struct err *e)
+{
+	struct warden *w = b->w;
+
+	b->file = (struct box_file){ .stage = BOX_STARTING, .pid = b->slot.pid };
+	memcpy(b->file.id, rq->id, sizeof(b->file.id));
+	memcpy(b->file.boot, w->boot, sizeof(b->file.boot));
+	memcpy(b->file.layer, w->host_layer, sizeof(b->file.layer));
+	if (!map_put(&w->by_id, str_of(b->file.id), b))
+		return err_no_memory(e);
+	if (process_start_read(b->slot.pid, &b->file.pid_start, e) < 0)
+		return -1;
+	return box_file_write(b->slot.dir, &b->file, e);
+}
+
+static int wake(struct box *b, const struct wire_request *rq, int spec, struct err *e)
+{
+	const char *const layers[] = { b->file.layer };
+	const struct slot_order order = {
+		.limits = { .memory_bytes = rq->limits.memory_bytes, .cpu_milli = rq->limits.cpu_milli, .pids = rq->limits.pids },
+		.layers = layers, .n_layers = ARRAY_LEN(layers), .has_host_usr = true, .spec = spec, .hostname = b->file.id,
+	};
+
+	b->ready = slot_wake_start(&b->slot, &order, e);
+	if (b->ready < 0 || io_add(&b->ready_io, b->w->loop, b->ready, IO_IN, on_ready, b, "box that starts", e) < 0)
+		return -1;
+	timer_in(&b->timer, BOX_WAKE_MS);
+	return 0;
+}
+
+void box_create(struct warden *w, const struct wire_request *rq, int spec, const struct ticket *t)
+{
+	struct box *b = NULL;
+	struct err e;
+
+	if (check_create(w, rq, spec, &e) < 0 || !(b = box_new(w, &e)) || add_waiter(b, t, &e) < 0 ||
+	    ready_take(w, &b->slot, &e) < 0) {
+		answer(w, t, &e);
+		if (b)
+			box_free(b);
+		return;
+	}
+	if (claim(b, rq, &e) < 0 || wake(b, rq, spec, &e) < 0)
+		fail(b, &e);
+}
+
+/* ---- taking up ---- */
+
+int box_take_up(struct warden *w, const struct box_file *file, struct slot *slot, bool is_paused, struct err *e)
+{
+	struct box *b;
+
+	if (map_get(&w->by_id, str_of(file->id)))
+		return err_set(e, ERR_CONFLICT, "there are two boxes of sandbox '%s'", file->id);
+	b = box_new(w, e);
+	if (!b)
+		return -1;
+	b->file = *file;
+	b->is_paused = is_paused;
+	if (!map_put(&w->by_id, str_of(b->file.id), b)) {
+		box_free(b);
+		return err_no_memory(e);
+	}
+	b->slot = *slot;
+	*slot = SLOT_INIT;
+	if (file->stage == BOX_RUNNING && b->slot.pidfd < 0)
+		note_end(b, NULL, false);
+	b->needs_kill = b->file.stage == BOX_OVER; /* an earlier warden may have been cut before it was done */
+	if (b->slot.pidfd >= 0 && watch_end(b, e) < 0) {
+		*slot = b->slot;
+		b->slot = SLOT_INIT;
+		box_free(b);
+		return -1;
+	}
+	next_work(b);
+	return 0;
+}

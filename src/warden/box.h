@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/* warden/box.h - one box, from the request for it until nothing of it is left.
+ *
+ *     STARTING -> RUNNING (or paused) -> OVER -> REMOVING        and to REMOVING from anywhere
+ *
+ * The stage is in the box's file before it is acted upon or told. A box that failed to start is removed, and then the
+ * failure told. One that is over keeps its files until it is removed. Removing goes on, with pauses, until it is proven. */
+#pragma once
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "box/slot.h"
+#include "net/loop.h"
+#include "warden/box_file.h"
+#include "warden/peer.h"
+#include "warden/worker.h"
+
+struct warden;
+struct waiter;
+
+#define BOX_WAKE_MS 10000
+#define BOX_WAITERS_MAX 64 /* removes of one box that are answered together */
+
+struct box {
+	struct warden *w;
+	struct box *prev, *next;
+	struct box_file file; /* stage and all; without an id: only something to remove */
+	struct slot slot;
+	bool is_paused;
+	bool needs_kill; /* it is over: what is left of its processes is to end */
+	int ready;       /* STARTING: execd's word will come here */
+	struct io ready_io, end_io;
+	struct timer timer; /* STARTING: the deadline; afterwards: the next try */
+	struct worker worker;
+	unsigned tries;
+	struct err failure; /* why it never started */
+	struct waiter *waiters; /* for the worker, or for the end of it all */
+	size_t n_waiters;
+};
+
+/* All of these answer the ticket, sooner or later. */
+void box_create(struct warden *w, const struct wire_request *rq, int spec, const struct ticket *t);
+void box_pause(struct box *b, const struct ticket *t);
+void box_resume(struct box *b, const struct ticket *t);
+void box_remove(struct box *b, const struct ticket *t);
+
+/* What an earlier warden made: FILE says whose it is, SLOT is taken. ERR_CONFLICT when there is one of that id. */
+int box_take_up(struct warden *w, const struct box_file *file, struct slot *slot, bool is_paused, struct err *e);
+/* Removes whatever has this number, in the background; SLOT is taken. Nobody waits for it. */
+void box_sweep_slot(struct warden *w, struct slot *slot);
+void box_sweep(struct warden *w, unsigned number);
+
+enum wire_state box_state(const struct box *b);
+void boxes_done(struct warden *w); /* forgets them all; they go on */

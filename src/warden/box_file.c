@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "warden/box_file.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/own.h"
+#include "base/uuid.h"
+#include "sys/fd.h"
+
+#include "base/banned.h"
+
+#define MAGIC 0x31786f42U /* "Box1" */
+#define VERSION 1
+#define TEMP_NAME "box.new"
+#define STAT_BYTES_MAX 4096
+#define START_WORD 20 /* of those after the name, which may have blanks: the 22nd of all */
+
+/* As it is in the file: the file never leaves its host, so the order of bytes is the host's. */
+struct stored {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t stage;
+	char id[WIRE_ID_SIZE];
+	char boot[BOX_FILE_BOOT_SIZE];
+	uint64_t pid_start;
+	int32_t pid;
+	struct wire_ending ending;
+	char layer[SLOT_LAYER_NAME_MAX + 1];
+	char reserved[24]; /* 0 */
+	uint32_t end_magic;
+};
+_Static_assert(sizeof(struct stored) == BOX_FILE_BYTES, "the file has no gaps");
+
+/* ---- the bytes ---- */
+
+void box_file_encode(const struct box_file *f, unsigned char out[BOX_FILE_BYTES])
+{
+	struct stored s = { .magic = MAGIC, .version = VERSION, .stage = (uint16_t)f->stage, .pid_start = f->pid_start,
+			    .pid = f->pid, .ending = f->ending, .end_magic = MAGIC };
+
+	(void)snprintf(s.id, sizeof(s.id), "%s", f->id); /* as long as what they are copied from */
+	(void)snprintf(s.boot, sizeof(s.boot), "%s", f->boot);
+	(void)snprintf(s.layer, sizeof(s.layer), "%s", f->layer);
+	memcpy(out, &s, sizeof(s));
+}
+
+static int bad(struct err *e, const char *what)
+{
+	return err_set(e, ERR_INVALID, "the file of a box: %s", what);
+}
+
+/* Text up to its NUL, and nothing but NULs behind it. */
+static bool is_text(const char *p, size_t size)
+{
+	size_t n = strnlen(p, size);
+
+	if (n == size)
+		return false;
+	for (size_t i = n; i < size; i++)
+		if (p[i])
+			return false;
+	return true;
+}
+
+static bool is_layer(const char *name)
+{
+	return name[0] && name[0] != '-' && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(name);
+}
+
+static int check_texts(const struct stored *s, struct err *e)
+{
+	static const char nothing[sizeof(s->reserved)];
+
+	if (!is_text(s->id, sizeof(s->id)) || !is_text(s->boot, sizeof(s->boot)) || !is_text(s->layer, sizeof(s->layer)))
+		return bad(e, "text without an end");
+	if (!id_valid(str_of(s->id)) || !s->boot[0] || !is_layer(s->layer))
+		return bad(e, "a name that is none");
+	return memcmp(s->reserved, nothing, sizeof(nothing)) != 0 ? bad(e, "more than we know") : 0;
+}
+
+int box_file_decode(struct str bytes, struct box_file *ret, struct err *e)
+{
+	struct stored s;
+
+	if (bytes.n != sizeof(s))
+		return bad(e, "another size");
+	memcpy(&s, bytes.p, sizeof(s));
+	if (s.magic != MAGIC || s.end_magic != MAGIC || s.version != VERSION)
+		return bad(e, "another kind or version");
+	if (s.stage < BOX_STARTING || s.stage > BOX_REMOVING || s.pid <= 1 || s.ending.reason > WIRE_END_LOST || s.ending.oom > 1)
+		return bad(e, "a value out of range");
+	if (check_texts(&s, e) < 0)
+		return -1;
+	*ret = (struct box_file){ .stage = s.stage, .pid = s.pid, .pid_start = s.pid_start, .ending = s.ending };
+	memcpy(ret->id, s.id, sizeof(ret->id));
+	memcpy(ret->boot, s.boot, sizeof(ret->boot));
+	memcpy(ret->layer, s.layer, sizeof(ret->layer));
+	return 0;
+}
+
+/* ---- the file ---- */
+
+static int write_new(int dir, const unsigned char bytes[BOX_FILE_BYTES], struct err *e)
+{
+	AUTO_FD fd = openat(dir, TEMP_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	return fd < 0 ? err_sys(e, errno, "make '" TEMP_NAME "'") : fd_write_all(fd, bytes, BOX_FILE_BYTES, e);
+}
+
+int box_file_write(int dir, const struct box_file *f, struct err *e)
+{
+	unsigned char bytes[BOX_FILE_BYTES];
+
+	box_file_encode(f, bytes);
+	if (write_new(dir, bytes, e) < 0)
+		return err_wrap(e, "note the state of box '%s'", f->id);
+	if (renameat(dir, TEMP_NAME, dir, BOX_FILE_NAME) < 0)
+		return err_sys(e, errno, "note the state of box '%s'", f->id);
+	return 0;
+}
+
+int box_file_read(int dir, struct box_file *ret, struct err *e)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(BOX_FILE_BYTES);
+
+	return fd_read_file(dir, BOX_FILE_NAME, BOX_FILE_BYTES, &b, e) < 0 ? -1 : box_file_decode(buf_str(&b), ret, e);
+}
+
+/* ---- what it compares with ---- */
+
+int boot_id_read(char out[BOX_FILE_BOOT_SIZE], struct err *e)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(BOX_FILE_BOOT_SIZE);
+	struct str id;
+
+	if (fd_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", BOX_FILE_BOOT_SIZE - 1, &b, e) < 0)
+		return -1;
+	id = str_trim(buf_str(&b));
+	if (!id_valid(id))
+		return err_set(e, ERR_INTERNAL, "the kernel's boot id is none");
+	(void)snprintf(out, BOX_FILE_BOOT_SIZE, "%.*s", STR_ARG(id)); /* fits: it was read with this ceiling */
+	return 0;
+}
+
+int process_start_parse(struct str stat, uint64_t *ret, struct err *e)
+{
+	const char *name_end = stat.n > 0 ? memrchr(stat.p, ')', stat.n) : NULL;
+	struct str rest, word = { 0 };
+
+	if (!name_end)
+		return err_set(e, ERR_INTERNAL, "the state of a process without its name");
+	rest = str_skip(stat, (size_t)(name_end + 1 - stat.p));
+	for (size_t i = 0; i < START_WORD; i++)
+		if (!str_take_word(&rest, &word, 32))
+			return err_set(e, ERR_INTERNAL, "the state of a process is cut short");
+	if (!str_to_u64(word, 0, UINT64_MAX, ret))
+		return err_set(e, ERR_INTERNAL, "the start of a process is no number");
+	return 0;
+}
+
+int process_start_read(pid_t pid, uint64_t *ret, struct err *e)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(STAT_BYTES_MAX);
+	char path[48];
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	return fd_read_file(AT_FDCWD, path, STAT_BYTES_MAX, &b, e) < 0 ? -1 : process_start_parse(buf_str(&b), ret, e);
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+/* warden/box_file.h - the file "box" in the folder of each box: whose it is and how far it got.
+ *
+ * It is written before anything of the box is given to the sandbox, and with each step that a restart must know of. It
+ * has to survive a SIGKILL of its writer, not a loss of power: no box does either, so nothing is flushed to the disk, and
+ * what another boot has left is removed without asking. */
+#pragma once
+#include <stdint.h>
+
+#include "base/str.h"
+#include "box/slot.h"
+#include "box/wire.h"
+
+struct err;
+
+#define BOX_FILE_NAME "box"
+#define BOX_FILE_BOOT_SIZE 40 /* of a boot id, with its NUL */
+
+enum box_stage {
+	BOX_STARTING = 1, /* not acknowledged: never becomes a sandbox after a restart */
+	BOX_RUNNING,      /* or paused, which the kernel knows */
+	BOX_OVER,         /* `ending` says how */
+	BOX_REMOVING,
+};
+
+struct box_file {
+	enum box_stage stage;
+	char id[WIRE_ID_SIZE];
+	char boot[BOX_FILE_BOOT_SIZE];
+	pid_t pid; /* of PID 1, with the time of its start: together they name one process of this boot */
+	uint64_t pid_start;
+	char layer[SLOT_LAYER_NAME_MAX + 1]; /* the lowest one, which must stay as long as the box runs */
+	struct wire_ending ending;
+};
+
+#define BOX_FILE_BYTES 240
+
+void box_file_encode(const struct box_file *f, unsigned char out[BOX_FILE_BYTES]);
+/* ERR_INVALID for anything that box_file_encode() does not write. */
+int box_file_decode(struct str bytes, struct box_file *ret, struct err *e);
+
+/* In the folder DIR, replaced as a whole. */
+int box_file_write(int dir, const struct box_file *f, struct err *e);
+int box_file_read(int dir, struct box_file *ret, struct err *e); /* ERR_NOT_FOUND: there is none */
+
+/* ---- what it compares with ---- */
+
+int boot_id_read(char out[BOX_FILE_BOOT_SIZE], struct err *e);
+/* When the process PID was started, in ticks since boot: the 22nd word of /proc/PID/stat. */
+int process_start_read(pid_t pid, uint64_t *ret, struct err *e);
+int process_start_parse(struct str stat, uint64_t *ret, struct err *e);

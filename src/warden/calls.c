@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "warden/calls.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "base/err.h"
+#include "base/own.h"
+#include "sys/cgroup_stats.h"
+#include "sys/netns.h"
+#include "sys/passing.h"
+#include "warden/box.h"
+#include "warden/peer.h"
+#include "warden/warden.h"
+
+#include "base/banned.h"
+
+/* ---- dialling ---- */
+
+/* A socket of the box's own network: what execd gets from it belongs there too. The folder is ours alone. */
+static int dial_execd(const struct box *b, struct err *e)
+{
+	AUTO_FD fd = netns_socket(b->slot.netns, AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, e);
+	struct sockaddr_un to = { .sun_family = AF_UNIX };
+
+	if (fd < 0)
+		return -1;
+	(void)snprintf(to.sun_path, sizeof(to.sun_path), "/proc/self/fd/%d/execd.sock", b->slot.dir);
+	if (connect(fd, (const struct sockaddr *)&to, sizeof(to)) < 0) {
+		if (errno == EAGAIN)
+			return err_set(e, ERR_UNAVAILABLE, "too many wait for execd of sandbox '%s'", b->file.id);
+		return err_sys(e, errno, "connect to execd of sandbox '%s'", b->file.id);
+	}
+	return take_fd(&fd);
+}
+
+static int dial(const struct box *b, unsigned port, struct err *e)
+{
+	if (b->file.stage != BOX_RUNNING || b->is_paused)
+		return err_set(e, ERR_CONFLICT, "sandbox '%s' does not run", b->file.id);
+	if (port == 0)
+		return dial_execd(b, e);
+	return netns_socket(b->slot.netns, AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, e);
+}
+
+static void call_dial(struct box *b, const struct wire_request *rq, const struct ticket *t)
+{
+	struct wire_reply rp = { 0 };
+	struct err e;
+	AUTO_FD fd = dial(b, rq->port, &e);
+
+	if (fd < 0)
+		answer(b->w, t, &e);
+	else
+		answer_with(b->w, t, &rp, &fd, 1);
+}
+
+/* ---- looking ---- */
+
+static void call_logs(struct box *b, const struct ticket *t)
+{
+	AUTO_FD first = openat(b->slot.dir, "log.0", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	AUTO_FD second = openat(b->slot.dir, "log.1", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	const int fds[] = { first, second };
+	struct wire_reply rp = { 0 };
+	struct err e;
+
+	if (first < 0 || second < 0) {
+		(void)err_sys(&e, errno, "open the log of sandbox '%s'", b->file.id);
+		answer(b->w, t, &e);
+		return;
+	}
+	answer_with(b->w, t, &rp, fds, ARRAY_LEN(fds));
+}
+
+static int read_stats(const struct box *b, struct wire_stats *ret, struct err *e)
+{
+	AUTO(cgroup_done) struct cgroup g = CGROUP_INIT;
+	struct cgroup_stats s;
+	char name[16];
+
+	slot_name(b->slot.number, name);
+	if (cgroup_open(&b->w->host.top, name, &g, e) < 0 || cgroup_stats_read(&g, &s, e) < 0)
+		return -1;
+	*ret = (struct wire_stats){ .cpu_usec = s.cpu_usage_us, .memory_bytes = s.memory_bytes,
+				    .memory_peak_bytes = s.memory_peak_bytes, .pids = s.pids, .oom_kills = s.oom_kills };
+	return 0;
+}
+
+static void call_stats(struct box *b, const struct ticket *t)
+{
+	struct wire_reply rp = { .state = box_state(b) };
+	struct err e;
+
+	if (read_stats(b, &rp.stats, &e) < 0)
+		answer(b->w, t, &e);
+	else
+		answer_with(b->w, t, &rp, NULL, 0);
+}
+
+static void call_list(struct warden *w, const struct ticket *t)
+{
+	for (const struct box *b = w->boxes; b; b = b->next) {
+		struct wire_reply rp = { .state = box_state(b) };
+
+		if (!b->file.id[0])
+			continue;
+		memcpy(rp.id, b->file.id, sizeof(rp.id));
+		if (b->file.stage == BOX_OVER)
+			rp.ending = b->file.ending;
+		answer_row(w, t, &rp);
+	}
+	answer(w, t, NULL);
+}
+
+/* ---- all of them ---- */
+
+static void unknown(struct warden *w, const struct wire_request *rq, const struct ticket *t)
+{
+	struct err e;
+
+	(void)err_set(&e, ERR_NOT_FOUND, "there is no sandbox '%s'", rq->id);
+	answer(w, t, rq->call == WIRE_REMOVE ? NULL : &e);
+}
+
+void calls_handle(struct warden *w, const struct wire_request *rq, const struct ticket *t, struct passed *got)
+{
+	struct box *b = rq->call == WIRE_LIST ? NULL : map_get(&w->by_id, str_of(rq->id));
+
+	if (rq->call == WIRE_CREATE || rq->call == WIRE_LIST || !b) {
+		if (rq->call == WIRE_CREATE)
+			box_create(w, rq, got->fds[0], t);
+		else if (rq->call == WIRE_LIST)
+			call_list(w, t);
+		else
+			unknown(w, rq, t);
+		return;
+	}
+	switch ((enum wire_call)rq->call) {
+	case WIRE_PAUSE: box_pause(b, t); break;
+	case WIRE_RESUME: box_resume(b, t); break;
+	case WIRE_REMOVE: box_remove(b, t); break;
+	case WIRE_DIAL: call_dial(b, rq, t); break;
+	case WIRE_LOGS: call_logs(b, t); break;
+	case WIRE_STATS: call_stats(b, t); break;
+	case WIRE_CREATE:
+	case WIRE_LIST:
+	case WIRE_ENDED: break; /* the first two are done, the last is no request */
+	}
+}

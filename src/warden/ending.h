@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+/* warden/ending.h - what became of a box, from the records that its execd has left and from its PID 1's own end.
+ *
+ * The records were written inside of a sandbox: only well-formed ones count, only ENDING_RECORDS_MAX are looked at, and of
+ * several that say the same the first holds, so that nothing that was told once is told differently later. */
+#pragma once
+#include <stdbool.h>
+
+#include "base/guest.h"
+#include "base/str.h"
+#include "box/wire.h"
+
+struct process_end;
+
+#define ENDING_STATE_NAME "state"
+#define ENDING_RECORDS_MAX 64
+#define ENDING_BYTES_MAX (ENDING_RECORDS_MAX * sizeof(struct guest_record))
+
+struct ending_records {
+	bool has_exited;
+	struct wire_ending exited;
+	bool has_failed;
+	char why[GUEST_RECORD_TEXT]; /* of the failure; escaped, one line */
+};
+
+void ending_parse(struct str bytes, struct ending_records *ret);
+/* Of the file in the box's folder; one that cannot be read has no records. */
+void ending_read(int dir, struct ending_records *ret);
+
+/* How a box ended: END is how its PID 1 did, NULL when nobody could collect it; WAS_WATCHED when we saw it end. */
+struct wire_ending ending_of(const struct ending_records *r, const struct process_end *end, bool was_watched, bool had_oom);

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+/* warden/host_image.h - the image "host": the host's own programs under a small clean root.
+ *
+ * The layer has what is not /usr: links to it as on the host, a generated /etc with the few files that the host's programs
+ * cannot do without, and empty directories. Nothing comes from /root, /home or /var, and of /etc only what every user of
+ * the host may read. It is made anew with each start, because the host may have changed; boxes keep the one that they were
+ * made with. */
+#pragma once
+#include <stdbool.h>
+
+#include "box/slot.h"
+
+struct box_host;
+struct err;
+
+#define HOST_IMAGE_PREFIX "host-"
+#define HOST_IMAGE_BYTES_MAX (16 * 1024 * 1024) /* of what is copied from the host's /etc */
+#define HOST_IMAGE_ENTRIES_MAX 8192
+
+int host_image_make(const struct box_host *h, char ret_layer[SLOT_LAYER_NAME_MAX + 1], struct err *e);
+
+/* Removes the layers of earlier starts, but for those that IS_USED says a box still has. */
+typedef bool host_image_used_fn(const char *layer, void *arg);
+int host_image_sweep(const struct box_host *h, host_image_used_fn *is_used, void *arg, struct err *e);

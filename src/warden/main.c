@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+/* opensandbox-warden: the only process with root's rights that runs while there are sandboxes. It holds the host's own
+ * namespaces, all capabilities, one listening socket from its parent, and reads nothing but the fixed messages of
+ * box/wire.h and files of the kernel. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/opt.h"
+#include "base/own.h"
+#include "base/uuid.h"
+#include "sys/signals.h"
+#include "warden/warden.h"
+
+#include "base/banned.h"
+
+#define PROGRAM "opensandbox-warden"
+#define PREFIX_MAX 10 /* an interface name has 15 bytes, and a number comes behind it */
+#define SLOTS_DEFAULT 4
+#define SLOTS_MAX 256
+#define TEXT_MAX ((size_t)64 * 1024)
+
+enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
+
+struct options {
+	const char *state_dir, *prefix, *execd;
+	int64_t socket_fd, server_uid, slots;
+};
+
+static const struct opt opts[] = {
+	OPT(struct options, state_dir, OPT_STRING, "state-dir", 0, "PATH", "Keep boxes and layers in PATH."),
+	OPT(struct options, prefix, OPT_STRING, "prefix", 0, "NAME", "Begin names in the kernel with NAME."),
+	OPT(struct options, execd, OPT_STRING, "execd", 0, "PATH", "The program that becomes PID 1 of each sandbox."),
+	OPT(struct options, socket_fd, OPT_INT, "socket-fd", 0, "N", "Take requests from the listening socket N.", .min = 3,
+	    .max = 1 << 20),
+	OPT(struct options, server_uid, OPT_INT, "server-uid", 0, "UID", "Listen to this user, besides root.", .min = -1,
+	    .max = UINT32_MAX - 1),
+	OPT(struct options, slots, OPT_INT, "slots", 0, "N", "Keep N boxes ready.", .min = 0, .max = SLOTS_MAX),
+	{ 0 },
+};
+
+static const struct opt_command program = {
+	.name = PROGRAM,
+	.summary = "makes, freezes and ends sandboxes",
+	.about = "Started by opensandbox-server; it is of no use on its own.",
+	.opts = opts,
+};
+
+static int fail(const struct err *e, int status)
+{
+	(void)fprintf(stderr, PROGRAM ": %s\n", e->msg);
+	return status;
+}
+
+static int check(const struct options *o, struct err *e)
+{
+	struct stat st;
+
+	if (!o->state_dir || o->state_dir[0] != '/')
+		return err_set(e, ERR_INVALID, "--state-dir needs an absolute path");
+	if (!o->prefix || strlen(o->prefix) > PREFIX_MAX || !id_valid(str_of(o->prefix)))
+		return err_set(e, ERR_INVALID, "--prefix needs 1 to %d small letters, digits or '-'", PREFIX_MAX);
+	if (!o->execd)
+		return err_set(e, ERR_INVALID, "--execd needs a path");
+	if (o->socket_fd < 0 || fstat((int)o->socket_fd, &st) < 0 || !S_ISSOCK(st.st_mode))
+		return err_set(e, ERR_INVALID, "--socket-fd needs the number of a socket");
+	return 0;
+}
+
+static int run(const struct options *o)
+{
+	const struct warden_spec spec = { .state_dir = o->state_dir, .prefix = o->prefix, .execd = o->execd,
+					  .listener = (int)o->socket_fd, .server_uid = o->server_uid,
+					  .slots = (unsigned)o->slots };
+	static struct warden w; /* too large for the stack */
+	struct err e = { 0 };
+	int status = EXIT_OK;
+
+	if (geteuid() != 0) {
+		(void)err_set(&e, ERR_DENIED, "needs to run as root");
+		return fail(&e, EXIT_FAILED);
+	}
+	if (warden_open(&w, &spec, &e) < 0 || warden_run(&w, &e) < 0)
+		status = fail(&e, EXIT_FAILED);
+	warden_done(&w);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = { .socket_fd = -1, .server_uid = -1, .slots = SLOTS_DEFAULT };
+	struct opt_result r;
+	struct err e;
+
+	signals_prepare();
+	(void)umask(077);
+	if (opt_parse(&program, argc, argv, &o, &r, &e) < 0)
+		return fail(&e, EXIT_USAGE);
+	if (r.action == OPT_HELP) {
+		AUTO(buf_done) struct buf b = BUF_INIT(TEXT_MAX);
+
+		opt_help(&program, PROGRAM, &b);
+		return puts(buf_z(&b)) < 0 ? EXIT_FAILED : EXIT_OK;
+	}
+	if (check(&o, &e) < 0)
+		return fail(&e, EXIT_USAGE);
+	return run(&o);
+}

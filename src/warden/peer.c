@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "warden/peer.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "base/own.h"
+#include "sys/fd.h"
+#include "sys/passing.h"
+#include "warden/calls.h"
+#include "warden/warden.h"
+
+#include "base/banned.h"
+
+#define TURN_MESSAGES 32      /* of one peer before others have their turn */
+#define ACCEPT_PAUSE_MS 100   /* when there are no descriptors left */
+#define REPLY_FDS_MAX 2
+
+struct queued {
+	struct queued *next;
+	struct wire_reply reply;
+	int fds[REPLY_FDS_MAX];
+	size_t n_fds;
+};
+
+struct peer {
+	struct warden *w;
+	struct peer *next;
+	uint64_t id;
+	int fd;
+	struct io io;
+	struct queued *first, *last;
+	size_t n_queued, n_pending;
+	bool is_dead;
+	struct deferred bury;
+};
+
+/* ---- the end of one ---- */
+
+static void queued_free(struct queued *q)
+{
+	for (size_t i = 0; i < q->n_fds; i++)
+		closep(&q->fds[i]);
+	free(q);
+}
+
+static void peer_free(struct peer *p)
+{
+	struct peer **at = &p->w->peers;
+	struct queued *q;
+
+	for (; *at != p; at = &(*at)->next)
+		;
+	*at = p->next;
+	p->w->n_peers--;
+	while ((q = p->first)) {
+		p->first = q->next;
+		queued_free(q);
+	}
+	defer_cancel(&p->bury);
+	io_del(&p->io);
+	(void)close(p->fd);
+	free(p);
+}
+
+static void on_bury(void *arg)
+{
+	peer_free(arg);
+}
+
+/* Nothing more is read or sent; it goes at the end of the turn, when nobody is walking over it. */
+static void peer_end(struct peer *p)
+{
+	if (p->is_dead)
+		return;
+	p->is_dead = true;
+	io_del(&p->io);
+	defer(&p->bury, p->w->loop, on_bury, p, "peer that ended");
+}
+
+/* ---- sending ---- */
+
+static void update(struct peer *p)
+{
+	unsigned want = 0;
+
+	if (p->is_dead)
+		return;
+	if (p->first)
+		want = IO_OUT;
+	else if (p->n_pending < PEER_PENDING_MAX)
+		want = IO_IN;
+	io_want(&p->io, want);
+}
+
+static void flush(struct peer *p)
+{
+	struct err e;
+
+	while (p->first && !p->is_dead) {
+		struct queued *q = p->first;
+		int r = passing_send(p->fd, &q->reply, sizeof(q->reply), q->fds, q->n_fds, &e);
+
+		if (r == 0)
+			return;
+		if (r < 0) {
+			log_warn("a peer is gone", LOG_ERR(&e));
+			peer_end(p);
+			return;
+		}
+		p->first = q->next;
+		if (!p->first)
+			p->last = NULL;
+		p->n_queued--;
+		queued_free(q);
+	}
+}
+
+static int dup_fds(struct queued *q, const int *fds, size_t n_fds)
+{
+	for (q->n_fds = 0; q->n_fds < n_fds; q->n_fds++) {
+		q->fds[q->n_fds] = fcntl(fds[q->n_fds], F_DUPFD_CLOEXEC, 3);
+		if (q->fds[q->n_fds] < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* Memory or descriptors that run out end the peer: an answer that never comes would be worse. */
+static void peer_send(struct peer *p, const struct wire_reply *rp, const int *fds, size_t n_fds)
+{
+	struct queued *q;
+
+	if (p->is_dead)
+		return;
+	q = calloc(1, sizeof(*q));
+	if (!q || p->n_queued >= PEER_QUEUE_MAX || dup_fds(q, fds, n_fds) < 0) {
+		if (q)
+			queued_free(q);
+		log_warn("an answer cannot be sent, dropping the peer", LOG_U("queued", p->n_queued));
+		peer_end(p);
+		return;
+	}
+	q->reply = *rp;
+	if (p->last)
+		p->last->next = q;
+	else
+		p->first = q;
+	p->last = q;
+	p->n_queued++;
+	if (p->n_queued == 1)
+		flush(p);
+	update(p);
+}
+
+static struct peer *find_peer(const struct warden *w, uint64_t id)
+{
+	struct peer *p = w->peers;
+
+	for (; p && p->id != id; p = p->next)
+		;
+	return p;
+}
+
+static void send_to(struct warden *w, const struct ticket *t, struct wire_reply *rp, const int *fds, size_t n_fds)
+{
+	struct peer *p = find_peer(w, t->peer);
+
+	rp->version = WIRE_VERSION;
+	rp->call = t->call;
+	rp->serial = t->serial;
+	if (p)
+		peer_send(p, rp, fds, n_fds);
+}
+
+void answer_row(struct warden *w, const struct ticket *t, struct wire_reply *rp)
+{
+	send_to(w, t, rp, NULL, 0);
+}
+
+void answer_with(struct warden *w, const struct ticket *t, struct wire_reply *rp, const int *fds, size_t n_fds)
+{
+	struct peer *p = find_peer(w, t->peer);
+
+	memcpy(rp->id, t->id, sizeof(rp->id));
+	send_to(w, t, rp, fds, n_fds);
+	if (p) {
+		p->n_pending--;
+		update(p);
+	}
+	w->pending--;
+	warden_answered(w);
+}
+
+void answer(struct warden *w, const struct ticket *t, const struct err *failure)
+{
+	struct wire_reply rp = { .failed = failure != NULL };
+
+	if (failure)
+		rp.err = *failure;
+	answer_with(w, t, &rp, NULL, 0);
+}
+
+void peers_tell_ended(struct warden *w, const char *id, const struct wire_ending *ending)
+{
+	struct wire_reply rp = { .version = WIRE_VERSION, .call = WIRE_ENDED, .state = WIRE_OVER, .ending = *ending };
+
+	(void)snprintf(rp.id, sizeof(rp.id), "%s", id); /* an id of ours fits */
+	for (struct peer *p = w->peers; p; p = p->next)
+		peer_send(p, &rp, NULL, 0);
+}
+
+/* ---- receiving ---- */
+
+static bool is_allowed(const struct warden *w, uid_t uid)
+{
+	return uid == 0 || (w->server_uid >= 0 && uid == (uid_t)w->server_uid);
+}
+
+static struct ticket take_ticket(struct peer *p, const struct wire_request *rq)
+{
+	struct ticket t = { .peer = p->id, .serial = rq->serial, .call = rq->call };
+
+	if (memchr(rq->id, '\0', sizeof(rq->id)) && rq->call != WIRE_LIST)
+		memcpy(t.id, rq->id, sizeof(t.id));
+	p->n_pending++;
+	p->w->pending++;
+	return t;
+}
+
+/* A message whose head is right gets an answer even when the rest is wrong. */
+static int refuse(struct peer *p, const struct wire_request *rq, const struct passed *got, const struct err *why)
+{
+	struct ticket t;
+
+	if (got->n != sizeof(*rq) || rq->version != WIRE_VERSION || rq->serial == 0 || rq->call < WIRE_CREATE ||
+	    rq->call > WIRE_LIST)
+		return -1;
+	t = take_ticket(p, rq);
+	t.id[0] = '\0';
+	answer(p->w, &t, why);
+	return 0;
+}
+
+static int take_message(struct peer *p, const struct wire_request *bytes, struct passed *got, struct err *e)
+{
+	struct wire_request rq;
+	struct ticket t;
+
+	if (!got->has_sender || !is_allowed(p->w, got->sender.uid))
+		return err_set(e, ERR_DENIED, "a message of a foreign user");
+	if (wire_check_request(bytes, got->n, got->n_fds, &rq, e) < 0)
+		return refuse(p, bytes, got, e);
+	t = take_ticket(p, &rq);
+	calls_handle(p->w, &rq, &t, got);
+	return 0;
+}
+
+/* 1: there may be more, 0: not now. */
+static int receive_one(struct peer *p, struct err *e)
+{
+	AUTO(passed_done) struct passed got = PASSED_INIT;
+	struct wire_request bytes = { 0 };
+	int r = passing_recv(p->fd, &bytes, sizeof(bytes), 1, &got, e);
+
+	if (r == PASSING_END)
+		peer_end(p);
+	if (r != PASSING_MESSAGE)
+		return r < 0 ? -1 : 0;
+	return take_message(p, &bytes, &got, e) < 0 ? -1 : 1;
+}
+
+static void on_peer(unsigned ready, void *arg)
+{
+	struct peer *p = arg;
+	struct err e = { 0 };
+	int r = 1;
+
+	if (ready & IO_OUT)
+		flush(p);
+	for (int i = 0; r > 0 && i < TURN_MESSAGES && !p->is_dead && !p->first && p->n_pending < PEER_PENDING_MAX; i++)
+		r = receive_one(p, &e);
+	if (r < 0) {
+		log_warn("a peer is dropped", LOG_ERR(&e));
+		peer_end(p);
+	} else if ((ready & IO_ERR) && (r == 0 || p->first || p->n_pending >= PEER_PENDING_MAX)) {
+		peer_end(p);
+	}
+	update(p);
+}
+
+/* ---- connections ---- */
+
+static int check_peer(const struct warden *w, int fd, struct err *e)
+{
+	struct ucred who;
+	socklen_t n = sizeof(who);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) < 0)
+		return err_sys(e, errno, "ask who connects");
+	if (!is_allowed(w, who.uid))
+		return err_set(e, ERR_DENIED, "user %u may not ask", (unsigned)who.uid);
+	if (w->n_peers >= PEERS_MAX)
+		return err_set(e, ERR_LIMIT, "more than %d connections", PEERS_MAX);
+	return passing_want_sender(fd, e);
+}
+
+static int add_peer(struct warden *w, int fd, struct err *e)
+{
+	struct peer *p;
+
+	if (check_peer(w, fd, e) < 0)
+		return -1;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return err_no_memory(e);
+	*p = (struct peer){ .w = w, .id = ++w->last_peer, .fd = fd };
+	if (io_add(&p->io, w->loop, fd, IO_IN, on_peer, p, "peer", e) < 0) {
+		free(p);
+		return -1;
+	}
+	p->next = w->peers;
+	w->peers = p;
+	w->n_peers++;
+	return 0;
+}
+
+static void on_accept(unsigned ready, void *arg)
+{
+	struct warden *w = arg;
+	AUTO_FD fd = accept4(w->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	struct err e;
+
+	(void)ready;
+	if (fd < 0) {
+		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+			io_want(&w->accept, 0);
+			timer_in(&w->accept_again, ACCEPT_PAUSE_MS);
+		}
+		return;
+	}
+	if (add_peer(w, fd, &e) < 0)
+		log_warn("a connection is refused", LOG_ERR(&e));
+	else
+		(void)take_fd(&fd);
+}
+
+static void on_accept_again(void *arg)
+{
+	struct warden *w = arg;
+
+	if (w->accept.loop)
+		io_want(&w->accept, IO_IN);
+}
+
+int peers_open(struct warden *w, int listener, struct err *e)
+{
+	w->listener = listener;
+	if (fd_set_cloexec(listener, true, e) < 0 || fd_set_nonblock(listener, true, e) < 0 ||
+	    passing_want_sender(listener, e) < 0 || /* so that what is accepted has it from its first message on */
+	    timer_init(&w->accept_again, w->loop, on_accept_again, w, "accept again", e) < 0)
+		return -1;
+	return io_add(&w->accept, w->loop, listener, IO_IN, on_accept, w, "listener", e);
+}
+
+void peers_done(struct warden *w)
+{
+	while (w->peers)
+		peer_free(w->peers);
+	io_del(&w->accept);
+	timer_done(&w->accept_again);
+	closep(&w->listener);
+	w->listener = -1;
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "warden/warden.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "base/own.h"
+#include "sys/fd.h"
+#include "sys/memfd.h"
+#include "sys/process.h"
+#include "sys/signals.h"
+#include "warden/adopt.h"
+#include "warden/box.h"
+#include "warden/host_image.h"
+#include "warden/peer.h"
+#include "warden/ready.h"
+
+#include "base/banned.h"
+
+#define LOCK_NAME "warden.lock"
+#define STATE_ATTR "trusted.opensandbox.state"
+#define DRAIN_MS 10000
+#define SLOW_MS 100 /* S10: a callback that takes longer is a defect */
+#define TRIAL_MS 10000
+#define TRIAL_SPEC "{\"id\":\"preflight\",\"entrypoint\":[]}"
+
+/* ---- what is ours alone ---- */
+
+/* A lock of the process, not of the descriptor: workers and boxes do not inherit it. */
+static int lock_state(struct warden *w, const char *state_dir, struct err *e)
+{
+	struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	AUTO_FD dir = -1;
+
+	if (mkdir(state_dir, 0700) < 0 && errno != EEXIST)
+		return err_sys(e, errno, "make '%s'", state_dir);
+	dir = open(state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0)
+		return err_sys(e, errno, "open '%s'", state_dir);
+	w->lock = openat(dir, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (w->lock < 0)
+		return err_sys(e, errno, "open '%s/" LOCK_NAME "'", state_dir);
+	if (fcntl(w->lock, F_SETLK, &whole) == 0)
+		return 0;
+	if (errno == EAGAIN || errno == EACCES)
+		return err_set(e, ERR_CONFLICT, "another warden runs on '%s'", state_dir);
+	return err_sys(e, errno, "lock '%s'", state_dir);
+}
+
+/* The groups below the top have numbers, which mean something only together with the folders of one state directory: a
+ * top that has groups of another one is not ours to clean. */
+static int claim_groups(struct warden *w, struct err *e)
+{
+	int dir = w->host.top.dirs[0], other;
+	char mine[64], tag[64];
+	struct stat st, top;
+	ssize_t n;
+
+	for (size_t i = 0; dir < 0 && i < w->host.layout.n; i++)
+		dir = w->host.top.dirs[i];
+	if (fstat(w->host.boxes, &st) < 0 || fstat(dir, &top) < 0)
+		return err_sys(e, errno, "look at our own folders");
+	(void)snprintf(mine, sizeof(mine), "%llx:%llx", (unsigned long long)st.st_dev, (unsigned long long)st.st_ino);
+	n = fgetxattr(dir, STATE_ATTR, tag, sizeof(tag));
+	other = n >= 0 && !str_eq((struct str){ tag, (size_t)n }, str_of(mine));
+	if (n < 0 && errno != ENODATA)
+		return err_sys(e, errno, "read the tag of group '%s'", w->host.top.path);
+	if (other && top.st_nlink > 2)
+		return err_set(e, ERR_CONFLICT, "group '%s' has boxes of another state directory: choose another prefix",
+			       w->host.top.path);
+	if ((n < 0 || other) && fsetxattr(dir, STATE_ATTR, mine, strlen(mine), 0) < 0)
+		return err_sys(e, errno, "tag group '%s'", w->host.top.path);
+	return 0;
+}
+
+/* Each box costs some, and the default of 1,024 is soon gone. */
+static void raise_limits(void)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) < 0)
+		return;
+	l.rlim_cur = l.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &l); /* then with what there is */
+}
+
+/* ---- proving the host ---- */
+
+/* P6: the first box is for nobody. It needs all that a box needs, from control groups to execd, so what this host lacks is
+ * found now and named by the step that misses it. */
+static int try_box(struct warden *w, struct err *e)
+{
+	const char *const layers[] = { w->host_layer };
+	struct slot_order order = { .limits = { UINT64_C(64) << 20, 1000, 64 }, .layers = layers, .n_layers = 1,
+				    .has_host_usr = true, .hostname = "preflight" };
+	AUTO(slot_done) struct slot slot = SLOT_INIT;
+	AUTO_FD spec = memfd_sealed_bytes("spec", STR(TRIAL_SPEC), e);
+	int number = spec < 0 ? -1 : number_take(w, e), r;
+
+	if (number < 0)
+		return -1;
+	order.spec = spec;
+	r = slot_make(&w->host, (unsigned)number, &slot, e);
+	if (r == 0) {
+		r = slot_wake(&slot, &order, TRIAL_MS, e);
+		if (slot_destroy(&w->host, &slot, r < 0 ? &(struct err){ 0 } : e) < 0)
+			return -1;
+	}
+	number_free(w, (unsigned)number);
+	return r;
+}
+
+/* A host that has boxes has proven itself, and they must stay within reach when it is short of something now. */
+static int preflight(struct warden *w, size_t alive, struct err *e)
+{
+	if (w->host_layer[0] && try_box(w, e) == 0)
+		return 0;
+	if (alive == 0)
+		return err_wrap(e, "this host cannot hold sandboxes");
+	log_error("no further sandbox can be made at the moment", LOG_ERR(e));
+	return 0;
+}
+
+/* ---- stopping ---- */
+
+static void on_stop_by(void *arg)
+{
+	struct warden *w = arg;
+
+	log_warn("stopping with requests that have no answer", LOG_U("pending", w->pending));
+	loop_stop(w->loop);
+}
+
+void warden_answered(struct warden *w)
+{
+	if (w->is_stopping && w->pending == 0)
+		loop_stop(w->loop);
+}
+
+static void on_signal(unsigned ready, void *arg)
+{
+	struct warden *w = arg;
+	struct err e;
+	int signo;
+
+	(void)ready;
+	while (signals_read(w->signals, &signo, NULL, &e) > 0) {
+		if (w->is_stopping)
+			loop_stop(w->loop); /* told twice */
+		w->is_stopping = true;
+		io_want(&w->accept, 0);
+		timer_in(&w->stop_by, DRAIN_MS);
+	}
+	warden_answered(w);
+}
+
+static int open_signals(struct warden *w, struct err *e)
+{
+	sigset_t set = SIGNALS(SIGTERM, SIGINT);
+
+	if (signals_block(&set, e) < 0)
+		return -1;
+	w->signals = signals_open(&set, e);
+	if (w->signals < 0 || timer_init(&w->stop_by, w->loop, on_stop_by, w, "stop", e) < 0)
+		return -1;
+	return io_add(&w->signal, w->loop, w->signals, IO_IN, on_signal, w, "signals", e);
+}
+
+/* ---- the whole ---- */
+
+static void on_slow(const char *name, uint64_t ms, void *arg)
+{
+	(void)arg;
+	log_warn("the loop was held up", LOG_S("by", name), LOG_MS("took", ms));
+}
+
+static bool is_layer_used(const char *layer, void *arg)
+{
+	const struct warden *w = arg;
+
+	if (strcmp(layer, w->host_layer) == 0)
+		return true;
+	for (const struct box *b = w->boxes; b; b = b->next)
+		if (b->file.stage == BOX_RUNNING && strcmp(b->file.layer, layer) == 0)
+			return true;
+	return false;
+}
+
+/* As with the preflight: a full disk must not keep us from the boxes that there are. */
+static int take_up_all(struct warden *w, size_t *alive, struct err *e)
+{
+	struct err swept = { 0 };
+
+	if (adopt_all(w, alive, e) < 0)
+		return -1;
+	if (host_image_make(&w->host, w->host_layer, e) < 0) {
+		if (*alive == 0)
+			return -1;
+		log_error("there is no image 'host' until the next start", LOG_ERR(e));
+	}
+	if (host_image_sweep(&w->host, is_layer_used, w, &swept) < 0)
+		log_warn("cannot remove layers of an earlier start, ignoring", LOG_ERR(&swept));
+	return 0;
+}
+
+int warden_open(struct warden *w, const struct warden_spec *spec, struct err *e)
+{
+	const struct box_host_spec hs = { .prefix = spec->prefix, .state_dir = spec->state_dir, .execd_path = spec->execd };
+	size_t alive = 0;
+
+	*w = (struct warden){ .lock = -1, .listener = -1, .signals = -1, .server_uid = spec->server_uid,
+			      .want_parked = spec->slots };
+	raise_limits();
+	w->loop = loop_new(e);
+	if (!w->loop)
+		return -1;
+	loop_set_slow(w->loop, SLOW_MS, on_slow, NULL);
+	w->workers.loop = w->loop;
+	if (open_signals(w, e) < 0 || lock_state(w, spec->state_dir, e) < 0 || boot_id_read(w->boot, e) < 0 ||
+	    box_host_open(&w->host, &hs, e) < 0)
+		return -1;
+	w->has_host = true;
+	if (claim_groups(w, e) < 0 || take_up_all(w, &alive, e) < 0 || preflight(w, alive, e) < 0 || ready_open(w, e) < 0 ||
+	    peers_open(w, spec->listener, e) < 0)
+		return -1;
+	log_info("warden is ready", LOG_U("boxes", alive));
+	return 0;
+}
+
+int warden_run(struct warden *w, struct err *e)
+{
+	return loop_run(w->loop, e);
+}
+
+void warden_done(struct warden *w)
+{
+	if (!w->loop)
+		return;
+	peers_done(w);
+	ready_done(w);
+	boxes_done(w);
+	io_del(&w->signal);
+	timer_done(&w->stop_by);
+	closep(&w->signals);
+	if (w->has_host)
+		box_host_done(&w->host);
+	closep(&w->lock);
+	loop_free(w->loop);
+	w->loop = NULL;
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+/* warden/warden.h - the root process that owns the boxes: what its parts share.
+ *
+ * peer.h talks to the server, calls.h turns requests into what is below, box.h is one box from its creation to its removal,
+ * ready.h keeps slots for the next ones, adopt.h finds what an earlier warden has left. Everything runs on one loop; what
+ * may block does so in a worker. Killing this process loses nothing that was acknowledged and ends no sandbox. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/map.h"
+#include "box/host.h"
+#include "box/slot.h"
+#include "net/loop.h"
+#include "warden/box_file.h"
+#include "warden/worker.h"
+
+struct box;
+struct err;
+struct parked;
+struct peer;
+
+struct warden_spec {
+	const char *state_dir, *prefix, *execd;
+	int listener;     /* SEQPACKET, listening; taken */
+	int64_t server_uid; /* who may ask, besides root; -1: nobody */
+	unsigned slots;   /* kept ready */
+};
+
+struct warden {
+	struct loop *loop;
+	struct box_host host;
+	bool has_host;
+	int lock; /* of the state directory */
+	struct workers workers;
+	char boot[BOX_FILE_BOOT_SIZE];
+	char host_layer[SLOT_LAYER_NAME_MAX + 1];
+
+	struct map by_id; /* boxes that have one */
+	struct box *boxes;
+	bool is_taken[SLOT_NUMBER_MAX]; /* numbers, until everything that they name is gone */
+	unsigned next_number;
+
+	struct parked *parked; /* slots that wait */
+	unsigned n_parked, want_parked;
+	struct timer refill;
+	uint64_t refill_pause_ms; /* longer with each failure */
+
+	int listener;
+	struct io accept;
+	struct timer accept_again;
+	int64_t server_uid;
+	struct peer *peers;
+	unsigned n_peers;
+	uint64_t last_peer;
+
+	int signals;
+	struct io signal;
+	bool is_stopping;
+	size_t pending; /* requests without an answer */
+	struct timer stop_by;
+};
+
+/* Takes up what is there, proves that this host can hold boxes and is ready to be asked. */
+int warden_open(struct warden *w, const struct warden_spec *spec, struct err *e);
+int warden_run(struct warden *w, struct err *e); /* until SIGTERM or SIGINT */
+void warden_done(struct warden *w); /* boxes go on */
+
+/* Lets an orderly stop go on once nothing is pending. */
+void warden_answered(struct warden *w);

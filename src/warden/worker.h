@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+/* warden/worker.h - what may block, in a child of its own: freezing, killing, removing.
+ *
+ * The child is a copy of this process and ends with it. At most WORKERS_MAX run at a time, others wait for their turn. */
+#pragma once
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "net/loop.h"
+
+#define WORKERS_MAX 16
+
+struct worker;
+
+struct workers {
+	struct loop *loop;
+	struct worker *first, *last; /* waiting */
+	unsigned running;
+};
+
+/* Runs in the child, whose memory is its own: only the result comes back. */
+typedef int worker_fn(void *arg, struct err *e);
+/* Runs in the loop. FAILURE is NULL when all went well. The worker may be started again from here. */
+typedef void worker_done_fn(const struct err *failure, void *arg);
+
+struct worker {
+	struct workers *pool; /* NULL: idle */
+	struct worker *next;
+	worker_fn *fn;
+	worker_done_fn *done;
+	void *arg;
+	int pidfd, report;
+	struct io io;
+	struct deferred failed; /* it could not be started */
+	struct err why;
+};
+
+#define WORKER_INIT ((struct worker){ .pidfd = -1, .report = -1 })
+
+static inline bool worker_is_busy(const struct worker *w)
+{
+	return w->pool;
+}
+
+/* The worker must stay in its place until it is done. */
+void worker_start(struct worker *w, struct workers *pool, worker_fn *fn, worker_done_fn *done, void *arg);
+/* Nobody is told any more; the child goes on until this process ends. */
+void worker_forget(struct worker *w);
