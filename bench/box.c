@@ -153,7 +153,7 @@ static uint64_t box_once(const struct bench *b, unsigned number, uint64_t *ret_m
 	*ret_make = clock_mono_us() - began;
 	pid = s.pid;
 	p = (struct pollfd){ .fd = s.control, .events = POLLIN };
-	(void)poll(&p, 1, 5); /* the child parks itself meanwhile: slots are made ahead of time */
+	(void)poll(&p, 1, 40); /* the child parks itself meanwhile: slots are made ahead of time */
 	began = clock_mono_us();
 	if (slot_wake(&s, &order, 5000, &e) < 0)
 		die("wake", &e);

@@ -50,6 +50,30 @@ void slot_name(unsigned number, char out[16])
 
 /* ---- making ---- */
 
+static int set_limits(struct slot *s, const struct slot_limits *l, struct err *e)
+{
+	struct cgroup_limits user = { .memory_bytes = l->memory_bytes, .pids = l->pids, .no_swap = true };
+	struct cgroup_limits init = { .memory_bytes = ASIDE_MEMORY, .pids = ASIDE_PIDS, .no_swap = true };
+	struct cgroup_limits both = { .memory_bytes = l->memory_bytes + ASIDE_MEMORY, .pids = l->pids + ASIDE_PIDS,
+				      .cpu_milli = l->cpu_milli, .no_swap = true };
+	unsigned lacking = 0, more = 0;
+
+	if (memcmp(&s->limits, l, sizeof(*l)) == 0)
+		return 0;
+	if (cgroup_limit(&s->group, &both, &lacking, e) < 0 || cgroup_limit(&s->user, &user, &more, e) < 0)
+		return -1;
+	lacking |= more;
+	if (cgroup_limit(&s->init, &init, &more, e) < 0)
+		return -1;
+	lacking |= more;
+	lacking &= ~(unsigned)CGROUP_LIMIT_SWAP; /* without swap accounting there is nothing to account */
+	if (lacking)
+		return err_set(e, ERR_UNAVAILABLE, "this host cannot enforce the limit '%s'",
+			       cgroup_limit_name(lacking & -lacking));
+	s->limits = *l;
+	return 0;
+}
+
 static int make_groups(const struct box_host *h, struct slot *s, struct err *e)
 {
 	char name[16];
@@ -58,7 +82,9 @@ static int make_groups(const struct box_host *h, struct slot *s, struct err *e)
 	if (cgroup_make(&h->top, name, &s->group, e) < 0 ||
 	    cgroup_limit_devices(&s->group, devices, ARRAY_LEN(devices), e) < 0)
 		return -1;
-	return cgroup_make(&s->group, "init", &s->init, e) < 0 ? -1 : cgroup_make(&s->group, "user", &s->user, e);
+	if (cgroup_make(&s->group, "init", &s->init, e) < 0 || cgroup_make(&s->group, "user", &s->user, e) < 0)
+		return -1;
+	return set_limits(s, &SLOT_LIMITS_DEFAULT, e);
 }
 
 /* A directory of the writable layer, owned by the box's root. */
@@ -181,27 +207,6 @@ int slot_make(const struct box_host *h, unsigned number, struct slot *ret, struc
 }
 
 /* ---- waking ---- */
-
-static int set_limits(const struct slot *s, const struct slot_limits *l, struct err *e)
-{
-	struct cgroup_limits user = { .memory_bytes = l->memory_bytes, .pids = l->pids, .no_swap = true };
-	struct cgroup_limits init = { .memory_bytes = ASIDE_MEMORY, .pids = ASIDE_PIDS, .no_swap = true };
-	struct cgroup_limits both = { .memory_bytes = l->memory_bytes + ASIDE_MEMORY, .pids = l->pids + ASIDE_PIDS,
-				      .cpu_milli = l->cpu_milli, .no_swap = true };
-	unsigned lacking = 0, more = 0;
-
-	if (cgroup_limit(&s->group, &both, &lacking, e) < 0 || cgroup_limit(&s->user, &user, &more, e) < 0)
-		return -1;
-	lacking |= more;
-	if (cgroup_limit(&s->init, &init, &more, e) < 0)
-		return -1;
-	lacking |= more;
-	lacking &= ~(unsigned)CGROUP_LIMIT_SWAP; /* without swap accounting there is nothing to account */
-	if (lacking)
-		return err_set(e, ERR_UNAVAILABLE, "this host cannot enforce the limit '%s'",
-			       cgroup_limit_name(lacking & -lacking));
-	return 0;
-}
 
 struct wake {
 	int files[3];  /* state, log 0, log 1 */

@@ -21,6 +21,12 @@ struct err;
 #define SLOT_LAYERS_MAX 128
 #define SLOT_LAYER_NAME_MAX 71 /* "sha256-" and 64 digits */
 
+/* What a sandbox may use (L1, L2). A slot has the defaults already: a request that asks for them costs nothing. */
+struct slot_limits {
+	uint64_t memory_bytes, cpu_milli, pids;
+};
+#define SLOT_LIMITS_DEFAULT ((struct slot_limits){ .memory_bytes = UINT64_C(512) << 20, .cpu_milli = 1000, .pids = 4096 })
+
 struct slot {
 	unsigned number;
 	uint64_t id_base;
@@ -31,6 +37,7 @@ struct slot {
 	int pidfd;    /* the child: parked, then PID 1 */
 	pid_t pid;
 	int control;  /* to the parked child */
+	struct slot_limits limits; /* that its groups have now */
 };
 
 #define SLOT_INIT \
@@ -40,11 +47,6 @@ struct slot {
 void slot_name(unsigned number, char out[16]); /* of its folder and its control group */
 
 int slot_make(const struct box_host *h, unsigned number, struct slot *ret, struct err *e);
-
-/* What a sandbox may use (L1, L2). */
-struct slot_limits {
-	uint64_t memory_bytes, cpu_milli, pids;
-};
 
 struct slot_order {
 	struct slot_limits limits;
