@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Listing and removing groups, whole or half. */
+#include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,6 +85,7 @@ int cgroup_remove(const struct cgroup *parent, const char *name, int timeout_ms,
 	uint64_t deadline = cg_deadline(timeout_ms);
 	struct err first = { 0 };
 
+	assert(parent->layout);
 	if (strchr(name, '/') || name[0] == '.' || name[0] == '\0')
 		return err_set(e, ERR_INVALID, "remove group '%s': not a name", name);
 	/* In all hierarchies even when one fails: what can go goes. */

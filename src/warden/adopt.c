@@ -58,7 +58,7 @@ enum found { FOUND_ALIVE, FOUND_ENDED, FOUND_UNKNOWN };
 
 static enum found open_alive(struct warden *w, unsigned number, const struct box_file *file, struct slot *ret, struct err *e)
 {
-	bool is_gone;
+	bool is_gone = false;
 	AUTO_FD pidfd = find_process(file, &is_gone, e);
 
 	if (pidfd < 0)
@@ -110,7 +110,7 @@ static int read_claim(struct warden *w, const char *name, struct box_file *ret, 
 
 static void adopt_one(struct warden *w, const char *name, unsigned number, size_t *alive)
 {
-	struct box_file file;
+	struct box_file file = { 0 };
 	struct err e = { 0 };
 	int r = read_claim(w, name, &file, &e);
 

@@ -488,7 +488,7 @@ static int claim(struct box *b, const struct wire_request *rq, struct err *e)
 	struct warden *w = b->w;
 
 	b->file = (struct box_file){ .stage = BOX_STARTING, .pid = b->slot.pid };
-	memcpy(b->file.id, rq->id, sizeof(b->file.id));
+	(void)snprintf(b->file.id, sizeof(b->file.id), "%s", rq->id);
 	memcpy(b->file.boot, w->boot, sizeof(b->file.boot));
 	memcpy(b->file.layer, w->host_layer, sizeof(b->file.layer));
 	if (!map_put(&w->by_id, str_of(b->file.id), b))
