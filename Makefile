@@ -54,18 +54,18 @@ LDFLAGS = $(LDFLAGS_$(V))
 
 # ---- what there is -----------------------------------------------------------------------------------------
 
-FOLDERS := base sys net box warden server
+FOLDERS := base sys net box execd warden server
 sources = $(filter-out %_test.c %/main.c,$(sort $(wildcard src/$(1)/*.c src/$(1)/*/*.c)))
 objects = $(patsubst src/%.c,$(B)/obj/%.o,$(1))
 
-PROGRAMS := opensandbox-server opensandbox-warden
+PROGRAMS := opensandbox-server opensandbox-warden execd
 UNIT_TESTS := $(patsubst src/%.c,$(B)/unit/%,$(sort $(wildcard src/*/*_test.c src/*/*/*_test.c)))
 FAULT_TESTS := $(patsubst tests/faults/%.c,$(B)/unit/faults/%,$(sort $(wildcard tests/faults/*_test.c)))
 HARNESSES := $(patsubst fuzz/%.c,$(B)/fuzz/%,$(filter-out fuzz/replay.c,$(sort $(wildcard fuzz/*.c))))
 BENCHES := $(patsubst bench/%.c,$(B)/bench/%,$(sort $(wildcard bench/*.c)))
 LIBS := $(foreach f,$(FOLDERS),$(B)/lib$(f).a)
 # From the top down: a folder's archive comes before the ones that it stands on.
-LINK_LIBS := $(foreach f,server warden box net sys base,$(B)/lib$(f).a)
+LINK_LIBS := $(foreach f,server warden execd box net sys base,$(B)/lib$(f).a)
 HOST_LIBS := -lssl -lcrypto
 
 # ---- the interface -----------------------------------------------------------------------------------------
@@ -121,9 +121,14 @@ print-cflags:
 programs: $(PROGRAMS:%=$(B)/bin/%)
 ifeq ($(V),release)
 programs: $(PROGRAMS:%=build/bin/%)
-$(PROGRAMS:%=build/bin/%): build/bin/%: $(B)/bin/%
+$(filter-out build/bin/execd,$(PROGRAMS:%=build/bin/%)): build/bin/%: $(B)/bin/%
 	@mkdir -p $(@D)
 	@ln -sfn ../../$< $@
+# What is installed as execd is the static one; the others are for tests.
+build/bin/execd: FORCE
+	@$(MAKE) --no-print-directory V=musl build/musl/bin/execd
+	@mkdir -p $(@D)
+	@ln -sfn ../musl/bin/execd $@
 endif
 units: $(UNIT_TESTS) $(FAULT_TESTS) $(B)/bin/peer-server
 harnesses: $(HARNESSES)
@@ -179,6 +184,7 @@ $(B)/gen/assets.c: tools/embed $(ASSETS) $(B)/made/assets
 ifneq ($(V),musl)
 $(B)/bin/opensandbox-server: $(B)/obj/server/main.o $(B)/gen/assets.o
 $(B)/bin/opensandbox-warden: $(B)/obj/warden/main.o
+$(B)/bin/execd: $(B)/obj/execd/main.o
 $(PROGRAMS:%=$(B)/bin/%): $(LINK_LIBS)
 	$(call say,LD)
 	@mkdir -p $(@D)
@@ -222,10 +228,10 @@ $(B)/bench/%: $(B)/obj/top/bench/%.o $(LINK_LIBS)
 
 ifeq ($(V),musl)
 MUSL_LIB := /usr/lib/$(ARCH)-linux-musl
-MUSL_SOURCES := $(filter-out src/net/tls%,$(foreach f,base sys net,$(call sources,$(f))))
+MUSL_SOURCES := $(filter-out src/net/tls%,$(foreach f,base sys net execd,$(call sources,$(f))))
 MUSL_OBJECTS := $(call objects,$(MUSL_SOURCES))
 
-$(MUSL_OBJECTS) $(patsubst %.c,$(B)/obj/top/%.o,$(wildcard tests/musl/*.c)): | $(B)/include
+$(MUSL_OBJECTS) $(B)/obj/execd/main.o $(patsubst %.c,$(B)/obj/top/%.o,$(wildcard tests/musl/*.c)): | $(B)/include
 $(B)/include:
 	@mkdir -p $@
 	@ln -sfn /usr/include/linux $@/linux
@@ -233,7 +239,8 @@ $(B)/include:
 	@ln -sfn /usr/include/$$(gcc -print-multiarch)/asm $@/asm
 
 $(eval $(call record,musl,$(MUSL_SOURCES)))
-MUSL_PROGRAMS := $(B)/bin/static-probe $(B)/bin/floor-init
+MUSL_PROGRAMS := $(B)/bin/execd $(B)/bin/static-probe $(B)/bin/floor-init
+$(B)/bin/execd: $(B)/obj/execd/main.o
 $(B)/bin/static-probe: $(B)/obj/top/tests/musl/static_probe.o
 $(B)/bin/floor-init: $(B)/obj/top/tests/musl/floor_init.o
 $(MUSL_PROGRAMS): $(MUSL_OBJECTS) $(B)/made/musl

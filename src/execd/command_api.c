@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+/* POST /command. */
+#include <fcntl.h>
+
+#include "base/decode.h"
+#include "base/err.h"
+#include "base/guest.h"
+#include "base/log.h"
+#include "base/own.h"
+#include "execd/body.h"
+#include "execd/execd.h"
+#include "sys/fd.h"
+#include "sys/path.h"
+
+#include "base/banned.h"
+
+#define COMMAND_TEXT_MAX 131071 /* one argument of exec, with its NUL */
+#define COMMAND_ENVS_MAX 256
+#define COMMAND_ENV_BYTES_MAX (128 * 1024)
+#define TIMEOUT_MAX_MS (INT64_C(1) << 53)
+
+struct command_request {
+	const char *command, *cwd;
+	bool background;
+	int64_t timeout_ms, uid, gid;
+	bool has_uid, has_gid;
+	struct string_map envs;
+};
+
+static const char *check_envs(const void *value)
+{
+	const struct string_map *envs = value;
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < envs->n; i++) {
+		const struct string_pair *p = &envs->items[i];
+
+		if (p->key[0] == '\0' || strchr(p->key, '='))
+			return "names must not be empty and must not have a '='";
+		bytes += strlen(p->key) + strlen(p->value) + 2;
+	}
+	return bytes > COMMAND_ENV_BYTES_MAX ? "more than 131072 bytes" : NULL;
+}
+
+static const struct field fields[] = {
+	FIELD(struct command_request, command, FIELD_STRING, "command", .required = true, .min = 1, .max = 0),
+	FIELD(struct command_request, cwd, FIELD_STRING, "cwd", .min = 0, .max = PATH_BYTES_MAX),
+	FIELD(struct command_request, background, FIELD_BOOL, "background"),
+	FIELD(struct command_request, timeout_ms, FIELD_INT, "timeout", .min = 0, .max = TIMEOUT_MAX_MS),
+	FIELD(struct command_request, uid, FIELD_INT, "uid", .min = 0, .max = GUEST_ID_MAX,
+	      .has = HAS(struct command_request, has_uid)),
+	FIELD(struct command_request, gid, FIELD_INT, "gid", .min = 0, .max = GUEST_ID_MAX,
+	      .has = HAS(struct command_request, has_gid)),
+	FIELD(struct command_request, envs, FIELD_MAP, "envs", .min = 0, .max = COMMAND_ENVS_MAX, .secret = true,
+	      .check = check_envs),
+	{ 0 },
+};
+
+/* Rules that the table does not know. 0, or 1 after having answered. */
+static int check_request(const struct command_request *cr, struct reply *rp)
+{
+	if (strlen(cr->command) > COMMAND_TEXT_MAX) {
+		(void)reply_error(rp, 413, CODE_TOO_LARGE, "$.command: longer than %d bytes", COMMAND_TEXT_MAX);
+		return 1;
+	}
+	if (cr->has_gid && !cr->has_uid) {
+		(void)reply_error(rp, 400, CODE_INVALID_BODY, "invalid request body: $.gid: not without uid");
+		return 1;
+	}
+	if (cr->background) {
+		(void)reply_error(rp, 400, CODE_NOT_SUPPORTED,
+				  "$.background: commands in the background are not available in this version");
+		return 1;
+	}
+	return 0;
+}
+
+/* Ours, then the file, then the request's. A file that cannot be read counts as empty. */
+static int make_env(const struct execd_config *config, const struct command_request *cr, struct arena *a,
+		    struct env *ret, struct err *e)
+{
+	AUTO(buf_done) struct buf text = BUF_INIT(ENV_FILE_MAX);
+	AUTO(buf_done) struct buf path = BUF_INIT(PATH_BYTES_MAX);
+	struct err why = { 0 };
+
+	if (env_copy(ret, a, config->env.items, NULL, e) < 0)
+		return -1;
+	if (config->env_file) {
+		if (env_expand_path(&config->env, str_of(config->env_file), &path, &why) < 0 ||
+		    fd_read_file(AT_FDCWD, path.p, ENV_FILE_MAX, &text, &why) < 0)
+			log_debug("the file of EXECD_ENVS cannot be read, ignoring", LOG_ERR(&why));
+		else if (env_add_file(ret, a, buf_str(&text), &config->env, e) < 0)
+			return -1;
+	}
+	for (size_t i = 0; i < cr->envs.n; i++)
+		if (env_set(ret, a, str_of(cr->envs.items[i].key), str_of(cr->envs.items[i].value), e) < 0)
+			return -1;
+	return 0;
+}
+
+/* bash, or sh where there is none; always with a '/'. Without either, exec says what is wrong. */
+static const char *find_shell(const struct env *env, struct arena *a)
+{
+	struct err ignored = { 0 };
+	const char *path = env_find_program(env, a, "bash", &ignored);
+
+	if (!path)
+		path = env_find_program(env, a, "sh", &ignored);
+	return path ? path : "/bin/sh";
+}
+
+/* Who it runs as; NULL in *ret: as we are. */
+static int find_identity(const struct execd_config *config, const struct command_request *cr, struct identity *room,
+			 const struct identity **ret, struct err *e)
+{
+	*ret = config->has_identity ? &config->as : NULL;
+	if (!cr->has_uid)
+		return 0;
+	*ret = room;
+	if (cr->has_gid) {
+		identity_of_ids((uid_t)cr->uid, (gid_t)cr->gid, room);
+		return 0;
+	}
+	return users_by_uid((uid_t)cr->uid, room, e);
+}
+
+/* The directory, or -1 in *ret for ours. 1 after having answered. */
+static int open_cwd(const struct command_request *cr, const struct env *env, struct reply *rp, int *ret, struct err *e)
+{
+	struct err why = { 0 };
+
+	if (!cr->cwd || !*cr->cwd)
+		return 0;
+	*ret = launch_open_cwd(env, str_of(cr->cwd), &why);
+	if (*ret >= 0)
+		return 0;
+	if (why.code != ERR_INVALID) {
+		*e = why;
+		return -1;
+	}
+	(void)reply_error(rp, 400, CODE_INVALID_BODY, "invalid request body: $.cwd: %s", why.msg);
+	return 1;
+}
+
+static int run(struct execd *x, const struct command_request *cr, struct arena *a, struct reply *rp, struct err *e)
+{
+	AUTO_FD cwd = -1;
+	struct command_spec sp = { .timeout_ms = (uint64_t)cr->timeout_ms };
+	struct identity room;
+	struct env env;
+	char *argv[4] = { 0 };
+	int r;
+
+	if (make_env(x->config, cr, a, &env, e) < 0)
+		return -1;
+	r = open_cwd(cr, &env, rp, &cwd, e);
+	if (r != 0)
+		return r < 0 ? -1 : 0;
+	if (find_identity(x->config, cr, &room, &sp.as, e) < 0)
+		return -1;
+	sp.path = find_shell(&x->config->env, a);
+	argv[0] = arena_dup(a, str_of(strrchr(sp.path, '/') + 1)); /* what the shell calls itself in its messages */
+	argv[1] = arena_dup(a, STR("-c"));
+	argv[2] = arena_dup(a, str_of(cr->command));
+	if (!argv[0] || !argv[1] || !argv[2])
+		return err_no_memory(e);
+	sp.argv = argv;
+	sp.envp = env.items;
+	sp.cwd_fd = cwd;
+	return command_run(&x->commands, &sp, rp, e);
+}
+
+static bool is_full(const struct execd *x)
+{
+	return x->commands.n >= x->commands.max;
+}
+
+static int on_body(struct request *rq, struct reply *rp, struct str body, struct err *e)
+{
+	AUTO(arena_done) struct arena a = ARENA_INIT(BODY_ARENA_MAX);
+	struct execd *x = execd_of(rq);
+	struct command_request cr = { 0 };
+	int r = body_decode(rp, body, &a, fields, &cr, e);
+
+	if (r == 0)
+		r = check_request(&cr, rp);
+	if (r != 0)
+		return r < 0 ? -1 : 0;
+	if (is_full(x))
+		return reply_too_many(rp, "commands");
+	return run(x, &cr, &a, rp, e);
+}
+
+int command_post(struct request *rq, struct reply *rp, struct err *e)
+{
+	struct execd *x = execd_of(rq);
+
+	if (is_full(x))
+		return reply_too_many(rp, "commands");
+	return body_read(rq, rp, &x->budget, on_body, e);
+}

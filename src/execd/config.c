@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execd/config.h"
+
+#include <fcntl.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/guest.h"
+#include "base/own.h"
+#include "execd/execd.h"
+#include "execd/spec.h"
+#include "net/addr.h"
+#include "sys/fd.h"
+#include "sys/path.h"
+
+#include "base/banned.h"
+
+#define BACKLOG 1024
+
+static const char *const secrets[] = { "EXECD_ACCESS_TOKEN", "JUPYTER_TOKEN", NULL };
+
+static void wipe(const char *z)
+{
+	if (z)
+		secret_wipe((void *)(uintptr_t)z, strlen(z));
+}
+
+static int copy_argv(struct arena *a, const char *const *from, size_t n, char *const **ret, struct err *e)
+{
+	char **argv = arena_array(a, n + 1, sizeof(*argv));
+
+	for (size_t i = 0; argv && i < n; i++) {
+		argv[i] = arena_dup(a, str_of(from[i]));
+		if (!argv[i])
+			return err_no_memory(e);
+	}
+	*ret = argv;
+	return argv ? 0 : err_no_memory(e);
+}
+
+static int copy_token(struct arena *a, const char *token, struct execd_config *ret, struct err *e)
+{
+	char *copy = token ? arena_dup(a, str_of(token)) : NULL;
+
+	if (token && !copy)
+		return err_no_memory(e);
+	ret->token = str_of(copy);
+	return 0;
+}
+
+/* ---- the warden ---- */
+
+static int read_spec(struct arena *a, struct spec *ret, struct err *e)
+{
+	AUTO(buf_done) struct buf text = BUF_INIT(GUEST_SPEC_MAX);
+	struct str copy;
+	int r;
+
+	if (lseek(GUEST_FD_SPEC, 0, SEEK_SET) < 0)
+		return err_sys(e, errno, "spec");
+	if (fd_read_all(GUEST_FD_SPEC, GUEST_SPEC_MAX, &text, e) < 0)
+		return err_wrap(e, "spec");
+	(void)close(GUEST_FD_SPEC);
+	copy = (struct str){ arena_dup(a, buf_str(&text)), text.n }; /* what it is bound to may be views of it */
+	r = copy.p ? spec_parse(copy, a, ret, e) : err_no_memory(e);
+	secret_wipe(text.p, text.n);
+	return r;
+}
+
+static int take_leaf(const struct spec *s, struct leaf *ret, struct err *e)
+{
+	int next = GUEST_FD_CGROUPS;
+
+	*ret = LEAF_INIT;
+	for (int64_t i = 0; i < s->cgroups; i++)
+		ret->fds[ret->n++] = next++;
+	if (s->has_oom_counter)
+		ret->oom_fd = next++;
+	for (int fd = GUEST_FD_LISTEN; fd < next; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			return err_sys(e, errno, "descriptor %d", fd);
+	return close_from((unsigned)next, e);
+}
+
+static int take_env(struct arena *a, const struct spec *s, struct env *ret, struct err *e)
+{
+	if (env_copy(ret, a, NULL, NULL, e) < 0)
+		return -1;
+	for (size_t i = 0; i < s->env.n; i++)
+		if (env_set(ret, a, str_of(s->env.items[i].key), str_of(s->env.items[i].value), e) < 0)
+			return -1;
+	if (!env_get(ret, STR("PATH")))
+		return env_set(ret, a, STR("PATH"), STR(ENV_DEFAULT_PATH), e);
+	return 0;
+}
+
+static int take_identity(const struct spec *s, struct identity *ret, struct err *e)
+{
+	if (s->user && *s->user)
+		return users_by_text(str_of(s->user), ret, e) < 0 ? err_wrap(e, "spec: $.user") : 0;
+	if (s->has_uid && !s->has_gid)
+		return users_by_uid((uid_t)s->uid, ret, e);
+	identity_of_ids((uid_t)s->uid, (gid_t)s->gid, ret);
+	return 0;
+}
+
+/* Where programs start. As with an image's WORKDIR, what is missing is made. */
+static int enter_cwd(const char *path, struct err *e)
+{
+	AUTO_FD root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	AUTO_FD fd = -1;
+
+	if (root < 0)
+		return err_sys(e, errno, "open '/'");
+	if (!path || !*path)
+		path = "/";
+	if (*path != '/')
+		return err_set(e, ERR_INVALID, "spec: $.cwd: must be absolute");
+	if (path_check(str_of(path), e) < 0 || root_mkdirs(root, path, 0755, e) < 0)
+		return err_wrap(e, "spec: $.cwd");
+	fd = root_open(root, path, O_PATH | O_DIRECTORY, 0, e);
+	if (fd < 0)
+		return err_wrap(e, "spec: $.cwd");
+	return fchdir(fd) < 0 ? err_sys(e, errno, "enter '%s'", path) : 0;
+}
+
+int config_from_guest(struct arena *a, struct execd_config *ret, struct err *e)
+{
+	struct spec s;
+
+	*ret = (struct execd_config){
+		.listen_fd = GUEST_FD_LISTEN,
+		.ready_fd = GUEST_FD_READY,
+		.state_fd = GUEST_FD_STATE,
+		.segments = SEGMENTS_INIT(GUEST_FD_LOG_0, GUEST_FD_LOG_1, GUEST_LOG_SEGMENT_MAX),
+		.has_identity = true,
+	};
+	(void)umask(022);
+	if (cloexec_from(3, e) < 0 || read_spec(a, &s, e) < 0 || take_leaf(&s, &ret->leaf, e) < 0)
+		return -1;
+	if (init_protect(e) < 0 || copy_token(a, s.token, ret, e) < 0)
+		return -1;
+	wipe(s.token);
+	if (take_env(a, &s, &ret->env, e) < 0 || take_identity(&s, &ret->as, e) < 0)
+		return -1;
+	ret->env_file = env_get(&ret->env, STR("EXECD_ENVS"));
+	if (enter_cwd(s.cwd, e) < 0 || fd_set_nonblock(ret->listen_fd, true, e) < 0)
+		return -1;
+	return s.stays ? 0 : copy_argv(a, s.entrypoint.items, s.entrypoint.n, &ret->argv, e);
+}
+
+/* ---- the command line ---- */
+
+static int listen_unix(const char *path, struct err *e)
+{
+	AUTO_FD fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	struct addr a;
+	struct stat st;
+	mode_t before;
+	int r;
+
+	if (fd < 0)
+		return err_sys(e, errno, "create a socket");
+	if (sockaddr_unix(path, &a, e) < 0)
+		return -1;
+	if (lstat(path, &st) == 0 && S_ISSOCK(st.st_mode))
+		(void)unlink(path); /* of a run before this one */
+	before = umask(077);
+	r = bind(fd, &a.sa, a.len);
+	(void)umask(before);
+	if (r < 0 || listen(fd, BACKLOG) < 0)
+		return err_sys(e, errno, "listen on '%s'", path);
+	return take_fd(&fd);
+}
+
+static int listen_port(int64_t port, struct err *e)
+{
+	AUTO_FD fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+	int on = 1;
+
+	if (fd < 0)
+		return err_sys(e, errno, "create a socket");
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0)
+		return err_sys(e, errno, "listen on port %d: SO_REUSEADDR", (int)port);
+	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, BACKLOG) < 0)
+		return err_sys(e, errno, "listen on port %d", (int)port);
+	return take_fd(&fd);
+}
+
+/* "1h15m30.5s", "500ms", "0": how durations are written in the environment of this daemon. */
+static bool is_duration(struct str s)
+{
+	static const struct str units[] = { STR("ns"), STR("us"), STR("ms"), STR("s"), STR("m"), STR("h") };
+	bool has_unit = false;
+
+	if (s.n > 0 && (s.p[0] == '-' || s.p[0] == '+'))
+		s = str_skip(s, 1);
+	if (str_eq(s, STR("0")))
+		return true;
+	while (s.n > 0) {
+		size_t digits = 0, dots = 0, unit = 0;
+
+		while (digits + dots < s.n && ((s.p[digits + dots] >= '0' && s.p[digits + dots] <= '9') ||
+					       (s.p[digits + dots] == '.' && dots == 0)))
+			*(s.p[digits + dots] == '.' ? &dots : &digits) += 1;
+		s = str_skip(s, digits + dots);
+		while (unit < ARRAY_LEN(units) && !str_starts(s, units[unit]))
+			unit++;
+		if (digits == 0 || unit == ARRAY_LEN(units))
+			return false;
+		s = str_skip(s, units[unit].n);
+		has_unit = true;
+	}
+	return has_unit;
+}
+
+/* Settings of features to come: wrong ones are refused now, so that they do not surprise later. */
+static int check_settings(const struct options *o, const struct env *env, struct err *e)
+{
+	const char *host = env_get(env, STR("JUPYTER_HOST")), *grace = o->grace;
+
+	if (!o->jupyter_host && host && *host && !str_starts(str_of(host), STR("http://")) &&
+	    !str_starts(str_of(host), STR("https://")))
+		return err_set(e, ERR_INVALID, "JUPYTER_HOST must begin with http:// or https://");
+	if (!grace)
+		grace = env_get(env, STR("EXECD_API_GRACE_SHUTDOWN"));
+	if (grace && *grace && !is_duration(str_of(grace)))
+		return err_set(e, ERR_INVALID, "the graceful shutdown timeout is no duration such as 500ms or 1s");
+	return 0;
+}
+
+int config_from_options(const struct options *o, char *const *operands, char **environment, struct arena *a,
+			struct execd_config *ret, struct err *e)
+{
+	struct env all = { .items = environment };
+	const char *token;
+	size_t n = 0;
+
+	while (environment[all.n])
+		all.n++;
+	*ret = (struct execd_config){
+		.leaf = LEAF_INIT,
+		.listen_fd = -1,
+		.ready_fd = -1,
+		.state_fd = -1,
+		.segments = SEGMENTS_INIT(-1, -1, GUEST_LOG_SEGMENT_MAX),
+	};
+	token = o->token ? o->token : env_get(&all, STR("EXECD_ACCESS_TOKEN"));
+	if (check_settings(o, &all, e) < 0 || copy_token(a, token, ret, e) < 0 ||
+	    env_copy(&ret->env, a, environment, secrets, e) < 0)
+		return -1;
+	for (size_t i = 0; secrets[i]; i++)
+		wipe(env_get(&all, str_of(secrets[i])));
+	wipe(o->token);
+	wipe(o->jupyter_token);
+	ret->env_file = env_get(&ret->env, STR("EXECD_ENVS"));
+	while (operands && operands[n])
+		n++;
+	if (!spec_stays(&(struct string_list){ (const char **)(uintptr_t)operands, n }) &&
+	    copy_argv(a, (const char *const *)operands, n, &ret->argv, e) < 0)
+		return -1;
+	ret->listen_fd = o->socket ? listen_unix(o->socket, e) : listen_port(o->port, e);
+	return ret->listen_fd < 0 ? -1 : 0;
+}

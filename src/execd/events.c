@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execd/events.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/json_out.h"
+#include "base/own.h"
+#include "sys/process.h"
+
+#include "base/banned.h"
+
+#define ERROR_NAME "CommandExecError"
+
+static struct json_out event_open(struct buf *b, const char *type)
+{
+	struct json_out o = json_out(b);
+
+	json_open(&o, '{');
+	json_key(&o, "type"), json_cstr(&o, type);
+	return o;
+}
+
+/* json_out writes one physical line, so the framing is just the empty line behind it. */
+static void event_close(struct json_out *o)
+{
+	json_key(o, "timestamp"), json_int(o, clock_wall_us() / 1000);
+	json_close(o, '}');
+	buf_add(o->b, "\n\n", 2);
+}
+
+void event_init(struct buf *b, struct str id)
+{
+	struct json_out o = event_open(b, "init");
+
+	json_key(&o, "text"), json_str(&o, id);
+	event_close(&o);
+}
+
+void event_ping(struct buf *b)
+{
+	struct json_out o = event_open(b, "ping");
+
+	json_key(&o, "text"), json_str(&o, STR("pong"));
+	event_close(&o);
+}
+
+void event_text(struct buf *b, enum event_stream stream, struct str text)
+{
+	struct json_out o = event_open(b, stream == EVENT_STDERR ? "stderr" : "stdout");
+
+	json_key(&o, "text"), json_str(&o, text);
+	event_close(&o);
+}
+
+void event_complete(struct buf *b, uint64_t took_ms)
+{
+	struct json_out o = event_open(b, "execution_complete");
+
+	json_key(&o, "execution_time"), json_uint(&o, took_ms);
+	event_close(&o);
+}
+
+static void event_error(struct buf *b, const char *value, const char *trace, const char *more)
+{
+	struct json_out o = event_open(b, "error");
+
+	json_key(&o, "error"), json_open(&o, '{');
+	json_key(&o, "ename"), json_str(&o, STR(ERROR_NAME));
+	json_key(&o, "evalue"), json_cstr(&o, value);
+	json_key(&o, "traceback"), json_open(&o, '['), json_cstr(&o, trace);
+	if (more)
+		json_cstr(&o, more);
+	json_close(&o, ']');
+	json_close(&o, '}');
+	event_close(&o);
+}
+
+void event_not_started(struct buf *b, const char *why)
+{
+	event_error(b, why, why, NULL);
+}
+
+const char *signal_text(int signo, struct signal_text *out)
+{
+	static const char *const names[] = {
+		[SIGHUP] = "hangup",
+		[SIGINT] = "interrupt",
+		[SIGQUIT] = "quit",
+		[SIGILL] = "illegal instruction",
+		[SIGTRAP] = "trace/breakpoint trap",
+		[SIGABRT] = "aborted",
+		[SIGBUS] = "bus error",
+		[SIGFPE] = "floating point exception",
+		[SIGKILL] = "killed",
+		[SIGUSR1] = "user defined signal 1",
+		[SIGSEGV] = "segmentation fault",
+		[SIGUSR2] = "user defined signal 2",
+		[SIGPIPE] = "broken pipe",
+		[SIGALRM] = "alarm clock",
+		[SIGTERM] = "terminated",
+		[SIGXCPU] = "CPU time limit exceeded",
+		[SIGXFSZ] = "file size limit exceeded",
+		[SIGSYS] = "bad system call",
+	};
+
+	if (signo > 0 && (size_t)signo < ARRAY_LEN(names) && names[signo])
+		(void)snprintf(out->z, sizeof(out->z), "%s", names[signo]);
+	else
+		(void)snprintf(out->z, sizeof(out->z), "signal %d", signo);
+	return out->z;
+}
+
+int exit_code_of(const struct process_end *end)
+{
+	return end->by_signal ? 128 + end->code : end->code;
+}
+
+void event_end(struct buf *b, const struct process_end *end, uint64_t took_ms, bool is_oom)
+{
+	struct signal_text name;
+	char value[16], trace[96];
+
+	if (!end->by_signal && end->code == 0) {
+		event_complete(b, took_ms);
+		return;
+	}
+	(void)snprintf(value, sizeof(value), "%d", exit_code_of(end));
+	if (end->by_signal)
+		(void)snprintf(trace, sizeof(trace), "signal: %s%s", signal_text(end->code, &name),
+			       end->dumped_core ? " (core dumped)" : "");
+	else
+		(void)snprintf(trace, sizeof(trace), "exit status %d", end->code);
+	event_error(b, value, trace, is_oom ? "oom_killed" : NULL);
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+/* execd/events.h - the events of an execution stream, each one line of bare JSON and an empty line, appended to a buf.
+ *
+ * A buf whose ceiling is reached fails; a caller that can split its text looks at `failed` and restores the buf. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+struct buf;
+struct process_end;
+
+#define EVENT_MAX ((size_t)4 * 1024 * 1024 - 16 * 1024) /* bytes of one event: a client takes lines of less than 4 MiB */
+#define EVENT_TEXT_MAX (EVENT_MAX / 6 - 64)        /* text of this length fits whatever it consists of */
+
+enum event_stream { EVENT_STDOUT, EVENT_STDERR };
+
+void event_init(struct buf *b, struct str id);
+void event_ping(struct buf *b);
+void event_text(struct buf *b, enum event_stream stream, struct str text);
+void event_complete(struct buf *b, uint64_t took_ms);
+
+/* A command that could not be started: there is no exit code. */
+void event_not_started(struct buf *b, const char *why);
+
+/* The end of a process: execution_complete for exit 0, else an error with the code, 128 + n for signal n. */
+void event_end(struct buf *b, const struct process_end *end, uint64_t took_ms, bool is_oom);
+
+/* "killed" for SIGKILL; "signal 42" for one without a name. */
+struct signal_text {
+	char z[48];
+};
+const char *signal_text(int signo, struct signal_text *out);
+int exit_code_of(const struct process_end *end); /* 128 + n for signal n */

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+/* execd/execd.h - the exec daemon: what its routes share. daemon.c makes and runs it, service.c has the table of routes
+ * and what they have in common; one file per resource (command_api.c; sessions, PTYs, files, code and metrics have their
+ * place beside it) decodes, acts and answers. */
+#pragma once
+#include <stdbool.h>
+
+#include "base/arena.h"
+#include "execd/budget.h"
+#include "execd/command.h"
+#include "execd/drain.h"
+#include "execd/env.h"
+#include "execd/init.h"
+#include "execd/launch.h"
+#include "execd/output.h"
+#include "execd/users.h"
+#include "net/server.h"
+
+#define EXECD_PORT 44772
+
+/* What to run, from the spec of a guest or from a command line. */
+struct execd_config {
+	struct str token;     /* empty: none is asked for */
+	struct env env;       /* of programs, without our secrets */
+	const char *env_file; /* EXECD_ENVS, or NULL */
+	char *const *argv;    /* the entrypoint; NULL: there is none */
+	bool has_identity;
+	struct identity as;   /* of programs that name no user */
+	struct leaf leaf;
+	struct segments segments;
+	int listen_fd;        /* taken */
+	int ready_fd;         /* taken; -1: none */
+	int state_fd;         /* -1: none */
+};
+
+struct execd {
+	const struct execd_config *config;
+	struct loop *loop;
+	struct http_server *http;
+	struct http_service service;
+	struct init init;
+	struct budget budget;
+	struct drains drains;
+	struct commands commands;
+	struct output output;
+	struct child entrypoint;
+	uint64_t oom_before;
+	struct timer stop_timer;
+	bool is_stopping;
+	int exit_code;
+	int ready_fd;
+};
+
+static inline struct execd *execd_of(const struct request *rq)
+{
+	return rq->ctx;
+}
+
+/* Runs until the entrypoint ends or a signal says so. Returns the exit code, or -1 when it could not start; a FAILED
+ * record has been written then. */
+int execd_run(struct execd_config *config, struct err *e);
+
+/* service.c */
+void service_init(struct http_service *s, struct execd *x);
+extern const struct http_limits service_limits;
+
+/* Codes of error answers. */
+#define CODE_INVALID_BODY "INVALID_REQUEST_BODY"
+#define CODE_RUNTIME "RUNTIME_ERROR"
+#define CODE_NOT_FOUND "NOT_FOUND"
+#define CODE_NOT_SUPPORTED "NOT_SUPPORTED"
+#define CODE_TOO_LARGE "CONTENT_TOO_LARGE"
+#define CODE_TOO_MANY "TOO_MANY_REQUESTS"
+
+/* Answers 429 with a Retry-After. */
+int reply_too_many(struct reply *rp, const char *what);
+
+/* ---- routes ---- */
+
+handler_fn command_post;
+#define COMMAND_BODY_MAX ((uint64_t)2 * 1024 * 1024) /* the longest command and environment, each byte escaped */

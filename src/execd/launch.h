@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+/* execd/launch.h - what every program that we start has in common: its cgroup, its ids and its directory.
+ *
+ * launch_setup() is the last step of the child before exec. It enters the `user` leaf, so that memory and time
+ * of the program are the sandbox's and not ours; then takes on the ids; then, with these, the directory. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/guest.h"
+#include "execd/users.h"
+
+struct env;
+struct err;
+
+struct leaf {
+	int fds[GUEST_CGROUPS_MAX]; /* cgroup.procs, writable; in the child at the same numbers */
+	size_t n;
+	int oom_fd; /* counter of kills for lack of memory, or -1 */
+};
+
+#define LEAF_INIT ((struct leaf){ .oom_fd = -1 })
+
+struct launch {
+	const struct leaf *leaf;
+	const struct identity *as; /* NULL: stays who we are */
+	int cwd_fd;                /* -1: stays where we are */
+};
+
+int launch_setup(void *launch, struct err *e); /* a spawn_setup_fn */
+
+/* A directory by its name in a request, with variables and "~" from ENV; relative to our own. Magic links do not lead
+ * anywhere (R1). ERR_INVALID with a reason that names the path when there is no such directory. */
+int launch_open_cwd(const struct env *env, struct str path, struct err *e);
+
+uint64_t leaf_oom_kills(const struct leaf *leaf); /* so far; 0 if that cannot be known */

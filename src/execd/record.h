@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+/* execd/record.h - records for the warden: what became of the entrypoint. */
+#pragma once
+#include <stdbool.h>
+
+#include "base/guest.h"
+
+struct process_end;
+
+/* One record of base/guest.h appended to FD (-1: none). A file that cannot be written is logged, never fatal. */
+void record_write(int fd, enum guest_kind kind, const char *text);
+void record_exited(int fd, const struct process_end *end, bool is_oom);

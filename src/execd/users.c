@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execd/users.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/escape.h"
+#include "base/guest.h"
+#include "sys/fd.h"
+#include "sys/path.h"
+
+#include "base/banned.h"
+
+#define PASSWD_FIELDS 7
+#define GROUP_FIELDS 4
+
+/* ---- lines ---- */
+
+/* Splits the next line that has exactly N fields (colons separate them) and a name. False at the end. */
+static bool next_entry(struct str *text, struct str *fields, size_t n)
+{
+	while (text->n > 0) {
+		struct str line, rest;
+		size_t got = 0;
+
+		(void)str_cut(*text, '\n', &line, text);
+		rest = line;
+		for (bool more = true; more && got <= n; got++) {
+			struct str field;
+
+			more = str_cut(rest, ':', &field, &rest);
+			if (got < n)
+				fields[got] = field;
+		}
+		if (got == n && fields[0].n > 0 && fields[0].n <= USERS_NAME_MAX && fields[0].p[0] != '#')
+			return true;
+	}
+	return false;
+}
+
+static bool parse_id(struct str s, uint32_t *ret)
+{
+	uint64_t v;
+
+	if (!str_to_u64(s, 0, GUEST_ID_MAX, &v))
+		return false;
+	*ret = (uint32_t)v;
+	return true;
+}
+
+static bool next_user(struct str *passwd, struct user *ret)
+{
+	struct str f[PASSWD_FIELDS];
+
+	while (next_entry(passwd, f, PASSWD_FIELDS)) {
+		ret->name = f[0];
+		if (parse_id(f[2], &ret->uid) && parse_id(f[3], &ret->gid))
+			return true;
+	}
+	return false;
+}
+
+bool passwd_by_uid(struct str passwd, uid_t uid, struct user *ret)
+{
+	struct user u;
+
+	while (next_user(&passwd, &u)) {
+		if (u.uid == uid) {
+			*ret = u;
+			return true;
+		}
+	}
+	return false;
+}
+
+bool passwd_by_name(struct str passwd, struct str name, struct user *ret)
+{
+	struct user u;
+
+	while (next_user(&passwd, &u)) {
+		if (str_eq(u.name, name)) {
+			*ret = u;
+			return true;
+		}
+	}
+	return false;
+}
+
+bool group_by_name(struct str group, struct str name, gid_t *ret)
+{
+	struct str f[GROUP_FIELDS];
+
+	while (next_entry(&group, f, GROUP_FIELDS))
+		if (str_eq(f[0], name) && parse_id(f[2], ret))
+			return true;
+	return false;
+}
+
+static bool is_member(struct str members, struct str name)
+{
+	struct str one;
+
+	while (members.n > 0) {
+		(void)str_cut(members, ',', &one, &members);
+		if (str_eq(one, name))
+			return true;
+	}
+	return false;
+}
+
+static bool has_group(const gid_t *list, size_t n, gid_t gid)
+{
+	for (size_t i = 0; i < n; i++)
+		if (list[i] == gid)
+			return true;
+	return false;
+}
+
+size_t groups_of(struct str group, struct str name, gid_t primary, gid_t out[USERS_GROUPS_MAX])
+{
+	struct str f[GROUP_FIELDS];
+	size_t n = 0;
+	gid_t gid;
+
+	while (n < USERS_GROUPS_MAX && next_entry(&group, f, GROUP_FIELDS))
+		if (is_member(f[3], name) && parse_id(f[2], &gid) && gid != primary && !has_group(out, n, gid))
+			out[n++] = gid;
+	return n;
+}
+
+/* ---- identities ---- */
+
+void identity_of_ids(uid_t uid, gid_t gid, struct identity *ret)
+{
+	*ret = (struct identity){ .uid = uid, .gid = gid };
+}
+
+static void identity_of_user(const struct users_files *f, const struct user *u, struct identity *ret)
+{
+	identity_of_ids(u->uid, u->gid, ret);
+	ret->n_groups = groups_of(f->group, u->name, u->gid, ret->groups);
+}
+
+void identity_of_uid(const struct users_files *f, uid_t uid, struct identity *ret)
+{
+	struct user u;
+
+	if (passwd_by_uid(f->passwd, uid, &u))
+		identity_of_user(f, &u, ret);
+	else
+		identity_of_ids(uid, uid, ret);
+}
+
+static bool is_number(struct str s)
+{
+	for (size_t i = 0; i < s.n; i++)
+		if (s.p[i] < '0' || s.p[i] > '9')
+			return false;
+	return s.n > 0;
+}
+
+static int find_user(const struct users_files *f, struct str name, struct identity *ret, struct err *e)
+{
+	struct user u;
+	uint32_t uid;
+
+	if (is_number(name)) {
+		if (!parse_id(name, &uid))
+			return err_set(e, ERR_INVALID, "user '%s' is above %d", SHOWN(name), GUEST_ID_MAX);
+		identity_of_uid(f, uid, ret);
+		return 0;
+	}
+	if (!passwd_by_name(f->passwd, name, &u))
+		return err_set(e, ERR_INVALID, "user '%s' is unknown", SHOWN(name));
+	identity_of_user(f, &u, ret);
+	return 0;
+}
+
+static int find_group(const struct users_files *f, struct str name, gid_t *ret, struct err *e)
+{
+	if (is_number(name)) {
+		if (!parse_id(name, ret))
+			return err_set(e, ERR_INVALID, "group '%s' is above %d", SHOWN(name), GUEST_ID_MAX);
+		return 0;
+	}
+	if (!group_by_name(f->group, name, ret))
+		return err_set(e, ERR_INVALID, "group '%s' is unknown", SHOWN(name));
+	return 0;
+}
+
+int identity_of_text(const struct users_files *f, struct str text, struct identity *ret, struct err *e)
+{
+	struct str name, group;
+	struct identity id;
+	gid_t gid;
+
+	(void)str_cut(text, ':', &name, &group);
+	if (find_user(f, name, &id, e) < 0)
+		return -1;
+	if (group.n > 0) {
+		if (find_group(f, group, &gid, e) < 0)
+			return -1;
+		identity_of_ids(id.uid, gid, &id);
+	}
+	*ret = id;
+	return 0;
+}
+
+/* ---- the files ---- */
+
+/* As any program would see it; a missing file is an empty one. */
+static int read_users_file(const char *path, struct buf *b, struct err *e)
+{
+	AUTO_FD root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	AUTO_FD fd = root < 0 ? -1 : root_open(root, path, O_RDONLY, 0, e);
+	struct stat st;
+
+	if (fd < 0 && root >= 0 && e->sys == ENOENT)
+		return 0;
+	if (fd < 0)
+		return root < 0 ? err_sys(e, errno, "open '/'") : -1;
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return err_set(e, ERR_INVALID, "'%s' is no regular file", path);
+	return fd_read_all(fd, USERS_FILE_MAX, b, e) < 0 ? err_wrap(e, "read '%s'", path) : 0;
+}
+
+struct loaded {
+	struct buf passwd, group;
+};
+
+static void loaded_done(struct loaded *l)
+{
+	buf_done(&l->passwd);
+	buf_done(&l->group);
+}
+DEFINE_AUTO_DONE(struct loaded, loaded_done)
+
+static int load(struct loaded *l, struct users_files *ret, struct err *e)
+{
+	if (read_users_file("/etc/passwd", &l->passwd, e) < 0 || read_users_file("/etc/group", &l->group, e) < 0)
+		return -1;
+	*ret = (struct users_files){ buf_str(&l->passwd), buf_str(&l->group) };
+	return 0;
+}
+
+#define LOADED_INIT ((struct loaded){ BUF_INIT(USERS_FILE_MAX), BUF_INIT(USERS_FILE_MAX) })
+
+int users_by_uid(uid_t uid, struct identity *ret, struct err *e)
+{
+	AUTO(loaded_done) struct loaded l = LOADED_INIT;
+	struct users_files f;
+
+	if (load(&l, &f, e) < 0)
+		return -1;
+	identity_of_uid(&f, uid, ret);
+	return 0;
+}
+
+int users_by_text(struct str text, struct identity *ret, struct err *e)
+{
+	AUTO(loaded_done) struct loaded l = LOADED_INIT;
+	struct users_files f;
+
+	return load(&l, &f, e) < 0 ? -1 : identity_of_text(&f, text, ret, e);
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+/* execd/users.h - who a program runs as, by the passwd and group files of the sandbox.
+ *
+ * Both files belong to whoever is root inside: they are read with a ceiling and by our own parser, and no lookup goes
+ * through libc (P4). A line that is not well-formed is skipped; of equal names or ids the first line counts. A name
+ * that is all digits is an id and never looked up as a name (C2). */
+#pragma once
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/str.h"
+
+struct err;
+
+#define USERS_FILE_MAX (1024 * 1024) /* bytes of each file; a larger one is refused */
+#define USERS_GROUPS_MAX 64          /* supplementary ones; further ones are left out */
+#define USERS_NAME_MAX 256
+
+struct identity {
+	uid_t uid;
+	gid_t gid;
+	gid_t groups[USERS_GROUPS_MAX]; /* supplementary */
+	size_t n_groups;
+};
+
+struct user {
+	struct str name; /* a view of the file */
+	uid_t uid;
+	gid_t gid;
+};
+
+/* The parsers: false when there is none. Ids beyond GUEST_ID_MAX are none. */
+bool passwd_by_uid(struct str passwd, uid_t uid, struct user *ret);
+bool passwd_by_name(struct str passwd, struct str name, struct user *ret);
+bool group_by_name(struct str group, struct str name, gid_t *ret);
+/* The groups that list NAME as a member, without PRIMARY and without repeats. */
+size_t groups_of(struct str group, struct str name, gid_t primary, gid_t out[USERS_GROUPS_MAX]);
+
+/* The two files as text; what does not exist is empty. */
+struct users_files {
+	struct str passwd, group;
+};
+
+/* A uid alone: the user's primary and supplementary groups, or the gid of the same number for an unknown one. With a
+ * gid: that, and no others. */
+void identity_of_uid(const struct users_files *f, uid_t uid, struct identity *ret);
+void identity_of_ids(uid_t uid, gid_t gid, struct identity *ret);
+/* "name", "id", "name:group", "id:id", in any mix. ERR_INVALID when a name is unknown or an id too large. */
+int identity_of_text(const struct users_files *f, struct str text, struct identity *ret, struct err *e);
+
+/* The same from the files in /etc, read anew each time. */
+int users_by_uid(uid_t uid, struct identity *ret, struct err *e);
+int users_by_text(struct str text, struct identity *ret, struct err *e);
