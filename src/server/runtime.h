@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+/* server/runtime.h - what sandboxes run on, as one table: native, Docker and Kubernetes stand behind it.
+ *
+ * Every call with a completion leads to exactly one, from the loop and never during the call itself, whatever happens
+ * to the sandbox meanwhile; only runtime_free() ends calls without one. What is passed in is copied, what a completion
+ * hands out is valid until it returns. A runtime bounds the time of its own calls: a create 600 s (image included), a
+ * dial 10 s, everything else 60 s. The control plane never has two of create, pause, resume and remove in progress
+ * for one id; the others may overlap with anything.
+ *
+ * The sandbox that a create has completed for answers execd's /ping already. A create that fails has left nothing
+ * behind. A remove of what is not there, or only half there, succeeds. Ids are the control plane's, and valid
+ * (id_valid()). Failures name a code without its prefix: "SANDBOX_START_FAILED" becomes "NATIVE::SANDBOX_START_FAILED". */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/decode.h"
+#include "base/err.h"
+#include "base/own.h"
+#include "base/str.h"
+
+struct runtime;
+struct transport;
+
+#define PORT_EXECD 44772 /* leads to execd's own socket, not to a port */
+#define PORT_EGRESS 18080
+#define RUNTIME_TOKEN_MAX 64
+#define RUNTIME_SAYS_MAX 200
+
+struct runtime_failure {
+	const char *code; /* a constant */
+	unsigned status;  /* of the HTTP answer */
+	struct err err;   /* for the log; the client sees it only with a status below 500 */
+	char says[RUNTIME_SAYS_MAX]; /* for the client with any status: names nothing of the host; empty: what the code says */
+};
+
+/* ---- what a sandbox is made from ---- */
+
+struct runtime_limits { /* none is 0 */
+	uint64_t cpu_milli, memory_bytes, pids, disk_bytes, inodes;
+};
+#define RUNTIME_LIMITS_DEFAULT /* where a request names none */ \
+	((struct runtime_limits){ \
+		.cpu_milli = 1000, .memory_bytes = UINT64_C(512) << 20, .pids = 4096, .disk_bytes = UINT64_C(10) << 30, \
+		.inodes = 1000000, \
+	})
+
+enum runtime_limit { /* bits: which limits a runtime can hold a sandbox to */
+	LIMIT_CPU = 1,
+	LIMIT_MEMORY = 2,
+	LIMIT_PIDS = 4,
+	LIMIT_DISK = 8,
+	LIMIT_GPU = 16,
+};
+
+struct runtime_spec {
+	const char *id;
+	const char *image;             /* passed check_image() */
+	struct string_list entrypoint; /* one or more */
+	struct string_map env;
+	struct runtime_limits limits;
+	const char *execd_token;       /* what execd asks for; the programs of the sandbox never see it */
+};
+
+/* ---- what becomes of it ---- */
+
+enum runtime_state {
+	RUNTIME_STARTING, /* a create was cut off before it ended: only a remove makes sense */
+	RUNTIME_RUNNING,
+	RUNTIME_PAUSED,
+	RUNTIME_ENDED,
+};
+
+enum runtime_end_reason {
+	RUNTIME_END_EXITED, /* the entrypoint ended */
+	RUNTIME_END_INIT,   /* execd, its PID 1, died */
+	RUNTIME_END_KILLED, /* from outside: the host's OOM killer, an operator */
+	RUNTIME_END_LOST,   /* it is gone, and nobody saw how */
+};
+
+struct runtime_end {
+	enum runtime_end_reason reason;
+	int exit_code; /* of the entrypoint; 128 + signal when one killed it */
+	int signal;    /* or 0 */
+	bool oom;      /* its memory ran out on the way */
+};
+
+struct runtime_box {
+	const char *id;
+	enum runtime_state state;
+	struct runtime_end end; /* with RUNTIME_ENDED */
+};
+
+struct runtime_stats {
+	uint64_t cpu_usec, memory_bytes, memory_peak_bytes, pids, disk_bytes; /* used; 0: not known */
+	uint64_t oom_kills;
+};
+
+/* One line of an inspection: "network", "10.1.2.3/30". Nothing of it is secret or a path of the host. */
+struct runtime_fact {
+	const char *key, *value;
+};
+
+struct runtime_info {
+	enum runtime_state state;
+	const struct runtime_fact *facts;
+	size_t n_facts;
+};
+
+/* ---- completions: FAILURE is NULL on success, and nothing else is set when it is not ---- */
+
+typedef void runtime_done_fn(const struct runtime_failure *failure, void *arg);
+typedef void runtime_dial_fn(struct transport *t, const struct runtime_failure *failure, void *arg); /* takes T */
+typedef void runtime_text_fn(struct str text, bool is_cut, const struct runtime_failure *failure, void *arg);
+typedef void runtime_info_fn(const struct runtime_info *info, const struct runtime_failure *failure, void *arg);
+typedef void runtime_stats_fn(const struct runtime_stats *stats, const struct runtime_failure *failure, void *arg);
+typedef void runtime_list_fn(const struct runtime_box *boxes, size_t n, const struct runtime_failure *failure, void *arg);
+
+#define RUNTIME_LOG_MAX ((size_t)1024 * 1024) /* bytes of one answer */
+struct runtime_log_query {
+	unsigned tail;     /* lines, the newest; 1 or more */
+	uint64_t since_ms; /* not older than this; 0: any age */
+};
+
+struct runtime_ops {
+	void (*create)(struct runtime *rt, const struct runtime_spec *spec, runtime_done_fn *fn, void *arg);
+	void (*pause)(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg);
+	void (*resume)(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg);
+	/* Proven gone when it succeeds: processes, mounts, network, files. May be repeated after a failure. */
+	void (*remove)(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg);
+	/* A connection to a port of the sandbox's own loopback, or, where that refuses, of its own address. */
+	void (*dial)(struct runtime *rt, const char *id, unsigned port, runtime_dial_fn *fn, void *arg);
+	/* What the sandbox wrote: whole lines, oldest first, each with an RFC 3339 time in front. */
+	void (*logs)(struct runtime *rt, const char *id, const struct runtime_log_query *query, runtime_text_fn *fn, void *arg);
+	void (*inspect)(struct runtime *rt, const char *id, runtime_info_fn *fn, void *arg);
+	void (*stats)(struct runtime *rt, const char *id, runtime_stats_fn *fn, void *arg);
+	/* Everything that is ours by name and owner, half-made and ended ones included. */
+	void (*list)(struct runtime *rt, runtime_list_fn *fn, void *arg);
+	/* At once: whether the image can be named like that. ERR_INVALID and a message that says which forms there are. */
+	int (*check_image)(struct runtime *rt, const char *uri, struct err *e);
+	void (*free)(struct runtime *rt);
+};
+
+/* What the runtime tells by itself, from the loop. */
+struct runtime_events {
+	/* It ended; its record and files stay until it is removed. Also while an operation on it is in progress, never
+	 * before its create has completed, at most once. */
+	void (*ended)(const char *id, const struct runtime_end *end, void *arg);
+};
+
+/* The head of every runtime; its own state follows. */
+struct runtime {
+	const struct runtime_ops *ops;
+	const char *name;        /* "native" */
+	const char *code_prefix; /* "NATIVE" */
+	const char *os, *arch;   /* "linux", "amd64": what its sandboxes are */
+	unsigned enforces;       /* enum runtime_limit */
+	const struct runtime_events *events; /* set by the control plane before its first call */
+	void *events_arg;
+};
+
+/* No completion and no event comes after this. */
+static inline void runtime_free(struct runtime *rt)
+{
+	if (rt)
+		rt->ops->free(rt);
+}
+DEFINE_AUTO(struct runtime *, runtime_free)

@@ -1,0 +1,681 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/runtime_native.h"
+
+#include <netinet/in.h>
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/json_out.h"
+#include "base/uuid.h"
+#include "box/wire.h"
+#include "net/dial.h"
+#include "net/loop.h"
+#include "net/transport.h"
+#include "server/runtime.h"
+#include "server/runtime_log.h"
+#include "sys/memfd.h"
+#include "sys/passing.h"
+
+#include "base/banned.h"
+
+#define AGAIN_MS 50
+#define CALL_MS 60000
+#define CREATE_MS 600000
+#define SPEC_MAX (1024 * 1024)
+#define LIST_MAX 16384
+#define PATH_SIZE 108
+#if defined(__x86_64__)
+#define RUNTIME_ARCH "amd64"
+#else
+#define RUNTIME_ARCH "arm64"
+#endif
+
+struct native;
+
+/* One request to the warden that has not been answered, or whose completion waits for the loop. */
+struct call {
+	struct call *prev, *next;
+	struct native *n;
+	uint64_t serial;
+	enum wire_call kind;
+	union {
+		runtime_done_fn *done;
+		runtime_dial_fn *dial;
+		runtime_text_fn *text;
+		runtime_info_fn *info;
+		runtime_stats_fn *stats;
+		runtime_list_fn *list;
+	} fn;
+	void *arg;
+	bool is_inspect; /* a WIRE_STATS for inspect() */
+	struct timer timer;
+	struct deferred later;
+	struct err failure; /* of one that could not be asked */
+	unsigned port;
+	struct dial *dialing;
+	struct runtime_log_query query;
+	struct wire_reply *rows;
+	size_t n_rows, cap_rows;
+};
+
+struct native {
+	struct runtime rt;
+	struct loop *loop;
+	char path[PATH_SIZE];
+	int fd;
+	struct io io;
+	struct timer again;
+	uint64_t serial;
+	struct call *calls;
+	struct call *spare;
+};
+
+static const struct runtime_failure no_memory = {
+	.code = "SANDBOX_QUERY_FAILED", .status = 503, .err = { .code = ERR_UNAVAILABLE, .msg = "out of memory" },
+};
+
+static struct native *native_of(struct runtime *rt)
+{
+	return container_of(rt, struct native, rt);
+}
+
+/* ---- calls ---- */
+
+static void call_free(struct call *c)
+{
+	*(c->prev ? &c->prev->next : &c->n->calls) = c->next;
+	if (c->next)
+		c->next->prev = c->prev;
+	timer_done(&c->timer);
+	defer_cancel(&c->later);
+	dial_cancel(c->dialing);
+	free(c->rows);
+	free(c);
+}
+
+static struct runtime_failure failure_of(const struct call *c, const struct err *e)
+{
+	static const char *const codes[] = {
+		[WIRE_CREATE] = "SANDBOX_START_FAILED", [WIRE_PAUSE] = "SANDBOX_PAUSE_FAILED",
+		[WIRE_RESUME] = "SANDBOX_RESUME_FAILED", [WIRE_REMOVE] = "SANDBOX_DELETE_FAILED",
+		[WIRE_DIAL] = "SANDBOX_QUERY_FAILED",    [WIRE_LOGS] = "SANDBOX_QUERY_FAILED",
+		[WIRE_STATS] = "SANDBOX_QUERY_FAILED",   [WIRE_LIST] = "SANDBOX_QUERY_FAILED",
+	};
+	struct runtime_failure f = { .code = codes[c->kind], .status = 500, .err = *e };
+
+	if (e->code == ERR_NOT_FOUND) {
+		f.code = "SANDBOX_NOT_FOUND";
+		f.status = 404;
+	} else if (e->code == ERR_CONFLICT) {
+		f.status = 409;
+	} else if (c->kind == WIRE_CREATE && e->code == ERR_INVALID) {
+		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the entrypoint, from the sandbox itself */
+	} else if (e->code == ERR_UNAVAILABLE || e->code == ERR_LIMIT) {
+		f.status = 503;
+	}
+	return f;
+}
+
+static void call_fail(struct call *c, const struct err *e)
+{
+	struct runtime_failure f = failure_of(c, e);
+	struct call copy = *c;
+
+	call_free(c);
+	switch (copy.kind) {
+	case WIRE_DIAL:
+		copy.fn.dial(NULL, &f, copy.arg);
+		break;
+	case WIRE_LOGS:
+		copy.fn.text((struct str){ "", 0 }, false, &f, copy.arg);
+		break;
+	case WIRE_STATS:
+		if (copy.is_inspect)
+			copy.fn.info(NULL, &f, copy.arg);
+		else
+			copy.fn.stats(NULL, &f, copy.arg);
+		break;
+	case WIRE_LIST:
+		copy.fn.list(NULL, 0, &f, copy.arg);
+		break;
+	case WIRE_CREATE:
+	case WIRE_PAUSE:
+	case WIRE_RESUME:
+	case WIRE_REMOVE:
+	case WIRE_ENDED:
+		copy.fn.done(&f, copy.arg);
+		break;
+	}
+}
+
+static void on_later(void *arg)
+{
+	struct call *c = arg;
+	struct err e = c->failure;
+
+	call_fail(c, &e);
+}
+
+/* A completion never comes during the call. */
+static void call_fail_later(struct call *c)
+{
+	defer(&c->later, c->n->loop, on_later, c, "warden call");
+}
+
+static void on_timeout(void *arg)
+{
+	struct call *c = arg;
+	struct err e = { 0 };
+
+	(void)err_set(&e, ERR_TIMEOUT, "the warden does not answer");
+	call_fail(c, &e);
+}
+
+/* Out of memory there is one spare, so that this call too can be told later that it failed; NULL when that is in use. */
+static struct call *call_new(struct runtime *rt, enum wire_call kind, void *arg)
+{
+	struct native *n = native_of(rt);
+	struct call *c = calloc(1, sizeof(*c));
+	struct err e;
+
+	if (!c)
+		c = take_ptr(&n->spare);
+	if (!c)
+		return NULL;
+	c->n = n;
+	c->kind = kind;
+	c->arg = arg;
+	c->serial = ++n->serial;
+	c->next = n->calls;
+	if (c->next)
+		c->next->prev = c;
+	n->calls = c;
+	if (timer_init(&c->timer, n->loop, on_timeout, c, "warden call", &e) == 0)
+		timer_in(&c->timer, kind == WIRE_CREATE ? CREATE_MS : CALL_MS);
+	return c;
+}
+
+static void call_send(struct call *c, const char *id, struct wire_request *rq, int fd)
+{
+	int sent;
+
+	rq->version = WIRE_VERSION;
+	rq->call = c->kind;
+	rq->serial = c->serial;
+	(void)snprintf(rq->id, sizeof(rq->id), "%s", id);
+	if (c->n->fd < 0) {
+		(void)err_set(&c->failure, ERR_UNAVAILABLE, "the warden is not there");
+		call_fail_later(c);
+		return;
+	}
+	sent = passing_send(c->n->fd, rq, sizeof(*rq), &fd, fd >= 0, &c->failure);
+	if (sent == 0)
+		(void)err_set(&c->failure, ERR_UNAVAILABLE, "the warden is busy");
+	if (sent != 1)
+		call_fail_later(c);
+}
+
+/* ---- the operations ---- */
+
+static void call_simple(struct runtime *rt, enum wire_call kind, const char *id, runtime_done_fn *fn, void *arg)
+{
+	struct call *c = call_new(rt, kind, arg);
+	struct wire_request rq = { 0 };
+
+	if (!c) {
+		fn(&no_memory, arg);
+		return;
+	}
+	c->fn.done = fn;
+	call_send(c, id, &rq, -1);
+}
+
+static void native_pause(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg)
+{
+	call_simple(rt, WIRE_PAUSE, id, fn, arg);
+}
+
+static void native_resume(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg)
+{
+	call_simple(rt, WIRE_RESUME, id, fn, arg);
+}
+
+static void native_remove(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg)
+{
+	call_simple(rt, WIRE_REMOVE, id, fn, arg);
+}
+
+/* What execd needs to know, as base/guest.h describes it. */
+static int spec_make(const struct runtime_spec *spec, struct err *e)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(SPEC_MAX);
+	struct json_out o = json_out(&b);
+	int fd;
+
+	json_open(&o, '{');
+	json_key(&o, "id"), json_cstr(&o, spec->id);
+	json_key(&o, "entrypoint"), json_open(&o, '[');
+	for (size_t i = 0; i < spec->entrypoint.n; i++)
+		json_cstr(&o, spec->entrypoint.items[i]);
+	json_close(&o, ']');
+	json_key(&o, "env"), json_open(&o, '{');
+	for (size_t i = 0; i < spec->env.n; i++)
+		json_key(&o, spec->env.items[i].key), json_cstr(&o, spec->env.items[i].value);
+	json_close(&o, '}');
+	json_key(&o, "token"), json_cstr(&o, spec->execd_token);
+	json_close(&o, '}');
+	if (b.failed)
+		return err_set(e, ERR_LIMIT, "the description of the sandbox is larger than %d bytes", SPEC_MAX);
+	fd = memfd_sealed_bytes("spec", buf_str(&b), e);
+	secret_wipe(b.p, b.n);
+	return fd;
+}
+
+static void native_create(struct runtime *rt, const struct runtime_spec *spec, runtime_done_fn *fn, void *arg)
+{
+	struct call *c = call_new(rt, WIRE_CREATE, arg);
+	struct wire_request rq = {
+		.image = WIRE_IMAGE_HOST,
+		.limits = { spec->limits.cpu_milli, spec->limits.memory_bytes, spec->limits.pids, spec->limits.disk_bytes,
+			    spec->limits.inodes },
+	};
+	AUTO_FD fd = -1;
+
+	if (!c) {
+		fn(&no_memory, arg);
+		return;
+	}
+	c->fn.done = fn;
+	fd = spec_make(spec, &c->failure);
+	if (fd < 0)
+		call_fail_later(c);
+	else
+		call_send(c, spec->id, &rq, fd);
+}
+
+static void native_dial(struct runtime *rt, const char *id, unsigned port, runtime_dial_fn *fn, void *arg)
+{
+	struct call *c = call_new(rt, WIRE_DIAL, arg);
+	struct wire_request rq = { .port = port == PORT_EXECD ? 0 : port };
+
+	if (!c) {
+		fn(NULL, &no_memory, arg);
+		return;
+	}
+	c->fn.dial = fn;
+	c->port = rq.port;
+	call_send(c, id, &rq, -1);
+}
+
+static void native_logs(struct runtime *rt, const char *id, const struct runtime_log_query *query, runtime_text_fn *fn,
+			void *arg)
+{
+	struct call *c = call_new(rt, WIRE_LOGS, arg);
+	struct wire_request rq = { 0 };
+
+	if (!c) {
+		fn((struct str){ "", 0 }, false, &no_memory, arg);
+		return;
+	}
+	c->fn.text = fn;
+	c->query = *query;
+	call_send(c, id, &rq, -1);
+}
+
+static void native_inspect(struct runtime *rt, const char *id, runtime_info_fn *fn, void *arg)
+{
+	struct call *c = call_new(rt, WIRE_STATS, arg);
+	struct wire_request rq = { 0 };
+
+	if (!c) {
+		fn(NULL, &no_memory, arg);
+		return;
+	}
+	c->is_inspect = true;
+	c->fn.info = fn;
+	call_send(c, id, &rq, -1);
+}
+
+static void native_stats(struct runtime *rt, const char *id, runtime_stats_fn *fn, void *arg)
+{
+	struct call *c = call_new(rt, WIRE_STATS, arg);
+	struct wire_request rq = { 0 };
+
+	if (!c) {
+		fn(NULL, &no_memory, arg);
+		return;
+	}
+	c->fn.stats = fn;
+	call_send(c, id, &rq, -1);
+}
+
+static void native_list(struct runtime *rt, runtime_list_fn *fn, void *arg)
+{
+	struct call *c = call_new(rt, WIRE_LIST, arg);
+	struct wire_request rq = { 0 };
+
+	if (!c) {
+		fn(NULL, 0, &no_memory, arg);
+		return;
+	}
+	c->fn.list = fn;
+	call_send(c, "", &rq, -1);
+}
+
+static int native_check_image(struct runtime *rt, const char *uri, struct err *e)
+{
+	(void)rt;
+	if (str_is(str_of(uri), "host"))
+		return 0;
+	return err_set(e, ERR_INVALID, "there is no image '%s': this runtime has 'host', the programs of its own machine", uri);
+}
+
+/* ---- answers ---- */
+
+static void on_dialed(struct transport *t, const struct err *e, void *arg)
+{
+	struct call *c = arg;
+	runtime_dial_fn *fn = c->fn.dial;
+	void *fn_arg = c->arg;
+
+	c->dialing = NULL;
+	if (!t) {
+		call_fail(c, e);
+		return;
+	}
+	call_free(c);
+	fn(t, NULL, fn_arg);
+}
+
+static void answer_dial(struct call *c, struct passed *got)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons((uint16_t)c->port),
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct transport *t;
+	struct err e = { 0 };
+
+	if (got->n_fds != 1) {
+		(void)err_set(&e, ERR_INTERNAL, "the warden sent no socket");
+		call_fail(c, &e);
+	} else if (c->port == 0) {
+		t = transport_plain(got->fds[0], &e);
+		if (t)
+			(void)take_fd(&got->fds[0]);
+		on_dialed(t, &e, c);
+	} else {
+		c->dialing = dial_fd(c->n->loop, &got->fds[0], (struct sockaddr *)&to, sizeof(to), 0, on_dialed, c, &e);
+		if (!c->dialing)
+			call_fail(c, &e);
+	}
+}
+
+static void answer_logs(struct call *c, const struct passed *got)
+{
+	AUTO(buf_done) struct buf text = BUF_INIT(RUNTIME_LOG_MAX);
+	runtime_text_fn *fn = c->fn.text;
+	void *arg = c->arg;
+	bool is_cut = false;
+	struct err e = { 0 };
+
+	if (got->n_fds != 2 || runtime_log_read(got->fds, &c->query, &text, &is_cut, &e) < 0) {
+		if (e.code == ERR_NONE)
+			(void)err_set(&e, ERR_INTERNAL, "the warden sent no log");
+		call_fail(c, &e);
+		return;
+	}
+	call_free(c);
+	fn((struct str){ buf_z(&text), text.n }, is_cut, NULL, arg);
+}
+
+static enum runtime_state state_of(uint32_t state)
+{
+	static const enum runtime_state states[] = {
+		[WIRE_STARTING] = RUNTIME_STARTING, [WIRE_RUNNING] = RUNTIME_RUNNING, [WIRE_PAUSED] = RUNTIME_PAUSED,
+		[WIRE_OVER] = RUNTIME_ENDED,
+	};
+
+	return states[state];
+}
+
+static struct runtime_end end_of(const struct wire_ending *w)
+{
+	static const enum runtime_end_reason reasons[] = {
+		[WIRE_END_EXITED] = RUNTIME_END_EXITED, [WIRE_END_INIT] = RUNTIME_END_INIT,
+		[WIRE_END_KILLED] = RUNTIME_END_KILLED, [WIRE_END_LOST] = RUNTIME_END_LOST,
+	};
+
+	return (struct runtime_end){ reasons[w->reason], w->exit_code, w->signal, w->oom };
+}
+
+static void answer_inspect(struct call *c, const struct wire_reply *rp)
+{
+	char memory[32], pids[32], kills[32];
+	const struct runtime_fact facts[] = {
+		{ "memory bytes", memory }, { "processes", pids }, { "oom kills", kills }, { "network", "loopback only" },
+	};
+	struct runtime_info info = { .state = state_of(rp->state), .facts = facts, .n_facts = ARRAY_LEN(facts) };
+	runtime_info_fn *fn = c->fn.info;
+	void *arg = c->arg;
+
+	(void)snprintf(memory, sizeof(memory), "%llu", (unsigned long long)rp->stats.memory_bytes);
+	(void)snprintf(pids, sizeof(pids), "%llu", (unsigned long long)rp->stats.pids);
+	(void)snprintf(kills, sizeof(kills), "%llu", (unsigned long long)rp->stats.oom_kills);
+	call_free(c);
+	fn(&info, NULL, arg);
+}
+
+static void answer_stats(struct call *c, const struct wire_stats *w)
+{
+	struct runtime_stats stats = { w->cpu_usec, w->memory_bytes, w->memory_peak_bytes, w->pids, w->disk_bytes,
+				       w->oom_kills };
+	runtime_stats_fn *fn = c->fn.stats;
+	void *arg = c->arg;
+
+	call_free(c);
+	fn(&stats, NULL, arg);
+}
+
+static void list_complete(struct call *c)
+{
+	AUTO(free) struct runtime_box *boxes = calloc(MAX(c->n_rows, (size_t)1), sizeof(*boxes));
+	AUTO(free) struct wire_reply *rows = take_ptr(&c->rows);
+	runtime_list_fn *fn = c->fn.list;
+	size_t n = c->n_rows;
+	void *arg = c->arg;
+	struct err e = { 0 };
+
+	if (!boxes) {
+		(void)err_no_memory(&e);
+		call_fail(c, &e);
+		return;
+	}
+	for (size_t i = 0; i < n; i++)
+		boxes[i] = (struct runtime_box){ rows[i].id, state_of(rows[i].state), end_of(&rows[i].ending) };
+	call_free(c);
+	fn(boxes, n, NULL, arg);
+}
+
+static void answer_list(struct call *c, const struct wire_reply *rp)
+{
+	struct err e = { 0 };
+
+	if (!rp->id[0]) {
+		list_complete(c);
+		return;
+	}
+	if (c->n_rows == c->cap_rows) {
+		size_t cap = MAX(c->cap_rows * 2, (size_t)64);
+		struct wire_reply *rows = cap <= 2 * LIST_MAX ? reallocarray(c->rows, cap, sizeof(*rows)) : NULL;
+
+		if (!rows) {
+			(void)err_no_memory(&e);
+			call_fail(c, &e);
+			return;
+		}
+		c->rows = rows;
+		c->cap_rows = cap;
+	}
+	c->rows[c->n_rows++] = *rp;
+}
+
+static void answer(struct call *c, const struct wire_reply *rp, struct passed *got)
+{
+	runtime_done_fn *fn = c->fn.done;
+	void *arg = c->arg;
+
+	if (rp->failed) {
+		call_fail(c, &rp->err);
+		return;
+	}
+	switch (c->kind) {
+	case WIRE_DIAL:
+		answer_dial(c, got);
+		return;
+	case WIRE_LOGS:
+		answer_logs(c, got);
+		return;
+	case WIRE_STATS:
+		if (c->is_inspect)
+			answer_inspect(c, rp);
+		else
+			answer_stats(c, &rp->stats);
+		return;
+	case WIRE_LIST:
+		answer_list(c, rp);
+		return;
+	case WIRE_CREATE:
+	case WIRE_PAUSE:
+	case WIRE_RESUME:
+	case WIRE_REMOVE:
+	case WIRE_ENDED:
+		break;
+	}
+	call_free(c);
+	fn(NULL, arg);
+}
+
+static struct call *call_find(struct native *n, const struct wire_reply *rp)
+{
+	for (struct call *c = n->calls; c; c = c->next)
+		if (c->serial == rp->serial && c->kind == rp->call && !c->dialing)
+			return c;
+	return NULL;
+}
+
+/* ---- the connection ---- */
+
+static void disconnect(struct native *n)
+{
+	struct err e = { 0 };
+	uint64_t last = n->serial;
+
+	io_del(&n->io);
+	closep(&n->fd);
+	n->fd = -1;
+	timer_in(&n->again, AGAIN_MS);
+	(void)err_set(&e, ERR_UNAVAILABLE, "the warden went away");
+	for (struct call *c = n->calls; c;) { /* a completion may begin new ones: those are not meant */
+		if (c->serial <= last && !c->dialing && !c->later.loop) {
+			call_fail(c, &e);
+			c = n->calls;
+		} else {
+			c = c->next;
+		}
+	}
+}
+
+static void take_message(struct native *n, const struct wire_reply *rp, struct passed *got)
+{
+	struct call *c;
+	struct runtime_end end;
+
+	if (rp->call == WIRE_ENDED) {
+		end = end_of(&rp->ending);
+		if (n->rt.events)
+			n->rt.events->ended(rp->id, &end, n->rt.events_arg);
+		return;
+	}
+	c = call_find(n, rp);
+	if (c)
+		answer(c, rp, got);
+}
+
+static void on_io(unsigned ready, void *arg)
+{
+	struct native *n = arg;
+
+	(void)ready;
+	for (int i = 0; i < 64 && n->fd >= 0; i++) {
+		AUTO(passed_done) struct passed got = PASSED_INIT;
+		char bytes[sizeof(struct wire_reply) + 1];
+		struct wire_reply rp;
+		struct err e = { 0 };
+		int r = passing_recv(n->fd, bytes, sizeof(bytes), 2, &got, &e);
+
+		if (r == PASSING_NONE)
+			return;
+		if (r != PASSING_MESSAGE || wire_check_reply(bytes, got.n, &rp, &e) < 0)
+			disconnect(n);
+		else
+			take_message(n, &rp, &got);
+	}
+}
+
+static void on_again(void *arg)
+{
+	struct native *n = arg;
+	struct err e = { 0 };
+
+	n->fd = passing_connect(n->path, &e);
+	if (n->fd >= 0 && io_add(&n->io, n->loop, n->fd, IO_IN, on_io, n, "warden", &e) < 0) {
+		closep(&n->fd);
+		n->fd = -1;
+	}
+	if (n->fd < 0)
+		timer_in(&n->again, AGAIN_MS);
+}
+
+static void native_free(struct runtime *rt)
+{
+	struct native *n = native_of(rt);
+
+	while (n->calls)
+		call_free(n->calls);
+	io_del(&n->io);
+	timer_done(&n->again);
+	closep(&n->fd);
+	free(n->spare);
+	free(n);
+}
+
+struct runtime *runtime_native(struct loop *l, const char *path, struct err *e)
+{
+	static const struct runtime_ops ops = {
+		.create = native_create,   .pause = native_pause, .resume = native_resume, .remove = native_remove,
+		.dial = native_dial,       .logs = native_logs,   .inspect = native_inspect, .stats = native_stats,
+		.list = native_list,       .check_image = native_check_image, .free = native_free,
+	};
+	struct native *n = calloc(1, sizeof(*n));
+
+	if (!n) {
+		(void)err_no_memory(e);
+		return NULL;
+	}
+	n->rt = (struct runtime){ .ops = &ops, .name = "native", .code_prefix = "NATIVE", .os = "linux", .arch = RUNTIME_ARCH,
+				  .enforces = LIMIT_CPU | LIMIT_MEMORY | LIMIT_PIDS };
+	n->loop = l;
+	n->fd = -1;
+	n->spare = calloc(1, sizeof(*n->spare));
+	if (!n->spare || snprintf(n->path, sizeof(n->path), "%s", path) >= (int)sizeof(n->path) ||
+	    timer_init(&n->again, l, on_again, n, "warden connection", e) < 0) {
+		if (!n->spare)
+			(void)err_no_memory(e);
+		else if (!n->again.loop && e->code == ERR_NONE)
+			(void)err_set(e, ERR_INVALID, "the path of the warden's socket is too long");
+		free(n->spare);
+		free(n);
+		return NULL;
+	}
+	on_again(n);
+	return &n->rt;
+}

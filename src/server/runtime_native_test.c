@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The native runtime against a warden that says what the test wants. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <cmocka.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "box/wire.h"
+#include "net/loop.h"
+#include "net/transport.h"
+#include "server/runtime.h"
+#include "server/runtime_native.h"
+#include "sys/fd.h"
+#include "sys/passing.h"
+
+#include "base/banned.h"
+
+struct fixture {
+	struct loop *loop;
+	struct runtime *rt;
+	uint64_t now_ms;
+	char folder[64], path[96];
+	int listener, warden; /* the test's side */
+	unsigned done, failed, ended;
+	struct runtime_failure failure;
+	struct transport *dialed;
+	char text[256];
+	size_t boxes;
+	char box[WIRE_ID_SIZE];
+	struct runtime_end end;
+	struct runtime_stats stats;
+};
+
+static uint64_t now(void *arg)
+{
+	return ((struct fixture *)arg)->now_ms;
+}
+
+static void turn(struct fixture *f)
+{
+	for (int i = 0; i < 6; i++)
+		assert_int_equal(loop_turn(f->loop, 0, &(struct err){ 0 }), 0);
+}
+
+static void meet(struct fixture *f)
+{
+	turn(f);
+	f->warden = accept4(f->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	assert_true(f->warden >= 0);
+}
+
+static void note_failure(struct fixture *f, const struct runtime_failure *failure)
+{
+	f->done++;
+	if (failure) {
+		f->failed++;
+		f->failure = *failure;
+	}
+}
+
+static void on_done(const struct runtime_failure *failure, void *arg)
+{
+	note_failure(arg, failure);
+}
+
+static void on_dial(struct transport *t, const struct runtime_failure *failure, void *arg)
+{
+	note_failure(arg, failure);
+	((struct fixture *)arg)->dialed = t;
+}
+
+static void on_text(struct str text, bool is_cut, const struct runtime_failure *failure, void *arg)
+{
+	(void)is_cut;
+	note_failure(arg, failure);
+	(void)snprintf(((struct fixture *)arg)->text, 256, "%.*s", STR_ARG(text));
+}
+
+static void on_stats(const struct runtime_stats *stats, const struct runtime_failure *failure, void *arg)
+{
+	note_failure(arg, failure);
+	if (stats)
+		((struct fixture *)arg)->stats = *stats;
+}
+
+static void on_list(const struct runtime_box *boxes, size_t n, const struct runtime_failure *failure, void *arg)
+{
+	struct fixture *f = arg;
+
+	note_failure(f, failure);
+	f->boxes = n;
+	if (n > 0)
+		(void)snprintf(f->box, sizeof(f->box), "%s", boxes[n - 1].id);
+}
+
+static void on_ended(const char *id, const struct runtime_end *end, void *arg)
+{
+	struct fixture *f = arg;
+
+	f->ended++;
+	f->end = *end;
+	(void)snprintf(f->box, sizeof(f->box), "%s", id);
+}
+
+static const struct runtime_events events = { on_ended };
+
+static int setup(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+
+	f->now_ms = 1000;
+	f->loop = loop_new(&(struct err){ 0 });
+	loop_set_clock(f->loop, now, f);
+	(void)snprintf(f->folder, sizeof(f->folder), "/tmp/native_test.XXXXXX");
+	assert_non_null(mkdtemp(f->folder));
+	(void)snprintf(f->path, sizeof(f->path), "%s/warden.sock", f->folder);
+	f->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	(void)snprintf(a.sun_path, sizeof(a.sun_path), "%s", f->path);
+	assert_int_equal(bind(f->listener, (struct sockaddr *)&a, sizeof(a)), 0);
+	assert_int_equal(listen(f->listener, 4), 0);
+	f->rt = runtime_native(f->loop, f->path, &(struct err){ 0 });
+	assert_non_null(f->rt);
+	f->rt->events = &events;
+	f->rt->events_arg = f;
+	meet(f);
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+
+	runtime_free(f->rt);
+	closep(&f->warden);
+	closep(&f->listener);
+	loop_free(f->loop);
+	assert_int_equal(unlink(f->path), 0);
+	assert_int_equal(rmdir(f->folder), 0);
+	free(f);
+	return 0;
+}
+
+static struct wire_request hear(struct fixture *f, struct passed *got)
+{
+	char bytes[sizeof(struct wire_request) + 1];
+	struct wire_request rq;
+
+	turn(f);
+	assert_int_equal(passing_recv(f->warden, bytes, sizeof(bytes), 4, got, &(struct err){ 0 }), PASSING_MESSAGE);
+	assert_int_equal(wire_check_request(bytes, got->n, got->n_fds, &rq, &(struct err){ 0 }), 0);
+	return rq;
+}
+
+static void say(struct fixture *f, const struct wire_reply *rp, const int *fds, size_t n_fds)
+{
+	assert_int_equal(passing_send(f->warden, rp, sizeof(*rp), fds, n_fds, &(struct err){ 0 }), 1);
+	turn(f);
+}
+
+static struct wire_reply reply_to(const struct wire_request *rq)
+{
+	struct wire_reply rp = { .version = WIRE_VERSION, .call = rq->call, .serial = rq->serial };
+
+	memcpy(rp.id, rq->id, sizeof(rp.id));
+	return rp;
+}
+
+static void start_create(struct fixture *f)
+{
+	static const char *entrypoint[] = { "python3", "app.py" };
+	static struct string_pair env[] = { { "K", "v\n" } };
+	struct runtime_spec spec = { .id = "ab-12", .image = "host", .entrypoint = { entrypoint, 2 }, .env = { env, 1 },
+				     .limits = RUNTIME_LIMITS_DEFAULT, .execd_token = "t0ken" };
+
+	f->rt->ops->create(f->rt, &spec, on_done, f);
+}
+
+static void a_create_hands_on_numbers_and_a_sealed_spec(void **state)
+{
+	struct fixture *f = *state;
+	AUTO(passed_done) struct passed got = PASSED_INIT;
+	AUTO(buf_done) struct buf spec = BUF_INIT(4096);
+	struct wire_request rq;
+	struct wire_reply rp;
+
+	start_create(f);
+	rq = hear(f, &got);
+	assert_int_equal(rq.call, WIRE_CREATE);
+	assert_string_equal(rq.id, "ab-12");
+	assert_int_equal(rq.limits.memory_bytes, 512 << 20);
+	assert_int_equal(fd_read_all(got.fds[0], 4096, &spec, &(struct err){ 0 }), 0);
+	assert_string_equal(buf_z(&spec), "{\"id\":\"ab-12\",\"entrypoint\":[\"python3\",\"app.py\"],\"env\":{\"K\":\"v\\n\"},"
+					  "\"token\":\"t0ken\"}");
+	assert_int_equal(write(got.fds[0], "x", 1), -1);
+	assert_int_equal(f->done, 0);
+	rp = reply_to(&rq);
+	say(f, &rp, NULL, 0);
+	assert_int_equal(f->done, 1);
+	assert_int_equal(f->failed, 0);
+}
+
+static void a_failure_gets_the_code_of_its_operation(void **state)
+{
+	struct fixture *f = *state;
+	AUTO(passed_done) struct passed got = PASSED_INIT;
+	struct wire_request rq;
+	struct wire_reply rp;
+
+	f->rt->ops->pause(f->rt, "ab-12", on_done, f);
+	rq = hear(f, &got);
+	rp = reply_to(&rq);
+	rp.failed = 1;
+	(void)err_set(&rp.err, ERR_IO, "freeze");
+	say(f, &rp, NULL, 0);
+	assert_string_equal(f->failure.code, "SANDBOX_PAUSE_FAILED");
+	assert_int_equal(f->failure.status, 500);
+	f->rt->ops->remove(f->rt, "ab-12", on_done, f);
+	rq = hear(f, &got);
+	rp = reply_to(&rq);
+	rp.failed = 1;
+	(void)err_set(&rp.err, ERR_NOT_FOUND, "no box");
+	say(f, &rp, NULL, 0);
+	assert_string_equal(f->failure.code, "SANDBOX_NOT_FOUND");
+	assert_int_equal(f->failure.status, 404);
+}
+
+static void a_dial_gives_the_socket_as_a_transport(void **state)
+{
+	struct fixture *f = *state;
+	AUTO(passed_done) struct passed got = PASSED_INIT;
+	struct wire_request rq;
+	struct wire_reply rp;
+	int pair[2];
+	char byte;
+
+	f->rt->ops->dial(f->rt, "ab-12", PORT_EXECD, on_dial, f);
+	rq = hear(f, &got);
+	assert_int_equal(rq.port, 0);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	rp = reply_to(&rq);
+	say(f, &rp, &pair[0], 1);
+	assert_non_null(f->dialed);
+	assert_int_equal(write(pair[1], "x", 1), 1);
+	assert_int_equal(f->dialed->ops->recv(f->dialed, &byte, 1), 1);
+	transport_close(f->dialed);
+	(void)close(pair[0]);
+	(void)close(pair[1]);
+}
+
+static void lists_come_in_rows(void **state)
+{
+	struct fixture *f = *state;
+	AUTO(passed_done) struct passed got = PASSED_INIT;
+	struct wire_request rq;
+	struct wire_reply rp;
+
+	f->rt->ops->list(f->rt, on_list, f);
+	rq = hear(f, &got);
+	for (int i = 0; i < 100; i++) {
+		rp = reply_to(&rq);
+		(void)snprintf(rp.id, sizeof(rp.id), "box-%d", i);
+		rp.state = WIRE_RUNNING;
+		say(f, &rp, NULL, 0);
+	}
+	assert_int_equal(f->done, 0);
+	rp = reply_to(&rq);
+	say(f, &rp, NULL, 0);
+	assert_int_equal(f->boxes, 100);
+	assert_string_equal(f->box, "box-99");
+}
+
+static void logs_stats_and_ends_are_told(void **state)
+{
+	struct fixture *f = *state;
+	AUTO(passed_done) struct passed got = PASSED_INIT;
+	struct runtime_log_query query = { 10, 0 };
+	int logs[2] = { memfd_create("a", MFD_CLOEXEC), memfd_create("b", MFD_CLOEXEC) };
+	struct wire_request rq;
+	struct wire_reply rp;
+
+	assert_int_equal(write(logs[0], "hello\n", 6), 6);
+	f->rt->ops->logs(f->rt, "ab-12", &query, on_text, f);
+	rq = hear(f, &got);
+	rp = reply_to(&rq);
+	say(f, &rp, logs, 2);
+	assert_string_equal(f->text, "hello\n");
+	f->rt->ops->stats(f->rt, "ab-12", on_stats, f);
+	rq = hear(f, &got);
+	rp = reply_to(&rq);
+	rp.stats.oom_kills = 3;
+	say(f, &rp, NULL, 0);
+	assert_int_equal(f->stats.oom_kills, 3);
+	rp = (struct wire_reply){ .version = WIRE_VERSION, .call = WIRE_ENDED, .id = "ab-12",
+				  .ending = { WIRE_END_EXITED, 137, 9, 1 } };
+	say(f, &rp, NULL, 0);
+	assert_int_equal(f->ended, 1);
+	assert_int_equal(f->end.exit_code, 137);
+	assert_true(f->end.oom);
+	(void)close(logs[0]);
+	(void)close(logs[1]);
+}
+
+static void a_warden_that_goes_away_fails_calls_and_comes_back(void **state)
+{
+	struct fixture *f = *state;
+
+	start_create(f);
+	turn(f);
+	(void)close(f->warden);
+	turn(f);
+	assert_int_equal(f->failed, 1);
+	assert_int_equal(f->failure.status, 503);
+	f->rt->ops->pause(f->rt, "ab-12", on_done, f); /* nobody is there */
+	assert_int_equal(f->failed, 1);                /* not during the call */
+	turn(f);
+	assert_int_equal(f->failed, 2);
+	f->now_ms += 1000;
+	meet(f);
+}
+
+static void a_warden_that_is_silent_is_not_waited_for(void **state)
+{
+	struct fixture *f = *state;
+
+	f->rt->ops->pause(f->rt, "ab-12", on_done, f);
+	turn(f);
+	f->now_ms += 60000;
+	turn(f);
+	assert_int_equal(f->failed, 1);
+}
+
+static void nonsense_ends_the_connection(void **state)
+{
+	struct fixture *f = *state;
+
+	f->rt->ops->pause(f->rt, "ab-12", on_done, f);
+	turn(f);
+	assert_int_equal(passing_send(f->warden, "nonsense", 8, NULL, 0, &(struct err){ 0 }), 1);
+	turn(f);
+	assert_int_equal(f->failed, 1);
+}
+
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_create_hands_on_numbers_and_a_sealed_spec),
+		TEST(a_failure_gets_the_code_of_its_operation),
+		TEST(a_dial_gives_the_socket_as_a_transport),
+		TEST(lists_come_in_rows),
+		TEST(logs_stats_and_ends_are_told),
+		TEST(a_warden_that_goes_away_fails_calls_and_comes_back),
+		TEST(a_warden_that_is_silent_is_not_waited_for),
+		TEST(nonsense_ends_the_connection),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
