@@ -2,11 +2,17 @@
 /* base/guest.h - what the warden and PID 1 of a sandbox agree on.
  *
  * The warden starts `execd --guest` with the descriptors below at these numbers and nothing else above 2 (0, 1 and 2 are
- * the warden's choice; 2 gets execd's own log). The spec is a sealed memfd with JSON (GUEST_SPEC_MAX bytes at most)
- * that the warden hands on unread:
+ * the warden's choice; 2 gets execd's own log), and says how many follow them:
+ *
+ *     --cgroups=N      cgroup.procs descriptors of the `user` leaf, one per hierarchy, GUEST_CGROUPS_MAX at most; a process
+ *                      enters by writing "0" to each
+ *     --oom-counter    and behind those a readable one, the leaf's memory.events (v2) or memory.oom_control (v1), for its
+ *                      line "oom_kill N"
+ *
+ * The spec is a sealed memfd with JSON (GUEST_SPEC_MAX bytes at most) that the warden hands on unread:
  *
  *     {"id":"ab12","entrypoint":["python3","app.py"],"env":{"PATH":"/usr/bin:/bin"},"cwd":"/workspace",
- *      "user":"app:staff","token":"...","cgroups":1,"has_oom_counter":true}
+ *      "user":"app:staff","token":"..."}
  *
  *     entrypoint       argv; absent, null, [] or exactly GUEST_STAY: no process is started and the sandbox stays
  *     env              the environment of the entrypoint and of commands; no PATH: the usual one
@@ -14,10 +20,6 @@
  *     user             as in an image: name, id, name:group, id:id; or `uid` and `gid`, numbers of 0 to 65535.
  *                      Default 0. Commands run as this user too, unless they name another
  *     token            what X-EXECD-ACCESS-TOKEN must be; absent: no check
- *     cgroups          how many cgroup.procs descriptors of the `user` leaf follow (one per hierarchy), 0 to
- *                      GUEST_CGROUPS_MAX; a process enters by writing "0" to each
- *     has_oom_counter  after those there is one more descriptor, readable: the leaf's memory.events (v2) or
- *                      memory.oom_control (v1), for its line "oom_kill N"
  *
  * The descriptors must have been opened for this sandbox alone. Once the socket listens and the entrypoint runs, execd
  * appends READY to the state file and writes one byte to the ready pipe. What it writes anywhere was written inside of

@@ -46,7 +46,7 @@ static const struct limit rlimits[] = {
 
 /* The descriptors that the child goes on with, above all numbers that the guest expects. */
 struct child {
-	int control, userns, netns, listener, execd;
+	int control, userns, netns, listener, execd, oom;
 	int dir, layers, stage_at; /* opened here, in the child's own mounts */
 	int usr;                   /* -1: the host has none */
 	int user[CGROUP_HIERARCHIES_MAX], init[CGROUP_HIERARCHIES_MAX];
@@ -111,7 +111,7 @@ static int keep_own(struct child *c, const struct park *p, struct err *e)
 
 	if (keep(c, &c->control, p->control, e) < 0 || keep(c, &c->userns, s->userns, e) < 0 ||
 	    keep(c, &c->netns, s->netns, e) < 0 || keep(c, &c->listener, s->listener, e) < 0 ||
-	    keep(c, &c->execd, p->host->execd, e) < 0 ||
+	    keep(c, &c->execd, p->host->execd, e) < 0 || keep(c, &c->oom, p->oom, e) < 0 ||
 	    keep_entry(c, c->user, &c->n_user, &p->user, e) < 0 || keep_entry(c, c->init, &c->n_init, &p->init, e) < 0)
 		return -1;
 	return close_others(c, e);
@@ -240,7 +240,7 @@ static int give_descriptors(const struct child *c, const struct passed *got, str
 	for (size_t i = 0; i < c->n_user; i++)
 		if (give(c->user[i], GUEST_FD_CGROUPS + (int)i, e) < 0)
 			return -1;
-	return 0;
+	return give(c->oom, GUEST_FD_CGROUPS + (int)c->n_user, e);
 }
 
 static int become_root_of_the_box(const struct child *c, struct err *e)
@@ -267,9 +267,11 @@ static int drop_everything(const struct child *c, struct err *e)
 
 static int become_execd(const struct child *c, const struct park_order *order, struct passed *got, struct err *e)
 {
-	static const char *const argv[] = { "execd", "--guest", NULL };
+	char cgroups[24];
+	const char *const argv[] = { "execd", "--guest", cgroups, "--oom-counter", NULL };
 	static const char *const envp[] = { NULL };
 
+	(void)snprintf(cgroups, sizeof(cgroups), "--cgroups=%zu", c->n_user);
 	if (check_order(order, got, e) < 0 || raise_received(got, e) < 0 || enter_root(c, order, e) < 0 || give_descriptors(c, got, e) < 0 ||
 	    drop_everything(c, e) < 0)
 		return -1;

@@ -26,6 +26,7 @@ struct park {
 	const struct box_host *host;
 	const struct slot *slot;
 	struct cgroup_entry user, init; /* to enter its groups */
+	int oom; /* counter of the former's kills */
 	int control; /* the child's end */
 };
 

@@ -18,6 +18,7 @@
 #include "box/park.h"
 #include "sys/cgroup_control.h"
 #include "sys/cgroup_limits.h"
+#include "sys/cgroup_stats.h"
 #include "sys/link.h"
 #include "sys/namespace.h"
 #include "sys/netlink.h"
@@ -172,13 +173,15 @@ static void forget_signals(void)
 static int make_child(const struct box_host *h, struct slot *s, struct err *e)
 {
 	AUTO(cgroup_entry_done) struct cgroup_entry user = { 0 }, init = { 0 };
+	AUTO_FD oom = cgroup_oom_open(&s->user, e);
 	int pair[2];
 
-	if (cgroup_entry_open(&s->user, &user, e) < 0 || cgroup_entry_open(&s->init, &init, e) < 0 || passing_pair(pair, e) < 0)
+	if (oom < 0 || cgroup_entry_open(&s->user, &user, e) < 0 || cgroup_entry_open(&s->init, &init, e) < 0 ||
+	    passing_pair(pair, e) < 0)
 		return -1;
 	s->pid = namespace_clone(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS, -1, &s->pidfd, e);
 	if (s->pid == 0) {
-		struct park p = { .host = h, .slot = s, .user = user, .init = init, .control = pair[1] };
+		struct park p = { .host = h, .slot = s, .user = user, .init = init, .oom = oom, .control = pair[1] };
 
 		forget_signals();
 		park_run(&p);

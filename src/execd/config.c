@@ -71,14 +71,14 @@ static int read_spec(struct arena *a, struct spec *ret, struct err *e)
 	return r;
 }
 
-static int take_leaf(const struct spec *s, struct leaf *ret, struct err *e)
+static int take_leaf(const struct options *o, struct leaf *ret, struct err *e)
 {
 	int next = GUEST_FD_CGROUPS;
 
 	*ret = LEAF_INIT;
-	for (int64_t i = 0; i < s->cgroups; i++)
+	for (int64_t i = 0; i < o->cgroups; i++)
 		ret->fds[ret->n++] = next++;
-	if (s->has_oom_counter)
+	if (o->oom_counter)
 		ret->oom_fd = next++;
 	for (int fd = GUEST_FD_LISTEN; fd < next; fd++)
 		if (fcntl(fd, F_GETFD) < 0)
@@ -128,7 +128,7 @@ static int enter_cwd(const char *path, struct err *e)
 	return fchdir(fd) < 0 ? err_sys(e, errno, "enter '%s'", path) : 0;
 }
 
-int config_from_guest(struct arena *a, struct execd_config *ret, struct err *e)
+int config_from_guest(const struct options *o, struct arena *a, struct execd_config *ret, struct err *e)
 {
 	struct spec s;
 
@@ -140,7 +140,7 @@ int config_from_guest(struct arena *a, struct execd_config *ret, struct err *e)
 		.has_identity = true,
 	};
 	(void)umask(022);
-	if (cloexec_from(3, e) < 0 || read_spec(a, &s, e) < 0 || take_leaf(&s, &ret->leaf, e) < 0)
+	if (cloexec_from(3, e) < 0 || read_spec(a, &s, e) < 0 || take_leaf(o, &ret->leaf, e) < 0)
 		return -1;
 	if (init_protect(e) < 0 || copy_token(a, s.token, ret, e) < 0)
 		return -1;

@@ -10,6 +10,8 @@ struct execd_config;
 
 struct options {
 	bool guest;
+	int64_t cgroups; /* of a guest: descriptors to enter the leaf with */
+	bool oom_counter;
 	int64_t port, log_level;
 	const char *socket, *token;
 	const char *jupyter_host, *jupyter_token, *grace, *idle_poll; /* known; of no effect in this version */
@@ -19,7 +21,7 @@ struct options {
 
 /* Makes this process the PID 1 of a sandbox: takes the descriptors of base/guest.h, protects itself, enters its
  * directory. On failure ret->state_fd is set already, for the record. */
-int config_from_guest(struct arena *a, struct execd_config *ret, struct err *e);
+int config_from_guest(const struct options *o, struct arena *a, struct execd_config *ret, struct err *e);
 
 /* OPERANDS (or none) are the entrypoint. The token is wiped from where it came from. */
 int config_from_options(const struct options *o, char *const *operands, char **environment, struct arena *a,

@@ -33,6 +33,10 @@ static const struct opt opts[] = {
 	OPT(struct options, log_level, OPT_INT, "log-level", 0, "N", "0 to 3: errors; 4: warnings; 5, 6: what happens (6); "
 	    "7: more.", .min = 0, .max = 100),
 	OPT(struct options, guest, OPT_FLAG, "guest", 0, NULL, "Be the PID 1 of a sandbox; the warden starts it so."),
+	OPT(struct options, cgroups, OPT_INT, "cgroups", 0, "N", "With --guest: descriptors of the programs' control group.",
+	    .min = 0, .max = GUEST_CGROUPS_MAX, .is_hidden = true),
+	OPT(struct options, oom_counter, OPT_FLAG, "oom-counter", 0, NULL, "With --guest: there is one of its kills.",
+	    .is_hidden = true),
 	OPT(struct options, jupyter_host, OPT_STRING, "jupyter-host", 0, "URL", "Without effect.", .is_hidden = true),
 	OPT(struct options, jupyter_token, OPT_STRING, "jupyter-token", 0, "TOKEN", "Without effect.", .is_hidden = true),
 	OPT(struct options, grace, OPT_STRING, "graceful-shutdown-timeout", 0, "TIME",
@@ -114,7 +118,7 @@ static int run(const struct options *o, const struct opt_result *r, struct arena
 	log_set_format(LOG_FORMAT_JSON);
 	log_set_level(level_of(o->log_level));
 	if (o->guest) {
-		if (config_from_guest(a, &config, &e) < 0) {
+		if (config_from_guest(o, a, &config, &e) < 0) {
 			record_write(config.state_fd, GUEST_FAILED, e.msg);
 			return fail(&e, EXIT_FAILED);
 		}

@@ -42,8 +42,6 @@ static const struct field spec_fields[] = {
 	FIELD(struct spec, uid, FIELD_INT, "uid", .min = 0, .max = GUEST_ID_MAX, .has = HAS(struct spec, has_uid)),
 	FIELD(struct spec, gid, FIELD_INT, "gid", .min = 0, .max = GUEST_ID_MAX, .has = HAS(struct spec, has_gid)),
 	FIELD(struct spec, token, FIELD_STRING, "token", .min = 1, .max = GUEST_TOKEN_MAX, .secret = true),
-	FIELD(struct spec, cgroups, FIELD_INT, "cgroups", .min = 0, .max = GUEST_CGROUPS_MAX),
-	FIELD(struct spec, has_oom_counter, FIELD_BOOL, "has_oom_counter"),
 	{ 0 },
 };
 

@@ -23,8 +23,6 @@ struct spec {
 	int64_t uid, gid;
 	bool has_uid, has_gid;
 	const char *token;
-	int64_t cgroups;
-	bool has_oom_counter;
 	bool stays; /* there is nothing to run */
 };
 

@@ -20,13 +20,13 @@ static void a_spec_is_bound(void **state)
 
 	(void)state;
 	assert_int_equal(spec_parse(STR("{\"id\":\"ab12\",\"entrypoint\":[\"python3\",\"app.py\"],\"env\":{\"A\":\"1\"},"
-					"\"cwd\":\"/w\",\"user\":\"app\",\"token\":\"t\",\"cgroups\":2,\"has_oom_counter\":true}"),
+					"\"cwd\":\"/w\",\"user\":\"app\",\"token\":\"t\"}"),
 				    &a, &s, &e), 0);
 	assert_string_equal(s.id, "ab12");
 	assert_int_equal(s.entrypoint.n, 2);
 	assert_string_equal(s.env.items[0].value, "1");
 	assert_string_equal(s.user, "app");
-	assert_true(s.cgroups == 2 && s.has_oom_counter && !s.stays);
+	assert_true(!s.stays);
 }
 
 static void what_stays_needs_no_process(void **state)
@@ -71,8 +71,7 @@ static void a_wrong_spec_is_refused_by_name(void **state)
 		{ "{\"uid\":65536}", "uid" },
 		{ "{\"gid\":1}", "gid" },
 		{ "{\"uid\":1,\"user\":\"x\"}", "user" },
-		{ "{\"cgroups\":17}", "cgroups" },
-		{ "{\"cgroups\":-1}", "cgroups" },
+		{ "{\"cgroups\":1}", "cgroups" },
 		{ "{\"token\":\"\"}", "token" },
 	};
 

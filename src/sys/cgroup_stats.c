@@ -142,6 +142,17 @@ static int watch_v2(int dir, struct err *e)
 	return fd < 0 ? err_sys(e, errno, "open 'memory.events'") : fd;
 }
 
+int cgroup_oom_open(const struct cgroup *g, struct err *e)
+{
+	int dir = cg_dir_for(g, CGROUP_MEMORY), fd;
+	const char *name = cg_is_v2(g, CGROUP_MEMORY) ? "memory.events" : "memory.oom_control";
+
+	if (dir < 0)
+		return err_set(e, ERR_UNAVAILABLE, "count kills in group '%s': no hierarchy can", g->path);
+	fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	return fd < 0 ? err_sys(e, errno, "open '%s' of group '%s'", name, g->path) : fd;
+}
+
 int cgroup_oom_watch(const struct cgroup *g, struct cgroup_oom *ret, struct err *e)
 {
 	AUTO(cgroup_oom_done) struct cgroup_oom oom = CGROUP_OOM_INIT;

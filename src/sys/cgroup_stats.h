@@ -29,6 +29,9 @@ struct cgroup_stats {
 
 int cgroup_stats_read(const struct cgroup *g, struct cgroup_stats *ret, struct err *e);
 
+/* A file with a line "oom_kill N", for whoever may read it only through this descriptor. */
+int cgroup_oom_open(const struct cgroup *g, struct err *e);
+
 /* Becomes ready when processes of the group are killed for want of memory: poll `fd` for `events`, then take.
  * On v1 it becomes ready also when the group is removed, and the count may follow the word of it by a moment, so
  * take once more when a process has ended. Watch the leaf that has the processes. */

@@ -26,7 +26,7 @@ struct stored {
 	uint16_t version;
 	uint16_t stage;
 	char id[WIRE_ID_SIZE];
-	char boot[BOX_FILE_BOOT_SIZE];
+	char boot[BOOT_ID_SIZE];
 	uint64_t pid_start;
 	int32_t pid;
 	struct wire_ending ending;
@@ -132,20 +132,6 @@ int box_file_read(int dir, struct box_file *ret, struct err *e)
 }
 
 /* ---- what it compares with ---- */
-
-int boot_id_read(char out[BOX_FILE_BOOT_SIZE], struct err *e)
-{
-	AUTO(buf_done) struct buf b = BUF_INIT(BOX_FILE_BOOT_SIZE);
-	struct str id;
-
-	if (fd_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", BOX_FILE_BOOT_SIZE - 1, &b, e) < 0)
-		return -1;
-	id = str_trim(buf_str(&b));
-	if (!id_valid(id))
-		return err_set(e, ERR_INTERNAL, "the kernel's boot id is none");
-	(void)snprintf(out, BOX_FILE_BOOT_SIZE, "%.*s", STR_ARG(id)); /* fits: it was read with this ceiling */
-	return 0;
-}
 
 int process_start_parse(struct str stat, uint64_t *ret, struct err *e)
 {

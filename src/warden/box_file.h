@@ -10,11 +10,11 @@
 #include "base/str.h"
 #include "box/slot.h"
 #include "box/wire.h"
+#include "sys/boot.h"
 
 struct err;
 
 #define BOX_FILE_NAME "box"
-#define BOX_FILE_BOOT_SIZE 40 /* of a boot id, with its NUL */
 
 enum box_stage {
 	BOX_STARTING = 1, /* not acknowledged: never becomes a sandbox after a restart */
@@ -26,7 +26,7 @@ enum box_stage {
 struct box_file {
 	enum box_stage stage;
 	char id[WIRE_ID_SIZE];
-	char boot[BOX_FILE_BOOT_SIZE];
+	char boot[BOOT_ID_SIZE];
 	pid_t pid; /* of PID 1, with the time of its start: together they name one process of this boot */
 	uint64_t pid_start;
 	char layer[SLOT_LAYER_NAME_MAX + 1]; /* the lowest one, which must stay as long as the box runs */
@@ -43,9 +43,6 @@ int box_file_decode(struct str bytes, struct box_file *ret, struct err *e);
 int box_file_write(int dir, const struct box_file *f, struct err *e);
 int box_file_read(int dir, struct box_file *ret, struct err *e); /* ERR_NOT_FOUND: there is none */
 
-/* ---- what it compares with ---- */
-
-int boot_id_read(char out[BOX_FILE_BOOT_SIZE], struct err *e);
 /* When the process PID was started, in ticks since boot: the 22nd word of /proc/PID/stat. */
 int process_start_read(pid_t pid, uint64_t *ret, struct err *e);
 int process_start_parse(struct str stat, uint64_t *ret, struct err *e);

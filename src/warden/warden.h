@@ -34,7 +34,7 @@ struct warden {
 	bool has_host;
 	int lock; /* of the state directory */
 	struct workers workers;
-	char boot[BOX_FILE_BOOT_SIZE];
+	char boot[BOOT_ID_SIZE];
 	char host_layer[SLOT_LAYER_NAME_MAX + 1];
 
 	struct map by_id; /* boxes that have one */

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sys/boot.h - which boot this is: what names processes or mounts is worth nothing in the next one (S6). */
+#pragma once
+struct err;
+
+#define BOOT_ID_SIZE 40 /* with its NUL */
+
+/* The kernel's name of this boot: id_valid(). */
+int boot_id_read(char out[BOOT_ID_SIZE], struct err *e);
