@@ -66,7 +66,7 @@ BENCHES := $(patsubst bench/%.c,$(B)/bench/%,$(sort $(wildcard bench/*.c)))
 LIBS := $(foreach f,$(FOLDERS),$(B)/lib$(f).a)
 # From the top down: a folder's archive comes before the ones that it stands on.
 LINK_LIBS := $(foreach f,server warden execd box net sys base,$(B)/lib$(f).a)
-HOST_LIBS := -lssl -lcrypto
+HOST_LIBS := -lssl -lcrypto -lsqlite3
 
 # ---- the interface -----------------------------------------------------------------------------------------
 

@@ -81,6 +81,8 @@ static const struct opt_section sections[] = {
 	{ "EXIT STATUS", "0", "Stopped by a signal, or the command succeeded." },
 	{ "EXIT STATUS", "1", "Failed; standard error says why." },
 	{ "EXIT STATUS", "2", "The command line is wrong." },
+	{ "EXIT STATUS", "3", "The database is damaged; nothing was changed." },
+	{ "EXIT STATUS", "4", "Another server runs with the same state directory." },
 	{ 0 },
 };
 
@@ -173,7 +175,8 @@ static int with_config(const struct options *o, const char *const *env, bool sho
 	};
 	struct config_sources sources = { .path = o->config, .env = env, .flags = flags };
 	struct config c;
-	struct serve_spec spec = { .config = &c, .env = env, .find_asset = asset_find };
+	int status = EXIT_FAILED;
+	struct serve_spec spec = { .config = &c, .env = env, .find_asset = asset_find, .ret_status = &status };
 	struct err e = { 0 };
 
 	(void)snprintf(port, sizeof(port), "%lld", (long long)o->port);
@@ -183,7 +186,10 @@ static int with_config(const struct options *o, const char *const *env, bool sho
 		(void)config_write(&c, &text);
 		return print(&text);
 	}
-	return serve(&spec, &e) < 0 ? fail(&e) : EXIT_OK;
+	if (serve(&spec, &e) == 0)
+		return EXIT_OK;
+	(void)fail(&e);
+	return status;
 }
 
 static int run_init_config(int argc, char **argv, const char *const *env)

@@ -14,8 +14,10 @@
 #include "server/api/api.h"
 #include "server/listen.h"
 #include "server/log_file.h"
+#include "server/plane.h"
 #include "server/service.h"
 #include "server/version.h"
+#include "sys/boot.h"
 #include "sys/signals.h"
 
 #include "base/banned.h"
@@ -23,12 +25,24 @@
 #define SLOW_CALLBACK_MS 100
 #define LOG_CHECK_MS 5000
 
+#define DESCRIPTORS_PER_PROXIED 3 /* an API connection, a proxied one, and where that leads */
+
+/* One port: what is served there, and by whom. */
+struct front {
+	struct service service;
+	struct http_server *http; /* NULL: not served */
+	struct listen_plan plan;
+};
+
 struct serving {
 	const struct config *config;
 	struct loop *loop;
-	struct http_server *http;
-	struct tls_server *tls; /* NULL: plain */
-	struct service service;
+	struct front api, proxy; /* the latter only with a plane */
+	unsigned draining;       /* of them */
+	struct tls_server *tls;  /* NULL: plain */
+	struct runtime *runtime; /* NULL: there are no sandboxes, and then no plane either */
+	struct plane *plane;
+	char boot_id[BOOT_ID_SIZE];
 	struct log_file log;
 	struct timer log_timer;
 	struct io signal_io;
@@ -59,13 +73,15 @@ int serve_connection_limit(unsigned wanted, unsigned *ret_connections, struct er
 	return 0;
 }
 
-static int make_limits(const struct config *c, struct http_limits *ret, struct err *e)
+static int make_limits(const struct config *c, bool has_plane, struct http_limits *ret, struct err *e)
 {
 	const struct config_limits *l = &c->limits;
 	struct http_limits limits = HTTP_LIMITS;
+	unsigned each = has_plane ? DESCRIPTORS_PER_PROXIED : 1;
 
-	if (serve_connection_limit((unsigned)l->connections, &limits.connections, e) < 0)
+	if (serve_connection_limit((unsigned)l->connections * each, &limits.connections, e) < 0)
 		return -1;
+	limits.connections = MAX(limits.connections / each, 1U);
 	if (limits.connections < (unsigned)l->connections)
 		log_info("fewer connections than configured: descriptor limit", LOG_U("connections", limits.connections),
 			 LOG_D("configured", l->connections));
@@ -130,7 +146,16 @@ static void on_drained(void *arg)
 {
 	struct serving *s = arg;
 
-	loop_stop(s->loop);
+	if (--s->draining == 0)
+		loop_stop(s->loop);
+}
+
+static void drain(struct serving *s, struct front *f)
+{
+	if (!f->http)
+		return;
+	s->draining++;
+	http_server_drain(f->http, (unsigned)s->config->limits.drain_seconds * 1000, on_drained, s);
 }
 
 static void stop(struct serving *s, int signo)
@@ -141,8 +166,9 @@ static void stop(struct serving *s, int signo)
 		return;
 	}
 	s->is_stopping = true;
-	log_info("stopping", LOG_S("signal", strsignal(signo)), LOG_U("requests", http_server_counts(s->http).busy));
-	http_server_drain(s->http, (unsigned)s->config->limits.drain_seconds * 1000, on_drained, s);
+	log_info("stopping", LOG_S("signal", strsignal(signo)), LOG_U("requests", http_server_counts(s->api.http).busy));
+	drain(s, &s->api);
+	drain(s, &s->proxy);
 }
 
 /* What an operator changes while we run: the log was moved away, the certificate was renewed. */
@@ -197,67 +223,138 @@ static int start_tls(struct serving *s, struct err *e)
 	return s->tls ? 0 : -1;
 }
 
-static int start_listening(struct serving *s, const struct listen_plan *plan, struct err *e)
+static int start_listening(struct serving *s, const struct front *f, struct err *e)
 {
 	struct transport_maker maker = { 0 };
 	int fds[LISTEN_ADDRESSES_MAX], rc = 0;
 	size_t n = 0;
 
+	if (!f->http)
+		return 0;
 	if (s->tls)
 		maker = tls_server_maker(s->tls);
-	if (listen_open(plan, (int)s->config->server.backlog, fds, &n, e) < 0)
+	if (listen_open(&f->plan, (int)s->config->server.backlog, fds, &n, e) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++) {
 		if (rc == 0)
-			rc = http_server_listen(s->http, &fds[i], &maker, e);
+			rc = http_server_listen(f->http, &fds[i], &maker, e);
 		closep(&fds[i]); /* unless the server has taken it */
 	}
 	return rc;
 }
 
-static void log_start(const struct listen_plan *plan, bool is_secure)
+static void log_start(const struct front *f, const char *what, bool is_secure)
 {
-	for (size_t i = 0; i < plan->n; i++) {
+	for (size_t i = 0; f->http && i < f->plan.n; i++) {
 		char text[ADDR_TEXT_MAX];
 
-		log_info("listening", LOG_S("address", sockaddr_format(&plan->addrs[i].sa, plan->addrs[i].len, text)),
-			 LOG_S("scheme", is_secure ? "https" : "http"), LOG_S("version", OPENSANDBOX_VERSION));
+		log_info("listening", LOG_S("address", sockaddr_format(&f->plan.addrs[i].sa, f->plan.addrs[i].len, text)),
+			 LOG_S("serves", what), LOG_S("scheme", is_secure ? "https" : "http"),
+			 LOG_S("version", OPENSANDBOX_VERSION));
 	}
+}
+
+/* ---- sandboxes ---- */
+
+static void report_fault(const struct serve_spec *spec, enum store_fault fault)
+{
+	static const int statuses[] = {
+		[STORE_FAILED] = SERVE_FAILED, [STORE_DAMAGED] = SERVE_DAMAGED, [STORE_LOCKED] = SERVE_RUNNING,
+	};
+
+	if (spec->ret_status)
+		*spec->ret_status = statuses[fault];
+}
+
+/* The one place where a runtime comes in. What it finds from before is settled before the first request. */
+static int start_plane(struct serving *s, const struct serve_spec *spec, struct err *e)
+{
+	const struct config *c = s->config;
+	struct plane_spec plane = {
+		.loop = s->loop, .state_dir = c->native.state_dir, .boot_id = s->boot_id, .host = c->server.host,
+		.eip = c->server.eip, .proxy_port = (unsigned)c->server.proxy_port,
+		.max_timeout_s = c->server.max_sandbox_timeout_seconds, .renews_on_access = c->renew_intent.enabled,
+		.renew_interval_s = c->renew_intent.min_interval_seconds,
+	};
+	enum store_fault fault = STORE_FAILED;
+
+	if (!spec->make_runtime)
+		return 0;
+	s->runtime = spec->make_runtime(s->loop, c, e);
+	if (!s->runtime || boot_id_read(s->boot_id, e) < 0)
+		return -1;
+	plane.runtime = s->runtime;
+	s->plane = plane_open(&plane, &fault, e);
+	if (!s->plane) {
+		report_fault(spec, fault);
+		return -1;
+	}
+	return plane_recover(s->plane, e);
+}
+
+/* ---- all together ---- */
+
+static int start_front(struct serving *s, struct front *f, const struct service_spec *spec, const struct http_limits *limits,
+		       struct err *e)
+{
+	service_init(&f->service, spec);
+	f->http = http_server_new(s->loop, &f->service.http, limits, e);
+	return f->http ? 0 : -1;
+}
+
+static int start_fronts(struct serving *s, const struct serve_spec *spec, struct err *e)
+{
+	struct service_spec service = {
+		.requests_per_key = (unsigned)s->config->limits.requests_per_key,
+		.requests = (unsigned)s->config->server.limit_concurrency,
+		.routes = s->plane ? api_sandbox_routes : api_routes,
+		.find_asset = spec->find_asset,
+		.plane = s->plane,
+		.audit = s->plane ? plane_audit : NULL,
+	};
+	struct http_limits limits;
+
+	if (make_auth(spec, s->api.plan.is_loopback, &service.auth, e) < 0 ||
+	    make_limits(s->config, s->plane != NULL, &limits, e) < 0)
+		return -1;
+	if (start_front(s, &s->api, &service, &limits, e) < 0)
+		return -1;
+	if (!s->plane)
+		return 0;
+	service.routes = api_proxy_routes;
+	service.is_proxy_origin = true;
+	return start_front(s, &s->proxy, &service, &limits, e);
 }
 
 static int start(struct serving *s, const struct serve_spec *spec, struct err *e)
 {
-	struct service_spec service = {
-		.requests_per_key = (unsigned)spec->config->limits.requests_per_key,
-		.requests = (unsigned)spec->config->server.limit_concurrency,
-		.routes = api_routes,
-		.find_asset = spec->find_asset,
-	};
-	struct http_limits limits;
-	struct listen_plan plan;
+	const struct config_server *c = &s->config->server;
 
-	if (listen_resolve(s->config->server.host, (unsigned)s->config->server.port, &plan, e) < 0)
+	if (listen_resolve(c->host, (unsigned)c->port, &s->api.plan, e) < 0 ||
+	    listen_resolve(c->host, (unsigned)c->proxy_port, &s->proxy.plan, e) < 0)
 		return -1;
-	if (make_auth(spec, plan.is_loopback, &service.auth, e) < 0 || make_limits(s->config, &limits, e) < 0)
+	if (start_plane(s, spec, e) < 0 || start_fronts(s, spec, e) < 0)
 		return -1;
-	service_init(&s->service, &service);
-	s->http = http_server_new(s->loop, &s->service.http, &limits, e);
-	if (!s->http)
-		return -1;
-	if (start_signals(s, e) < 0 || start_tls(s, e) < 0 || start_listening(s, &plan, e) < 0)
+	if (start_signals(s, e) < 0 || start_tls(s, e) < 0 || start_listening(s, &s->api, e) < 0 ||
+	    start_listening(s, &s->proxy, e) < 0)
 		return -1;
 	if (timer_init(&s->log_timer, s->loop, on_log_timer, s, "log rotation", e) < 0)
 		return -1;
 	timer_in(&s->log_timer, LOG_CHECK_MS);
-	log_start(&plan, s->tls != NULL);
+	log_start(&s->api, "api", s->tls != NULL);
+	log_start(&s->proxy, "proxy", s->tls != NULL);
 	return 0;
 }
 
 static void serving_done(struct serving *s)
 {
-	http_server_free(s->http);
+	http_server_free(s->api.http);
+	http_server_free(s->proxy.http);
+	plane_close(s->plane);
+	runtime_free(s->runtime);
 	tls_server_free(s->tls);
-	service_done(&s->service);
+	service_done(&s->api.service);
+	service_done(&s->proxy.service);
 	timer_done(&s->log_timer);
 	io_del(&s->signal_io);
 	closep(&s->signal_fd);
@@ -270,6 +367,8 @@ int serve(const struct serve_spec *spec, struct err *e)
 {
 	AUTO(serving_done) struct serving s = { .config = spec->config, .signal_fd = -1, .log = LOG_FILE_INIT };
 
+	if (spec->ret_status)
+		*spec->ret_status = SERVE_FAILED;
 	if (spec->config->runtime.type != RUNTIME_NATIVE)
 		return err_set(e, ERR_UNAVAILABLE, "runtime.type: only 'native' is available in this version");
 	if (log_file_open(&s.log, &spec->config->log, e) < 0)

@@ -5,11 +5,22 @@
 
 struct asset;
 struct err;
+struct loop;
+struct runtime;
+
+enum { /* what the program exits with when serving failed */
+	SERVE_FAILED = 1,
+	SERVE_DAMAGED = 3, /* the database */
+	SERVE_RUNNING = 4, /* another server has the state directory */
+};
 
 struct serve_spec {
 	struct config *config; /* its key is wiped once a digest is made of it */
 	const char *const *env;
 	const struct asset *(*find_asset)(const char *name);
+	/* What sandboxes run on. NULL: there are none, and their routes do not exist. */
+	struct runtime *(*make_runtime)(struct loop *l, const struct config *c, struct err *e);
+	int *ret_status; /* set on failure; may be NULL */
 };
 
 /* Runs until SIGTERM or SIGINT: then no more connections are taken, requests in progress get limits.drain_seconds,

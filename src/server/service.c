@@ -176,6 +176,8 @@ static void service_finished(const struct request *rq, unsigned status, uint64_t
 		s->in_progress -= t->is_counted;
 		s->in_progress_by_key -= t->is_counted_by_key;
 	}
+	if (s->spec.audit)
+		s->spec.audit(rq, status, body_bytes);
 	/* Without the query: it may carry secrets. */
 	log_at(level, "request", LOG_STR("method", rq->head->method), LOG_STR("path", rq->path), LOG_U("status", status),
 	       LOG_MS("took", loop_now_ms(request_loop(rq)) - rq->began_ms), LOG_U("bytes", body_bytes),

@@ -4,6 +4,7 @@
  * A struct service is the ctx of its requests: handlers find it with service_of(). */
 #pragma once
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/random.h"
 #include "base/str.h"
@@ -14,6 +15,7 @@ struct asset;
 struct decode;
 struct err;
 struct field;
+struct plane;
 
 #define REQUEST_ID_MAX 128
 #define CODE_INVALID_PARAMETER "SANDBOX::INVALID_PARAMETER"
@@ -25,6 +27,10 @@ struct service_spec {
 	unsigned requests;         /* in progress, in all; one more is answered 503; 0: no limit */
 	const struct route *routes;
 	const struct asset *(*find_asset)(const char *name); /* documents that come with the program */
+	struct plane *plane;      /* sandboxes and what they run on; NULL: there are none */
+	bool is_proxy_origin;     /* answers on the port of the endpoint proxy alone */
+	/* One line per call for whoever has to know later who did what; NULL: nobody. */
+	void (*audit)(const struct request *rq, unsigned status, uint64_t body_bytes);
 };
 
 struct service {

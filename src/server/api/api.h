@@ -3,9 +3,18 @@
 #pragma once
 #include "net/server.h"
 
-extern const struct route api_routes[];
+extern const struct route api_routes[];         /* of a server without a runtime */
+extern const struct route api_sandbox_routes[]; /* of one with: these, and the sandboxes' */
+extern const struct route api_proxy_routes[];   /* of the endpoint proxy's own port */
 
 handler_fn health_get;
 
 handler_fn docs_get;    /* the page that shows the API, for people */
 handler_fn openapi_get; /* the same for programs */
+
+handler_fn sandboxes_post, sandboxes_get;
+handler_fn sandbox_get, sandbox_delete, sandbox_metadata_patch;
+handler_fn sandbox_pause_post, sandbox_resume_post, sandbox_renew_post;
+handler_fn endpoint_get;
+handler_fn diagnostics_logs_get, diagnostics_inspect_get, diagnostics_events_get, diagnostics_summary_get;
+handler_fn proxy_any;

@@ -1,13 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/api/api.h"
 
+#include "server/api/reply.h"
+
 #include "base/banned.h"
 
+#define SERVER_ROUTES \
+	/* method  path               handler       flags       max body */ \
+	{ "GET",   "/health",         health_get,   ROUTE_ROOT, 0 }, \
+	{ "GET",   "/docs",           docs_get,     ROUTE_ROOT, 0 }, \
+	{ "GET",   "/redoc",          docs_get,     ROUTE_ROOT, 0 }, \
+	{ "GET",   "/openapi.json",   openapi_get,  ROUTE_ROOT, 0 }
+
+#define PROXY_ROUTES { "*", "/sandboxes/:id/proxy/:port/*", proxy_any, ROUTE_STREAM_IN, HTTP_LENGTH_MAX }
+
 const struct route api_routes[] = {
-	/* method  path               handler       flags       max body */
-	{ "GET",   "/health",         health_get,   ROUTE_ROOT, 0 },
-	{ "GET",   "/docs",           docs_get,     ROUTE_ROOT, 0 },
-	{ "GET",   "/redoc",          docs_get,     ROUTE_ROOT, 0 },
-	{ "GET",   "/openapi.json",   openapi_get,  ROUTE_ROOT, 0 },
+	SERVER_ROUTES,
+	{ 0 },
+};
+
+const struct route api_sandbox_routes[] = {
+	SERVER_ROUTES,
+	{ "POST",   "/sandboxes",                              sandboxes_post,          0, API_BODY_MAX },
+	{ "GET",    "/sandboxes",                              sandboxes_get,           0, 0 },
+	{ "GET",    "/sandboxes/:id",                          sandbox_get,             0, 0 },
+	{ "DELETE", "/sandboxes/:id",                          sandbox_delete,          0, 0 },
+	{ "PATCH",  "/sandboxes/:id/metadata",                 sandbox_metadata_patch,  0, API_BODY_MAX },
+	{ "POST",   "/sandboxes/:id/pause",                    sandbox_pause_post,      0, 0 },
+	{ "POST",   "/sandboxes/:id/resume",                   sandbox_resume_post,     0, 0 },
+	{ "POST",   "/sandboxes/:id/renew-expiration",         sandbox_renew_post,      0, API_BODY_MAX },
+	{ "GET",    "/sandboxes/:id/endpoints/:port",          endpoint_get,            0, 0 },
+	{ "GET",    "/sandboxes/:id/diagnostics/logs",         diagnostics_logs_get,    0, 0 },
+	{ "GET",    "/sandboxes/:id/diagnostics/inspect",      diagnostics_inspect_get, 0, 0 },
+	{ "GET",    "/sandboxes/:id/diagnostics/events",       diagnostics_events_get,  0, 0 },
+	{ "GET",    "/sandboxes/:id/diagnostics/summary",      diagnostics_summary_get, 0, 0 },
+	PROXY_ROUTES,
+	{ 0 },
+};
+
+const struct route api_proxy_routes[] = {
+	PROXY_ROUTES,
 	{ 0 },
 };

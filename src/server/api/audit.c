@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/api/audit.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/json_out.h"
+#include "base/rfc3339.h"
+#include "net/loop.h"
+#include "net/server.h"
+#include "server/service.h"
+
+#include "base/banned.h"
+
+#define LINE_MAX_BYTES 8192
+#define PATH_SHOWN_MAX 512 /* bytes of a path; what follows the port of a proxied one is the client's affair */
+
+struct audit {
+	int fd;
+	uint64_t size;
+	uint64_t dropped;
+	char *path, *old_path;
+};
+
+static int open_file(struct audit *a, struct err *e)
+{
+	struct stat st;
+	int fd = open(a->path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		return err_sys(e, errno, "open '%s'", a->path);
+	closep(&a->fd);
+	a->fd = fd;
+	a->size = fstat(fd, &st) == 0 ? (uint64_t)st.st_size : 0;
+	return 0;
+}
+
+void audit_close(struct audit *a)
+{
+	if (!a)
+		return;
+	closep(&a->fd);
+	free(a->path);
+	free(a->old_path);
+	free(a);
+}
+
+struct audit *audit_open(const char *dir, struct err *e)
+{
+	AUTO(audit_close) struct audit *a = calloc(1, sizeof(*a));
+
+	if (!a) {
+		(void)err_no_memory(e);
+		return NULL;
+	}
+	a->fd = -1;
+	if (asprintf(&a->path, "%s/audit.jsonl", dir) < 0)
+		a->path = NULL;
+	if (asprintf(&a->old_path, "%s/audit.jsonl.1", dir) < 0)
+		a->old_path = NULL;
+	if (!a->path || !a->old_path) {
+		(void)err_no_memory(e);
+		return NULL;
+	}
+	if (open_file(a, e) < 0)
+		return NULL;
+	return take_ptr(&a);
+}
+
+static void write_peer(struct json_out *o, const struct sockaddr *peer)
+{
+	char text[INET6_ADDRSTRLEN] = "local";
+	const void *p = peer;
+
+	if (peer->sa_family == AF_INET)
+		(void)inet_ntop(AF_INET, &((const struct sockaddr_in *)p)->sin_addr, text, sizeof(text));
+	else if (peer->sa_family == AF_INET6)
+		(void)inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)p)->sin6_addr, text, sizeof(text));
+	json_key(o, "peer"), json_cstr(o, text);
+}
+
+/* The path as far as it names things of ours. */
+static struct str shown_path(const struct request *rq)
+{
+	size_t n = rq->path.n;
+
+	if (rq->rest.n > 0 && rq->rest.n < n)
+		n -= rq->rest.n;
+	return str_first(rq->path, MIN(n, (size_t)PATH_SHOWN_MAX));
+}
+
+static void write_line(struct audit *a, const struct request *rq, unsigned status, uint64_t body_bytes, struct buf *line)
+{
+	struct json_out o = json_out(line);
+	char now[RFC3339_SIZE];
+
+	(void)rfc3339_format_ms(clock_wall(), now);
+	json_open(&o, '{');
+	json_key(&o, "ts"), json_cstr(&o, now);
+	json_key(&o, "request_id"), json_str(&o, rq->id);
+	write_peer(&o, rq->peer);
+	json_key(&o, "method"), json_str(&o, str_first(rq->head->method, 32));
+	json_key(&o, "path"), json_str(&o, shown_path(rq));
+	json_key(&o, "route"), rq->route ? json_cstr(&o, rq->route->path) : json_cstr(&o, "");
+	json_key(&o, "status"), json_uint(&o, status);
+	json_key(&o, "bytes"), json_uint(&o, body_bytes);
+	json_key(&o, "took_ms"), json_uint(&o, loop_now_ms(request_loop(rq)) - rq->began_ms);
+	if (a->dropped > 0)
+		json_key(&o, "dropped"), json_uint(&o, a->dropped);
+	json_close(&o, '}');
+	buf_add_char(line, '\n');
+}
+
+static void rotate(struct audit *a)
+{
+	if (a->size < AUDIT_FILE_MAX)
+		return;
+	(void)rename(a->path, a->old_path); /* if not, the file goes on growing and is tried again */
+	(void)open_file(a, &(struct err){ 0 });
+}
+
+void audit_write(struct audit *a, const struct request *rq, unsigned status, uint64_t body_bytes)
+{
+	AUTO(buf_done) struct buf line = BUF_INIT(LINE_MAX_BYTES);
+	ssize_t n;
+
+	write_line(a, rq, status, body_bytes, &line);
+	n = line.failed ? -1 : write(a->fd, line.p, line.n);
+	if (n < 0 || (size_t)n != line.n) {
+		a->dropped++;
+		return;
+	}
+	a->dropped = 0;
+	a->size += (uint64_t)n;
+	rotate(a);
+}

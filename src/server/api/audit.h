@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+/* server/api/audit.h - who called what, with which outcome: one JSON object per line and call, appended to a file.
+ *
+ * No query, no body, no header but the request's id: nothing that could be a secret. A file that has grown is kept as
+ * FILE.1 and begun anew. Like the log it neither fails nor waits: a line that cannot be written is counted, and the next
+ * one that can be says how many are missing. */
+#pragma once
+#include <stdint.h>
+
+#include "base/own.h"
+
+struct audit;
+struct err;
+struct request;
+
+#define AUDIT_FILE_MAX ((uint64_t)64 * 1024 * 1024)
+
+struct audit *audit_open(const char *dir, struct err *e); /* DIR/audit.jsonl */
+void audit_close(struct audit *a);                        /* NULL is fine */
+DEFINE_AUTO(struct audit *, audit_close)
+
+void audit_write(struct audit *a, const struct request *rq, unsigned status, uint64_t body_bytes);

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+/* server/api/create.h - the request for a new sandbox: its shape (422), and what is allowed here (400). */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/decode.h"
+#include "server/sandbox.h"
+
+struct arena;
+struct reply;
+struct request;
+
+#define CREATE_ENV_MAX 256
+#define CREATE_ENV_BYTES_MAX ((size_t)128 * 1024)
+#define CREATE_ARGS_MAX ROW_ARGS_MAX
+#define CREATE_ARGS_BYTES_MAX ((size_t)128 * 1024)
+#define CREATE_IMAGE_MAX ROW_IMAGE_MAX
+#define CREATE_RENEW_MIN_S 300
+#define CREATE_RENEW_MAX_S 86400
+
+struct create_auth {
+	const char *username, *password;
+};
+
+struct create_image {
+	const char *uri;
+	struct create_auth auth;
+};
+
+struct create_platform {
+	const char *os, *arch;
+};
+
+struct create_request {
+	struct create_image image;
+	const char *snapshot_id;
+	struct create_platform platform;
+	bool has_platform;
+	int64_t timeout;
+	struct string_map limits, env, metadata, extensions;
+	bool has_limits;
+	struct string_list entrypoint;
+	const struct json *network_policy;
+	bool has_network_policy;
+	bool proxies_credentials, is_secure_access;
+	size_t n_volumes;
+};
+
+/* Binds and checks the shape. Returns as service_decode() does. */
+int create_decode(struct request *rq, struct reply *rp, struct create_request *ret, struct decode *d, struct err *e);
+
+struct create_rules {
+	struct runtime *runtime;
+	int64_t max_timeout_s; /* 0: no ceiling */
+};
+
+/* What the server can do for it, in the order of the checks that clients know; the first failure is F. ORDER's strings
+ * live in A or in the request. */
+int create_check(const struct create_request *rq, const struct create_rules *rules, struct arena *a,
+		 struct sandbox_order *ret, struct fault *f);
+
+/* Splits a command line into words as a shell would: blanks separate, '...', "..." and \ protect. -1: a quote is open
+ * (ERR_INVALID). */
+int words_split(struct str line, struct arena *a, struct string_list *ret, struct err *e);

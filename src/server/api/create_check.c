@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a create may ask for here. */
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/escape.h"
+#include "base/quantity.h"
+#include "server/api/create.h"
+
+#include "base/banned.h"
+
+#define INVALID(f, ...) fault_set((f), 400, "SANDBOX", "INVALID_PARAMETER", __VA_ARGS__)
+#define PIDS_MAX 4194304 /* the kernel's own */
+#define MEMORY_MIN ((uint64_t)16 << 20) /* with less, nothing starts */
+#define DISK_MIN ((uint64_t)1 << 20)
+
+static const char *map_get_value(const struct string_map *m, const char *key)
+{
+	for (size_t i = 0; i < m->n; i++)
+		if (strcmp(m->items[i].key, key) == 0)
+			return m->items[i].value;
+	return NULL;
+}
+
+/* ---- extensions ---- */
+
+static int check_extensions(const struct create_request *rq, struct sandbox_order *o, struct fault *f)
+{
+	const char *renew = map_get_value(&rq->extensions, "access.renew.extend.seconds");
+	const char *pool = map_get_value(&rq->extensions, "poolRef");
+	uint64_t seconds = 0;
+
+	if (renew && !str_to_u64(str_trim(str_of(renew)), CREATE_RENEW_MIN_S, CREATE_RENEW_MAX_S, &seconds))
+		return INVALID(f, "extensions.access.renew.extend.seconds: must be a number of %d to %d", CREATE_RENEW_MIN_S,
+			       CREATE_RENEW_MAX_S);
+	o->renew_s = (int64_t)seconds;
+	if (pool && str_trim(str_of(pool)).n > 0)
+		return fault_set(f, 400, "SANDBOX", "UNSUPPORTED_POOL_REF", "extensions.poolRef: there are no pools here");
+	return 0;
+}
+
+/* ---- the entrypoint ---- */
+
+struct splitter {
+	struct str in;
+	struct arena *a;
+	char *word; /* as long as the line, at most */
+	size_t n;
+	bool has_word;
+};
+
+/* Takes what a quote or backslash protects; -1: it does not end. */
+static int take_quoted(struct splitter *s, char quote)
+{
+	s->has_word = true;
+	s->in = str_skip(s->in, 1);
+	while (s->in.n > 0 && s->in.p[0] != quote) {
+		if (quote == '"' && s->in.p[0] == '\\' && s->in.n > 1 && (s->in.p[1] == '"' || s->in.p[1] == '\\'))
+			s->in = str_skip(s->in, 1);
+		s->word[s->n++] = s->in.p[0];
+		s->in = str_skip(s->in, 1);
+	}
+	if (s->in.n == 0)
+		return -1;
+	s->in = str_skip(s->in, 1);
+	return 0;
+}
+
+static int take_one(struct splitter *s)
+{
+	char c = s->in.p[0];
+
+	if (c == '\'' || c == '"')
+		return take_quoted(s, c);
+	if (c == '\\') {
+		s->in = str_skip(s->in, 1);
+		if (s->in.n == 0)
+			return -1;
+	}
+	s->has_word = true;
+	s->word[s->n++] = s->in.p[0];
+	s->in = str_skip(s->in, 1);
+	return 0;
+}
+
+static bool is_blank_char(char c)
+{
+	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static int end_word(struct splitter *s, struct string_list *list, struct err *e)
+{
+	if (!s->has_word)
+		return 0;
+	if (list->n == CREATE_ARGS_MAX)
+		return err_set(e, ERR_LIMIT, "more than %d words", CREATE_ARGS_MAX);
+	list->items[list->n] = arena_strndup(s->a, s->word, s->n);
+	if (!list->items[list->n])
+		return err_no_memory(e);
+	list->n++;
+	s->n = 0;
+	s->has_word = false;
+	return 0;
+}
+
+int words_split(struct str line, struct arena *a, struct string_list *ret, struct err *e)
+{
+	struct splitter s = { .in = line, .a = a, .word = arena_alloc(a, line.n + 1) };
+	struct string_list list = { .items = arena_array(a, CREATE_ARGS_MAX, sizeof(*list.items)) };
+
+	if (!s.word || !list.items)
+		return err_no_memory(e);
+	while (s.in.n > 0) {
+		if (!is_blank_char(s.in.p[0])) {
+			if (take_one(&s) < 0)
+				return err_set(e, ERR_INVALID, "a quote or a backslash at the end protects nothing");
+			continue;
+		}
+		s.in = str_skip(s.in, 1);
+		if (end_word(&s, &list, e) < 0)
+			return -1;
+	}
+	if (end_word(&s, &list, e) < 0)
+		return -1;
+	*ret = list;
+	return 0;
+}
+
+static int check_entrypoint(const struct create_request *rq, const struct create_rules *rules, struct arena *a,
+			    struct sandbox_order *o, struct fault *f)
+{
+	const char *prefix = rules->runtime->code_prefix;
+	struct err e = { 0 };
+	size_t bytes = 0;
+
+	o->entrypoint = rq->entrypoint;
+	if (rq->entrypoint.n == 1 && strchr(rq->entrypoint.items[0], ' ') &&
+	    words_split(str_of(rq->entrypoint.items[0]), a, &o->entrypoint, &e) < 0)
+		return fault_set(f, 400, prefix, "INVALID_ENTRYPOINT", "entrypoint: %s", e.msg);
+	if (o->entrypoint.n == 0 || o->entrypoint.items[0][0] == '\0')
+		return fault_set(f, 400, prefix, "INVALID_ENTRYPOINT", "entrypoint: names no program");
+	if (o->entrypoint.n > CREATE_ARGS_MAX)
+		return INVALID(f, "entrypoint: more than %d words", CREATE_ARGS_MAX);
+	for (size_t i = 0; i < o->entrypoint.n; i++)
+		bytes += strlen(o->entrypoint.items[i]) + 1;
+	if (bytes > CREATE_ARGS_BYTES_MAX)
+		return INVALID(f, "entrypoint: more than %zu bytes", CREATE_ARGS_BYTES_MAX);
+	return 0;
+}
+
+/* ---- metadata and environment ---- */
+
+static int check_metadata(const struct create_request *rq, struct sandbox_order *o, struct fault *f)
+{
+	if (rq->metadata.n > LABELS_MAX)
+		return INVALID(f, "metadata: more than %d entries", LABELS_MAX);
+	for (size_t i = 0; i < rq->metadata.n; i++) {
+		const struct string_pair *p = &rq->metadata.items[i];
+		struct str key = str_of(p->key);
+		const char *why = label_check_key(key);
+
+		if (!why)
+			why = label_check_value(str_of(p->value));
+		if (!why && label_is_reserved(key))
+			why = "the prefix " LABEL_RESERVED " is reserved";
+		if (why)
+			return fault_set(f, 400, "SANDBOX", "INVALID_METADATA_LABEL", "metadata '%s': %s", SHOWN(key), why);
+	}
+	o->metadata = rq->metadata;
+	return 0;
+}
+
+static int check_env(const struct create_request *rq, struct sandbox_order *o, struct fault *f)
+{
+	size_t bytes = 0;
+
+	if (rq->env.n > CREATE_ENV_MAX)
+		return INVALID(f, "env: more than %d entries", CREATE_ENV_MAX);
+	for (size_t i = 0; i < rq->env.n; i++) {
+		const struct string_pair *p = &rq->env.items[i];
+
+		if (p->key[0] == '\0' || strchr(p->key, '='))
+			return INVALID(f, "env: '%s' is not a name", SHOWN(str_of(p->key)));
+		bytes += strlen(p->key) + strlen(p->value) + 2; /* '=' and NUL */
+	}
+	if (bytes > CREATE_ENV_BYTES_MAX)
+		return INVALID(f, "env: more than %zu bytes", CREATE_ENV_BYTES_MAX);
+	o->env = rq->env;
+	return 0;
+}
+
+/* ---- the platform ---- */
+
+static bool is_one_of(struct str s, const char *const *names)
+{
+	for (; *names; names++)
+		if (str_eq_nocase(s, str_of(*names)))
+			return true;
+	return false;
+}
+
+static int check_platform(const struct create_request *rq, const struct create_rules *rules, struct sandbox_order *o,
+			  struct fault *f)
+{
+	static const char *const systems[] = { "linux", "windows", NULL }, *const machines[] = { "amd64", "arm64", NULL };
+	const struct runtime *rt = rules->runtime;
+	struct str os, arch;
+
+	if (!rq->has_platform)
+		return 0;
+	os = str_trim(str_of(rq->platform.os));
+	arch = str_trim(str_of(rq->platform.arch));
+	if (!is_one_of(os, systems))
+		return INVALID(f, "platform.os: must be linux or windows");
+	if (!is_one_of(arch, machines))
+		return INVALID(f, "platform.arch: must be amd64 or arm64");
+	if (!str_eq_nocase(os, str_of(rt->os)) || !str_eq_nocase(arch, str_of(rt->arch)))
+		return INVALID(f, "platform: sandboxes here are %s/%s", rt->os, rt->arch);
+	o->os = rt->os;
+	o->arch = rt->arch;
+	return 0;
+}
+
+/* ---- limits ---- */
+
+static int limit_cpu(struct str text, struct runtime_limits *l, struct err *e)
+{
+	return quantity_cpu(text, &l->cpu_milli, e);
+}
+
+static int limit_memory(struct str text, struct runtime_limits *l, struct err *e)
+{
+	if (quantity_memory(text, &l->memory_bytes, e) < 0)
+		return -1;
+	return l->memory_bytes >= MEMORY_MIN ? 0 : err_set(e, ERR_INVALID, "must be 16Mi or more");
+}
+
+static int limit_disk(struct str text, struct runtime_limits *l, struct err *e)
+{
+	if (quantity_memory(text, &l->disk_bytes, e) < 0)
+		return -1;
+	return l->disk_bytes >= DISK_MIN ? 0 : err_set(e, ERR_INVALID, "must be 1Mi or more");
+}
+
+static int limit_pids(struct str text, struct runtime_limits *l, struct err *e)
+{
+	return str_to_u64(str_trim(text), 1, PIDS_MAX, &l->pids) ? 0 :
+	       err_set(e, ERR_INVALID, "must be a number of 1 to %d", PIDS_MAX);
+}
+
+static int limit_gpu(struct str text, struct runtime_limits *l, struct err *e)
+{
+	(void)text, (void)l;
+	return err_set(e, ERR_INVALID, "there are no GPUs here");
+}
+
+static const struct limit_key {
+	const char *name;
+	enum runtime_limit bit;
+	int (*parse)(struct str text, struct runtime_limits *l, struct err *e);
+} limit_keys[] = {
+	{ "cpu", LIMIT_CPU, limit_cpu },        { "memory", LIMIT_MEMORY, limit_memory },
+	{ "disk", LIMIT_DISK, limit_disk },     { "ephemeral-storage", LIMIT_DISK, limit_disk },
+	{ "storage", LIMIT_DISK, limit_disk },  { "pids", LIMIT_PIDS, limit_pids },
+	{ "gpu", LIMIT_GPU, limit_gpu },
+};
+
+static const struct limit_key *find_limit(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_LEN(limit_keys); i++)
+		if (strcmp(limit_keys[i].name, name) == 0)
+			return &limit_keys[i];
+	return NULL;
+}
+
+static int check_limits(const struct create_request *rq, const struct create_rules *rules, struct sandbox_order *o,
+			struct fault *f)
+{
+	unsigned seen = 0;
+
+	o->limits = RUNTIME_LIMITS_DEFAULT;
+	for (size_t i = 0; i < rq->limits.n; i++) {
+		const struct string_pair *p = &rq->limits.items[i];
+		const struct limit_key *k = find_limit(p->key);
+		struct err e = { 0 };
+
+		if (!k)
+			return INVALID(f, "resourceLimits.%s: cannot be enforced here", SHOWN(str_of(p->key)));
+		if (!(rules->runtime->enforces & k->bit) && k->bit == LIMIT_DISK)
+			return fault_set(f, 400, rules->runtime->code_prefix, "DISK_LIMIT_UNSUPPORTED",
+					 "resourceLimits.%s: cannot be enforced here", k->name);
+		if (!(rules->runtime->enforces & k->bit))
+			return INVALID(f, "resourceLimits.%s: cannot be enforced here", k->name);
+		if (seen & k->bit)
+			return INVALID(f, "resourceLimits.%s: is named twice", k->name);
+		seen |= k->bit;
+		if (k->parse(str_of(p->value), &o->limits, &e) < 0)
+			return INVALID(f, "resourceLimits.%s: %s", k->name, e.msg);
+	}
+	return 0;
+}
+
+/* ---- the whole ---- */
+
+static int check_unsupported(const struct create_request *rq, struct fault *f)
+{
+	if (rq->is_secure_access)
+		return INVALID(f, "secureAccess: not supported by this server");
+	if (rq->has_network_policy)
+		return INVALID(f, "networkPolicy: not supported by this server");
+	if (rq->n_volumes > 0)
+		return fault_set(f, 400, "VOLUME", "UNSUPPORTED_BACKEND", "volumes: not supported by this server");
+	return 0;
+}
+
+static int check_image(const struct create_request *rq, const struct create_rules *rules, struct arena *a,
+		       struct sandbox_order *o, struct fault *f)
+{
+	struct str uri = str_trim(str_of(rq->image.uri));
+	struct err e = { 0 };
+
+	if (uri.n > CREATE_IMAGE_MAX)
+		return INVALID(f, "image.uri: more than %d bytes", CREATE_IMAGE_MAX);
+	o->image = arena_dup(a, uri);
+	if (!o->image)
+		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of memory");
+	if (rules->runtime->ops->check_image(rules->runtime, o->image, &e) < 0)
+		return INVALID(f, "image.uri: %s", e.msg);
+	return 0;
+}
+
+int create_check(const struct create_request *rq, const struct create_rules *rules, struct arena *a,
+		 struct sandbox_order *ret, struct fault *f)
+{
+	struct sandbox_order o = { 0 };
+
+	if (check_extensions(rq, &o, f) < 0)
+		return -1;
+	if (str_trim(str_of(rq->snapshot_id)).n > 0)
+		return fault_set(f, 404, "SNAPSHOT", "NOT_FOUND", "snapshotId: there is no such snapshot");
+	if (check_entrypoint(rq, rules, a, &o, f) < 0 || check_metadata(rq, &o, f) < 0 ||
+	    check_platform(rq, rules, &o, f) < 0)
+		return -1;
+	if (rules->max_timeout_s > 0 && rq->timeout > rules->max_timeout_s)
+		return INVALID(f, "timeout: must be at most %lld seconds", (long long)rules->max_timeout_s);
+	o.timeout_s = rq->timeout;
+	if (check_unsupported(rq, f) < 0 || check_limits(rq, rules, &o, f) < 0 || check_env(rq, &o, f) < 0 ||
+	    check_image(rq, rules, a, &o, f) < 0)
+		return -1;
+	*ret = o;
+	return 0;
+}

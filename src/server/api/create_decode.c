@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The shape of a create, as tables, and the rules that span several members. */
+#include "base/err.h"
+#include "net/server.h"
+#include "server/api/create.h"
+#include "server/service.h"
+
+#include "base/banned.h"
+
+struct credential_proxy {
+	bool enabled;
+};
+
+struct rule {
+	const char *action, *target;
+};
+
+struct policy {
+	const char *default_action;
+	struct object_list egress;
+};
+
+struct volume {
+	const char *name, *mount_path, *sub_path;
+	bool read_only;
+	const struct json *host, *pvc, *ossfs;
+};
+
+/* What the table binds to. The two objects that are not supported yet are bound for their shape alone. */
+struct bound {
+	struct create_request rq;
+	struct policy policy;
+	struct credential_proxy credentials;
+	struct object_list volumes;
+};
+
+static const char *check_mount_path(const void *value)
+{
+	const char *path = *(const char *const *)value;
+
+	return path[0] == '/' ? NULL : "must start with '/'";
+}
+
+static const char *check_volume(const void *item)
+{
+	const struct volume *v = item;
+
+	return !!v->host + !!v->pvc + !!v->ossfs == 1 ? NULL : "exactly one of host, pvc and ossfs must be given";
+}
+
+static const struct field auth_fields[] = {
+	FIELD(struct create_auth, username, FIELD_STRING, "username", .required = true, .secret = true),
+	FIELD(struct create_auth, password, FIELD_STRING, "password", .required = true, .secret = true),
+	{ 0 },
+};
+
+static const struct field image_fields[] = {
+	FIELD(struct create_image, uri, FIELD_STRING, "uri", .required = true),
+	FIELD(struct create_image, auth, FIELD_OBJECT, "auth", .fields = auth_fields),
+	{ 0 },
+};
+
+static const struct field platform_fields[] = {
+	FIELD(struct create_platform, os, FIELD_STRING, "os", .required = true),
+	FIELD(struct create_platform, arch, FIELD_STRING, "arch", .required = true),
+	{ 0 },
+};
+
+static const struct field credential_fields[] = {
+	FIELD(struct credential_proxy, enabled, FIELD_BOOL, "enabled"),
+	{ 0 },
+};
+
+static const struct field rule_fields[] = {
+	FIELD(struct rule, action, FIELD_STRING, "action", .required = true),
+	FIELD(struct rule, target, FIELD_STRING, "target", .required = true, .min = 1),
+	{ 0 },
+};
+
+static const struct field policy_fields[] = {
+	FIELD(struct policy, default_action, FIELD_STRING, "defaultAction", .alias = "default_action"),
+	FIELD(struct policy, egress, FIELD_OBJECTS, "egress", .fields = rule_fields, .size = sizeof(struct rule)),
+	{ 0 },
+};
+
+static const struct field volume_fields[] = {
+	FIELD(struct volume, name, FIELD_STRING, "name", .required = true, .min = 1, .max = 63),
+	FIELD(struct volume, mount_path, FIELD_STRING, "mountPath", .alias = "mount_path", .required = true,
+	      .check = check_mount_path, .pattern = "^/.*"),
+	FIELD(struct volume, sub_path, FIELD_STRING, "subPath", .alias = "sub_path"),
+	FIELD(struct volume, read_only, FIELD_BOOL, "readOnly", .alias = "read_only"),
+	FIELD(struct volume, host, FIELD_ANY, "host"),
+	FIELD(struct volume, pvc, FIELD_ANY, "pvc"),
+	FIELD(struct volume, ossfs, FIELD_ANY, "ossfs", .secret = true),
+	{ 0 },
+};
+
+#define MEMBER(member, kind, name, ...) FIELD(struct bound, member, kind, name, __VA_ARGS__)
+static const struct field create_fields[] = {
+	MEMBER(rq.image, FIELD_OBJECT, "image", .fields = image_fields),
+	MEMBER(rq.snapshot_id, FIELD_STRING, "snapshotId", .alias = "snapshot_id"),
+	MEMBER(rq.platform, FIELD_OBJECT, "platform", .fields = platform_fields, .has = HAS(struct bound, rq.has_platform)),
+	MEMBER(rq.timeout, FIELD_INT, "timeout", .min = 60),
+	MEMBER(rq.limits, FIELD_MAP, "resourceLimits", .alias = "resource_limits", .has = HAS(struct bound, rq.has_limits)),
+	MEMBER(rq.env, FIELD_MAP, "env", .secret = true),
+	MEMBER(rq.metadata, FIELD_MAP, "metadata"),
+	MEMBER(rq.entrypoint, FIELD_STRINGS, "entrypoint", .min = 1),
+	MEMBER(policy, FIELD_OBJECT, "networkPolicy", .alias = "network_policy", .fields = policy_fields,
+	       .has = HAS(struct bound, rq.has_network_policy)),
+	MEMBER(credentials, FIELD_OBJECT, "credentialProxy", .alias = "credential_proxy", .fields = credential_fields),
+	MEMBER(rq.is_secure_access, FIELD_BOOL, "secureAccess", .alias = "secure_access"),
+	MEMBER(volumes, FIELD_OBJECTS, "volumes", .fields = volume_fields, .size = sizeof(struct volume),
+	       .check_item = check_volume),
+	MEMBER(rq.extensions, FIELD_MAP, "extensions"),
+	{ 0 },
+};
+
+static bool is_blank(const char *z)
+{
+	return !z || str_trim(str_of(z)).n == 0;
+}
+
+static bool has_pool(const struct create_request *rq)
+{
+	for (size_t i = 0; i < rq->extensions.n; i++)
+		if (strcmp(rq->extensions.items[i].key, "poolRef") == 0)
+			return !is_blank(rq->extensions.items[i].value);
+	return false;
+}
+
+/* What is wrong with the whole, or NULL. */
+static const char *broken_rule(const struct create_request *rq)
+{
+	bool has_image = !is_blank(rq->image.uri), has_snapshot = !is_blank(rq->snapshot_id);
+
+	if (has_pool(rq)) {
+		if (has_snapshot)
+			return "snapshotId cannot be used with extensions.poolRef";
+		return rq->proxies_credentials ? "credentialProxy cannot be used with extensions.poolRef" : NULL;
+	}
+	if (rq->proxies_credentials && !rq->has_network_policy)
+		return "credentialProxy requires networkPolicy";
+	if (has_image == has_snapshot)
+		return "exactly one of image and snapshotId must be given";
+	if (has_image && rq->entrypoint.n == 0)
+		return "entrypoint is required with image";
+	return rq->has_limits ? NULL : "resourceLimits is required";
+}
+
+int create_decode(struct request *rq, struct reply *rp, struct create_request *ret, struct decode *d, struct err *e)
+{
+	struct bound b = { 0 };
+	int rc = service_decode(rq, rp, create_fields, &b, d, e);
+	struct err bad = { 0 };
+	const char *why;
+
+	if (rc != 0)
+		return rc;
+	b.rq.proxies_credentials = b.credentials.enabled;
+	b.rq.n_volumes = b.volumes.n;
+	why = broken_rule(&b.rq);
+	if (why) {
+		(void)decode_refuse(d, NULL, why, &bad);
+		(void)service_reply_problems(rp, d, "body");
+		return 1;
+	}
+	*ret = b.rq;
+	return 0;
+}

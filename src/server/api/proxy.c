@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/api/proxy.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "net/transport.h"
+#include "net/ws_handshake.h"
+#include "server/api/api.h"
+#include "server/api/proxy_headers.h"
+#include "server/api/reply.h"
+
+#include "base/banned.h"
+
+#define CONNECT_MS 10000
+#define SEND_MS 180000
+#define HEAD_MS 180000
+#define BODY_MS 3600000
+
+/* On the API's own origin a document from a sandbox gets an origin that is nobody's. */
+#define SANDBOX_CSP "sandbox allow-downloads allow-forms allow-modals allow-popups allow-scripts"
+
+const struct guarded_port *guarded_port_find(unsigned port)
+{
+	static const struct guarded_port ports[] = {
+		{ PORT_EXECD, "execd", "X-EXECD-ACCESS-TOKEN" },
+		{ PORT_EGRESS, "egress", "OPENSANDBOX-EGRESS-AUTH" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(ports); i++)
+		if (ports[i].port == port)
+			return &ports[i];
+	return NULL;
+}
+
+/* ---- dialling ---- */
+
+struct dialling {
+	struct plane_job job;
+	struct http_dial *d; /* NULL: nobody wants it any more */
+};
+
+static void dialling_drop(struct plane_job *job)
+{
+	free(container_of(job, struct dialling, job));
+}
+
+static void on_dialled(struct transport *t, const struct runtime_failure *failure, void *arg)
+{
+	struct dialling *j = arg;
+	struct err e = { 0 };
+
+	if (failure) {
+		e = failure->err;
+		e.code = e.code == ERR_TIMEOUT ? ERR_TIMEOUT : ERR_UNAVAILABLE; /* nobody is there, whatever the reason */
+	}
+	plane_job_end(&j->job);
+	if (j->d)
+		http_dial_done(j->d, t, failure ? &e : NULL);
+	else
+		transport_close(t);
+	free(j);
+}
+
+static int dial_begin(struct http_dial *d, void *arg, struct err *e)
+{
+	struct proxy_target *t = arg;
+	struct runtime *rt = t->plane->spec.runtime;
+	struct dialling *j = malloc(sizeof(*j));
+
+	if (!j)
+		return err_no_memory(e);
+	j->d = d;
+	d->user = j;
+	plane_job_begin(t->plane, &j->job, dialling_drop);
+	rt->ops->dial(rt, t->id, t->port, on_dialled, j);
+	return 0;
+}
+
+static void dial_cancel_later(struct http_dial *d, void *arg)
+{
+	struct dialling *j = d->user;
+
+	(void)arg;
+	j->d = NULL;
+}
+
+struct http_client *proxy_client_new(struct proxy_target *t, unsigned max_idle, struct err *e)
+{
+	static const struct http_dialer dialer = { .begin = dial_begin, .cancel = dial_cancel_later };
+	struct http_client_options o = {
+		.dialer = &dialer, .dialer_arg = t, .max_idle = max_idle, .idle_ms = PROXY_IDLE_MS,
+		.deadlines = { .connect_ms = CONNECT_MS, .send_ms = SEND_MS, .head_ms = HEAD_MS, .body_ms = BODY_MS },
+	};
+
+	return http_client_new(t->plane->spec.loop, &o, e);
+}
+
+/* ---- what a sandbox has of it ---- */
+
+struct proxy_peer *proxy_peer_of(struct sandbox *sb, struct err *e)
+{
+	if (!sb->user)
+		sb->user = calloc(1, sizeof(struct proxy_peer));
+	if (!sb->user)
+		(void)err_no_memory(e);
+	return sb->user;
+}
+
+void proxy_gone(struct sandbox *sb, void *arg)
+{
+	struct plane *plane = arg;
+	struct proxy_peer *peer = sb->user;
+
+	if (!peer)
+		return;
+	while (peer->calls)
+		proxy_call_drop(peer->calls);
+	tunnels_drop(plane, peer);
+	http_client_free(peer->execd);
+	free(peer);
+	sb->user = NULL;
+}
+
+/* ---- the request for the sandbox ---- */
+
+/* What follows the port, byte for byte. */
+static struct str raw_target(const struct request *rq)
+{
+	struct str target = rq->head->target;
+	const char *mark = memchr(target.p, '?', target.n);
+	char *made;
+
+	if (rq->rest.n > 0) {
+		const char *from = rq->rest.p - 1; /* with its slash */
+
+		return (struct str){ from, (size_t)(target.p + target.n - from) };
+	}
+	if (!mark)
+		return STR("/");
+	made = arena_printf(rq->arena, "/%.*s", (int)(target.p + target.n - mark), mark);
+	return str_of(made);
+}
+
+static struct str peer_text(const struct request *rq)
+{
+	char text[INET6_ADDRSTRLEN] = "";
+	const void *p = rq->peer;
+
+	if (rq->peer->sa_family == AF_INET)
+		(void)inet_ntop(AF_INET, &((const struct sockaddr_in *)p)->sin_addr, text, sizeof(text));
+	else if (rq->peer->sa_family == AF_INET6)
+		(void)inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)p)->sin6_addr, text, sizeof(text));
+	return str_of(arena_strndup(rq->arena, text, strlen(text)));
+}
+
+int proxy_make_request(struct request *rq, unsigned port, struct http_request *ret, struct err *e)
+{
+	const struct guarded_port *g = guarded_port_find(port);
+	struct proxy_request_rules rules = {
+		.own_token = g ? g->header : NULL, .host = rq->head->host, .peer = peer_text(rq), .is_secure = rq->is_secure,
+	};
+	struct http_header *headers = arena_array(rq->arena, PROXY_HEADERS_MAX, sizeof(*headers));
+	char *host = arena_printf(rq->arena, "localhost:%u", port);
+	struct str target = raw_target(rq);
+	int n;
+
+	if (!headers || !host || !target.p)
+		return err_no_memory(e);
+	n = proxy_request_headers(rq->head, &rules, headers, e);
+	if (n < 0)
+		return -1;
+	*ret = (struct http_request){
+		.method = rq->head->method, .target = target, .host = str_of(host), .headers = headers,
+		.n_headers = (size_t)n,
+	};
+	return 0;
+}
+
+/* ---- its answer ---- */
+
+int proxy_pass_headers(const struct request *rq, struct reply *rp, const struct http_head *head, struct err *e)
+{
+	const struct service *s = service_of(rq);
+	bool with_cors = s->spec.auth.has_key && http_find(rq->head, "Origin");
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < head->n_headers; i++)
+		bytes += head->headers[i].name.n + head->headers[i].value.n + 4;
+	if (bytes > PROXY_HEADER_BYTES_MAX)
+		return err_set(e, ERR_LIMIT, "an answer with %zu bytes of headers", bytes);
+	for (size_t i = 0; i < head->n_headers; i++) {
+		const struct http_header *h = &head->headers[i];
+		char name[256];
+
+		if (h->name.n >= sizeof(name) || !proxy_response_header_passes(head, h->name, with_cors))
+			continue;
+		memcpy(name, h->name.p, h->name.n);
+		name[h->name.n] = '\0';
+		(void)reply_header(rp, name, h->value); /* what cannot stand in a header is left out */
+	}
+	if (!s->spec.is_proxy_origin)
+		(void)reply_header(rp, "Content-Security-Policy", STR(SANDBOX_CSP));
+	return 0;
+}
+
+/* ---- deciding ---- */
+
+static bool token_fits(const struct request *rq, const struct sandbox *sb, const struct guarded_port *g)
+{
+	char token[SANDBOX_TOKEN_LEN + 1];
+	unsigned n = 0;
+	bool ok = false;
+
+	sandbox_token(sb, g->purpose, token);
+	for (size_t i = 0; i < rq->head->n_headers; i++) {
+		const struct http_header *h = &rq->head->headers[i];
+
+		if (!str_eq_nocase(h->name, str_of(g->header)))
+			continue;
+		n++;
+		ok = secret_eq(h->value, str_of(token));
+	}
+	secret_wipe(token, sizeof(token));
+	return n == 1 && ok;
+}
+
+/* What stands against sending it on. */
+static int refused(const struct request *rq, const struct sandbox *sb, unsigned port, struct fault *f)
+{
+	const char *prefix = plane_of(rq)->spec.runtime->code_prefix;
+	const struct guarded_port *g = guarded_port_find(port);
+	const struct proxy_peer *peer = sb->user;
+
+	if (g && !token_fits(rq, sb, g))
+		return fault_set(f, 401, NULL, "INVALID_ACCESS_TOKEN",
+				 "the header %s is missing or wrong; the sandbox's endpoint for port %u has it", g->header, port);
+	if (port == PORT_EGRESS)
+		return fault_set(f, 501, NULL, "EGRESS_NOT_IMPLEMENTED", "network policies are not supported by this server");
+	if (!sandbox_can_be_called(sb))
+		return fault_set(f, 409, prefix, "SANDBOX_NOT_RUNNING", "sandbox '%s' is %s, not Running", sb->row.id,
+				 sandbox_state_name(sb->row.state));
+	if (peer && peer->n >= PROXY_STREAMS_MAX)
+		return fault_set(f, 429, NULL, "TOO_MANY_REQUESTS", "too many requests in progress for this sandbox");
+	return 0;
+}
+
+/* A WebSocket handshake, a request that only looks like one, or neither. */
+static enum ws_handshake handshake_of(const struct request *rq)
+{
+	struct ws_request values = {
+		.connection = rq->head->has_upgrade ? STR("Upgrade") : STR(""), .upgrade = request_header(rq, "Upgrade"),
+		.version = request_header(rq, "Sec-WebSocket-Version"), .key = request_header(rq, "Sec-WebSocket-Key"),
+	};
+
+	if (!http_list_has(values.upgrade, "websocket"))
+		return WS_HANDSHAKE_NONE;
+	if (!rq->head->has_upgrade || rq->head->framing != HTTP_NO_BODY || !str_is(rq->head->method, "GET") ||
+	    rq->head->minor == 0)
+		return WS_HANDSHAKE_BAD;
+	return ws_handshake_check(&values);
+}
+
+static int start_tunnel(struct request *rq, struct reply *rp, struct sandbox *sb, unsigned port, struct err *e)
+{
+	struct fault f;
+
+	if (!sb) {
+		(void)fault_set(&f, 404, NULL, "", "sandbox not found");
+		return tunnel_refuse(rq, rp, 1011, f.message, e);
+	}
+	if (refused(rq, sb, port, &f) < 0)
+		return f.status == 409 ? tunnel_refuse(rq, rp, 1011, f.message, e) : reply_fault(rp, &f);
+	return tunnel_start(rq, rp, sb, port, e);
+}
+
+int proxy_any(struct request *rq, struct reply *rp, struct err *e)
+{
+	struct plane *plane = plane_of(rq);
+	enum ws_handshake hs = handshake_of(rq);
+	struct sandbox *sb;
+	struct fault f;
+	unsigned port;
+	int rc = request_port(rq, rp, &port, e);
+
+	if (rc != 0)
+		return rc < 0 ? -1 : 0;
+	if (hs != WS_HANDSHAKE_NONE && hs != WS_HANDSHAKE_OK)
+		return reply_error(rp, 400, CODE_UNKNOWN_ERROR, "Websocket upgrade is not supported yet in this form");
+	sb = sandboxes_find(plane->sandboxes, rq->params[0]);
+	if (sb && plane->spec.renews_on_access)
+		sandbox_touch(sb, plane->spec.renew_interval_s);
+	if (hs == WS_HANDSHAKE_OK)
+		return start_tunnel(rq, rp, sb, port, e);
+	if (!sb)
+		return reply_no_sandbox(rq, rp);
+	if (refused(rq, sb, port, &f) < 0)
+		return reply_fault(rp, &f);
+	return proxy_call_start(rq, rp, sb, port, e);
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/api/proxy_headers.h"
+
+#include "base/err.h"
+#include "server/auth.h"
+
+#include "base/banned.h"
+
+static bool is_in(struct str name, const char *const *list)
+{
+	for (; *list; list++)
+		if (str_eq_nocase(name, str_of(*list)))
+			return true;
+	return false;
+}
+
+/* RFC 9110 section 7.6.1, and what frames the message: both sides have their own. */
+static bool is_hop_by_hop(const struct http_head *head, struct str name)
+{
+	static const char *const names[] = {
+		"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "TE", "Trailer",
+		"Transfer-Encoding", "Upgrade", "Content-Length", NULL,
+	};
+
+	if (is_in(name, names))
+		return true;
+	for (size_t i = 0; i < head->n_headers; i++) {
+		const struct http_header *h = &head->headers[i];
+		struct str rest = h->value, item;
+		bool more = str_eq_nocase(h->name, STR("Connection"));
+
+		while (more) {
+			more = str_cut(rest, ',', &item, &rest);
+			if (str_eq_nocase(str_trim(item), name))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* ---- towards the sandbox ---- */
+
+static bool request_header_passes(const struct http_head *head, const struct proxy_request_rules *rules, struct str name)
+{
+	static const char *const dropped[] = {
+		"Host", "Expect", "Authorization", "Cookie", AUTH_HEADER, "X-EXECD-ACCESS-TOKEN", "OPENSANDBOX-EGRESS-AUTH",
+		"OpenSandbox-Secure-Access", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
+		"X-Forwarded-Port", "X-Forwarded-Server", "X-Real-IP", NULL,
+	};
+
+	if (rules->own_token && str_eq_nocase(name, str_of(rules->own_token)))
+		return true;
+	return !is_in(name, dropped) && !is_hop_by_hop(head, name);
+}
+
+static int add(struct http_header *out, size_t *n, const char *name, struct str value, struct err *e)
+{
+	if (*n == PROXY_HEADERS_MAX)
+		return err_set(e, ERR_LIMIT, "too many headers");
+	out[(*n)++] = (struct http_header){ str_of(name), value };
+	return 0;
+}
+
+int proxy_request_headers(const struct http_head *head, const struct proxy_request_rules *rules,
+			  struct http_header out[PROXY_HEADERS_MAX], struct err *e)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < head->n_headers; i++) {
+		const struct http_header *h = &head->headers[i];
+
+		if (!request_header_passes(head, rules, h->name))
+			continue;
+		if (n == PROXY_HEADERS_MAX)
+			return err_set(e, ERR_LIMIT, "too many headers");
+		out[n++] = *h;
+	}
+	if (add(out, &n, "X-Forwarded-Proto", rules->is_secure ? STR("https") : STR("http"), e) < 0 ||
+	    (rules->host.n > 0 && add(out, &n, "X-Forwarded-Host", rules->host, e) < 0) ||
+	    (rules->peer.n > 0 && add(out, &n, "X-Forwarded-For", rules->peer, e) < 0))
+		return -1;
+	return (int)n;
+}
+
+/* ---- towards the client ---- */
+
+bool proxy_response_header_passes(const struct http_head *head, struct str name, bool with_cors)
+{
+	/* The server writes the first two itself. The others would speak for the whole origin, which many share. */
+	static const char *const dropped[] = {
+		"Date", "X-Request-ID", "Alt-Svc", "Clear-Site-Data", "Public-Key-Pins", "Service-Worker-Allowed",
+		"Strict-Transport-Security", NULL,
+	};
+	static const char *const cors[] = { "Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", NULL };
+
+	return !is_in(name, dropped) && !(with_cors && is_in(name, cors)) && !is_hop_by_hop(head, name);
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/* server/api/reply.h - what the handlers of sandboxes share: parameters, faults, objects as JSON. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "net/server.h"
+#include "server/plane.h"
+
+struct field;
+struct json_out;
+
+#define API_BODY_MAX ((uint64_t)1024 * 1024) /* of a lifecycle request */
+
+int reply_fault(struct reply *rp, const struct fault *f);
+int reply_no_sandbox(const struct request *rq, struct reply *rp); /* 404 for params[0] */
+
+/* The sandbox of params[0]. NULL: the 404 is on its way. */
+struct sandbox *request_sandbox(const struct request *rq, struct reply *rp);
+
+/* Binds the query to OUT by FIELDS; of a repeated key the first counts. Returns as service_decode() does. */
+int request_query(struct request *rq, struct reply *rp, const struct field *fields, void *out, struct err *e);
+
+/* The port of params[1]: 422 unless a number, 400 unless 1 to 65535. Returns as service_decode() does. */
+int request_port(struct request *rq, struct reply *rp, unsigned *ret_port, struct err *e);
+
+void write_time(struct json_out *o, const char *key, int64_t us);
+void write_sandbox(struct json_out *o, const struct sandbox *sb);
+/* The answer to a create: ENTRYPOINT as it was asked for. */
+void write_created(struct json_out *o, const struct sandbox *sb, const struct string_list *entrypoint);
+int reply_sandbox(struct reply *rp, unsigned status, const struct sandbox *sb);
+
+/* A reply that waits for a sandbox_fn. The request may go before it: then nobody is answered. */
+struct pending {
+	struct request *rq; /* NULL: gone */
+	struct reply *rp;
+	unsigned status;    /* of success */
+	enum { PENDING_EMPTY, PENDING_SANDBOX, PENDING_CREATED, PENDING_EXPIRY } shows;
+	const struct string_list *entrypoint; /* of a create, in the request's arena */
+};
+
+/* Holds the reply; NULL: E. The caller passes pending_done and it to what it waits for, or ends it. */
+struct pending *pending_new(struct request *rq, struct reply *rp, unsigned status, struct err *e);
+void pending_done(struct sandbox *sb, const struct fault *f, void *arg); /* answers */

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+/* GET /sandboxes: filters, then pages. */
+#include "base/err.h"
+#include "base/json_out.h"
+#include "net/url.h"
+#include "server/api/api.h"
+#include "server/api/reply.h"
+
+#include "base/banned.h"
+
+#define LIST_BODY_MAX ((size_t)64 * 1024 * 1024)
+#define PAGE_SIZE_MAX 200
+
+struct paging {
+	int64_t page, page_size;
+};
+
+static const struct field paging_fields[] = {
+	FIELD(struct paging, page, FIELD_INT, "page", .min = 1),
+	FIELD(struct paging, page_size, FIELD_INT, "pageSize", .min = 1, .max = PAGE_SIZE_MAX),
+	{ 0 },
+};
+
+struct filter {
+	struct query query;    /* of the request: its "state" pairs */
+	struct query metadata; /* pairs that must all be there */
+};
+
+/* Without "state" every state will do; with it, one of those that are named. */
+static bool state_matches(const struct filter *f, const struct sandbox *sb)
+{
+	const struct query_pair *p = query_get(&f->query, "state");
+	struct str state = str_of(sandbox_state_name(sb->row.state));
+
+	if (!p)
+		return true;
+	for (; p; p = query_next(&f->query, "state", p))
+		if (str_eq_nocase(p->value, state))
+			return true;
+	return false;
+}
+
+static bool has_pair(const struct string_map *m, const struct query_pair *p)
+{
+	for (size_t i = 0; i < m->n; i++)
+		if (str_is(p->key, m->items[i].key))
+			return str_is(p->value, m->items[i].value);
+	return false;
+}
+
+static bool matches(const struct filter *f, const struct sandbox *sb)
+{
+	for (size_t i = 0; i < f->metadata.n; i++)
+		if (!has_pair(&sb->row.metadata, &f->metadata.pairs[i]))
+			return false;
+	return state_matches(f, sb);
+}
+
+/* 0, 1 (answered) or -1. */
+static int make_filter(struct request *rq, struct reply *rp, struct filter *f, struct err *e)
+{
+	const struct query_pair *p;
+	struct err bad = { 0 };
+
+	if (query_parse(rq->query, rq->arena, &f->query, e) < 0)
+		return -1;
+	p = query_get(&f->query, "metadata");
+	if (!p || query_parse_strict(p->value, rq->arena, &f->metadata, &bad) == 0)
+		return 0;
+	if (bad.code != ERR_INVALID && bad.code != ERR_LIMIT) {
+		*e = bad;
+		return -1;
+	}
+	(void)reply_error(rp, 400, "INVALID_METADATA_FORMAT", "metadata: bad query field: %s", bad.msg);
+	return 1;
+}
+
+static void write_pagination(struct json_out *o, const struct paging *p, size_t total)
+{
+	size_t size = (size_t)MAX(p->page_size, INT64_C(1)), pages = total / size + (total % size > 0);
+
+	json_key(o, "pagination"), json_open(o, '{');
+	json_key(o, "page"), json_int(o, p->page);
+	json_key(o, "pageSize"), json_int(o, p->page_size);
+	json_key(o, "totalItems"), json_uint(o, total);
+	json_key(o, "totalPages"), json_uint(o, pages);
+	json_key(o, "hasNextPage"), json_bool(o, (uint64_t)p->page < pages);
+	json_close(o, '}');
+}
+
+int sandboxes_get(struct request *rq, struct reply *rp, struct err *e)
+{
+	AUTO(buf_done) struct buf body = BUF_INIT(LIST_BODY_MAX);
+	struct json_out o = json_out(&body);
+	struct paging paging = { .page = 1, .page_size = 20 };
+	struct filter filter = { 0 };
+	size_t total = 0, first;
+	int rc = request_query(rq, rp, paging_fields, &paging, e);
+
+	if (rc == 0)
+		rc = make_filter(rq, rp, &filter, e);
+	if (rc != 0)
+		return rc < 0 ? -1 : 0;
+	if (__builtin_mul_overflow((size_t)(paging.page - 1), (size_t)paging.page_size, &first))
+		first = SIZE_MAX;
+	json_open(&o, '{');
+	json_key(&o, "items"), json_open(&o, '[');
+	for (const struct sandbox *sb = sandboxes_newest(plane_of(rq)->sandboxes); sb; sb = sb->older) {
+		if (!matches(&filter, sb))
+			continue;
+		if (total >= first && total - first < (size_t)paging.page_size)
+			write_sandbox(&o, sb);
+		total++;
+	}
+	json_close(&o, ']');
+	write_pagination(&o, &paging, total);
+	json_close(&o, '}');
+	return reply_json(rp, 200, &body);
+}

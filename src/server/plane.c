@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/plane.h"
+
+#include <fcntl.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "net/loop.h"
+#include "server/api/audit.h"
+#include "server/api/proxy.h"
+#include "sys/fd.h"
+
+#include "base/banned.h"
+
+/* ---- what waits for the runtime ---- */
+
+void plane_job_begin(struct plane *p, struct plane_job *j, void (*drop)(struct plane_job *j))
+{
+	*j = (struct plane_job){ .next = p->jobs, .plane = p, .drop = drop };
+	if (j->next)
+		j->next->prev = j;
+	p->jobs = j;
+}
+
+void plane_job_end(struct plane_job *j)
+{
+	*(j->prev ? &j->prev->next : &j->plane->jobs) = j->next;
+	if (j->next)
+		j->next->prev = j->prev;
+	j->prev = j->next = NULL;
+}
+
+/* ---- life ---- */
+
+void plane_close(struct plane *p)
+{
+	if (!p)
+		return;
+	tunnels_drop(p, NULL);
+	sandboxes_free(p->sandboxes);
+	while (p->jobs) {
+		struct plane_job *j = p->jobs;
+
+		plane_job_end(j);
+		j->drop(j);
+	}
+	store_close(p->store);
+	audit_close(p->audit);
+	free(p);
+}
+
+struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fault, struct err *e)
+{
+	AUTO(plane_close) struct plane *p = calloc(1, sizeof(*p));
+	struct sandboxes_spec set = {
+		.loop = spec->loop, .runtime = spec->runtime, .boot_id = spec->boot_id,
+		.creates_max = spec->creates_max > 0 ? spec->creates_max : PLANE_CREATES_MAX,
+		.wall_us = spec->wall_us, .wall_arg = spec->wall_arg, .gone = proxy_gone, .gone_arg = p,
+	};
+
+	*ret_fault = STORE_FAILED;
+	if (!p) {
+		(void)err_no_memory(e);
+		return NULL;
+	}
+	p->spec = *spec;
+	p->store = store_open(spec->state_dir, ret_fault, e);
+	if (!p->store)
+		return NULL;
+	p->audit = audit_open(spec->state_dir, e);
+	if (!p->audit)
+		return NULL;
+	set.store = p->store;
+	p->sandboxes = sandboxes_new(&set, ret_fault, e);
+	return p->sandboxes ? take_ptr(&p) : NULL;
+}
+
+struct recovery {
+	bool is_over;
+	struct err e;
+};
+
+static void on_recovered(const struct err *e, void *arg)
+{
+	struct recovery *r = arg;
+
+	r->is_over = true;
+	if (e)
+		r->e = *e;
+}
+
+static void on_late(void *arg)
+{
+	struct recovery *r = arg;
+
+	r->is_over = true;
+	(void)err_set(&r->e, ERR_TIMEOUT, "the runtime did not answer");
+}
+
+int plane_recover(struct plane *p, struct err *e)
+{
+	struct recovery r = { 0 };
+	struct timer late = { 0 };
+	int rc = 0;
+
+	if (loop_turn(p->spec.loop, 0, e) < 0) /* its time stood still while the store was opened */
+		return -1;
+	if (timer_init(&late, p->spec.loop, on_late, &r, "recovery", e) < 0)
+		return -1;
+	timer_in(&late, PLANE_RECOVER_MS);
+	sandboxes_recover(p->sandboxes, on_recovered, &r);
+	while (rc == 0 && !r.is_over)
+		rc = loop_turn(p->spec.loop, -1, e);
+	timer_done(&late);
+	if (rc == 0 && r.e.code != ERR_NONE) {
+		*e = r.e;
+		rc = err_wrap(e, "recover sandboxes");
+	}
+	return rc;
+}
+
+/* ---- small things ---- */
+
+void plane_audit(const struct request *rq, unsigned status, uint64_t body_bytes)
+{
+	const struct plane *p = plane_of(rq);
+
+	if (p && !str_is(rq->path, "/health"))
+		audit_write(p->audit, rq, status, body_bytes);
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+/* server/plane.h - the control plane of sandboxes as a whole: a runtime, the store, the set of sandboxes, the audit log.
+ *
+ * It is the ctx that the routes of sandboxes work on: handlers find it with plane_of(). */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/own.h"
+#include "server/sandbox.h"
+#include "server/service.h"
+#include "server/store/store.h"
+
+struct audit;
+struct err;
+struct loop;
+struct tunnel;
+
+#define PLANE_CREATES_MAX 1024 /* in progress, per key: there is one */
+
+struct plane_spec {
+	struct loop *loop;
+	struct runtime *runtime; /* not owned */
+	const char *state_dir;
+	const char *boot_id;
+	unsigned creates_max;    /* in progress; 0: PLANE_CREATES_MAX */
+	wall_fn *wall_us;        /* NULL: the clock */
+	void *wall_arg;
+	/* What clients are told; must outlive it. */
+	const char *host;        /* that the server listens on */
+	const char *eip;         /* what clients know it by, or NULL */
+	unsigned proxy_port;
+	int64_t max_timeout_s;   /* 0: no ceiling */
+	bool renews_on_access;
+	int64_t renew_interval_s;
+};
+
+/* Something that waits for the runtime. When the plane closes before its completion has come, it is dropped. */
+struct plane_job {
+	struct plane_job *prev, *next;
+	struct plane *plane;
+	void (*drop)(struct plane_job *j); /* frees what it is part of */
+};
+
+struct plane {
+	struct plane_spec spec;
+	struct store *store;
+	struct sandboxes *sandboxes;
+	struct audit *audit;
+	struct plane_job *jobs;
+	struct tunnel *tunnels; /* upgraded connections in progress, of the endpoint proxy */
+};
+
+/* Opens and locks the state directory. Nothing is served before plane_recover(). */
+struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fault, struct err *e);
+/* After the last turn of the loop and before the runtime is freed. Sandboxes go on. NULL is fine. */
+void plane_close(struct plane *p);
+DEFINE_AUTO(struct plane *, plane_close)
+
+/* Turns the loop until the records agree with what the runtime has. */
+#define PLANE_RECOVER_MS 60000
+int plane_recover(struct plane *p, struct err *e);
+
+void plane_job_begin(struct plane *p, struct plane_job *j, void (*drop)(struct plane_job *j));
+void plane_job_end(struct plane_job *j); /* its completion has come */
+
+static inline struct plane *plane_of(const struct request *rq)
+{
+	return service_of(rq)->spec.plane;
+}
+
+void plane_audit(const struct request *rq, unsigned status, uint64_t body_bytes); /* for service_spec.audit */

@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Making a sandbox: record and intent, the runtime, commit; and the keys that make a repeated request the same one. */
+#include "base/civil.h"
+#include "base/clock.h"
+#include "base/hex.h"
+#include "base/log.h"
+#include "server/sandbox_impl.h"
+
+#include "base/banned.h"
+
+/* ---- idempotency keys ---- */
+
+struct key *key_find(struct sandboxes *s, const char hex[SHA256_HEX_LEN + 1])
+{
+	struct key *k = map_get(&s->keys, str_of(hex));
+
+	return k && k->expires_us > sandboxes_wall_us(s) ? k : NULL;
+}
+
+int key_add(struct sandboxes *s, const struct key *k, struct err *e)
+{
+	struct key *copy = malloc(sizeof(*copy)), *old;
+
+	if (!copy)
+		return err_no_memory(e);
+	*copy = *k;
+	old = map_del(&s->keys, str_of(k->hex));
+	free(old);
+	if (map_put(&s->keys, str_of(copy->hex), copy))
+		return 0;
+	free(copy);
+	return err_no_memory(e);
+}
+
+static struct key *key_of(const struct sandboxes *s, const char *sandbox_id)
+{
+	struct key *k;
+	struct str name;
+
+	for (size_t i = 0; (k = map_next(&s->keys, &i, &name));)
+		if (strcmp(k->sandbox_id, sandbox_id) == 0)
+			return k;
+	return NULL;
+}
+
+bool key_has(const struct sandboxes *s, const char *sandbox_id)
+{
+	return key_of(s, sandbox_id) != NULL;
+}
+
+void key_forget_of(struct sandboxes *s, const char *sandbox_id, struct store_tx *tx)
+{
+	struct key *k = key_of(s, sandbox_id);
+
+	if (!k)
+		return;
+	if (tx)
+		store_tx_forget_key(tx, str_of(k->hex));
+	(void)map_del(&s->keys, str_of(k->hex));
+	free(k);
+}
+
+void key_forget(struct sandboxes *s, const char *sandbox_id)
+{
+	struct store_tx *tx;
+
+	if (!key_of(s, sandbox_id))
+		return;
+	tx = store_tx_new();
+	key_forget_of(s, sandbox_id, tx);
+	/* Should this fail, the key is taken until it ages: a new create needs a new one. */
+	(void)store_submit(s->spec.store, tx, NULL, NULL, &(struct err){ 0 });
+}
+
+static struct key *find_old(const struct sandboxes *s)
+{
+	struct key *k;
+	struct str name;
+
+	for (size_t i = 0; (k = map_next(&s->keys, &i, &name));)
+		if (k->expires_us <= sandboxes_wall_us(s))
+			return k;
+	return NULL;
+}
+
+void keys_sweep(void *arg)
+{
+	struct sandboxes *s = arg;
+	struct store_tx *tx = store_tx_new();
+	struct key *k;
+
+	while ((k = find_old(s))) {
+		if (tx)
+			store_tx_forget_key(tx, str_of(k->hex));
+		(void)map_del(&s->keys, str_of(k->hex));
+		free(k);
+	}
+	(void)store_submit(s->spec.store, tx, NULL, NULL, &(struct err){ 0 }); /* the next start reads and drops them */
+	timer_in(&s->sweep, SWEEP_MS);
+}
+
+void keys_free(struct sandboxes *s)
+{
+	struct key *k;
+	struct str name;
+
+	for (size_t i = 0; (k = map_next(&s->keys, &i, &name));)
+		free(k);
+	map_done(&s->keys);
+}
+
+/* ---- failing ---- */
+
+static void create_over(struct box *b)
+{
+	b->pub.set->creates--;
+	timer_cancel(&b->watchdog);
+}
+
+/* Nobody learns of it any more, and nothing is left of it. */
+static void drop_failed(struct box *b, const struct fault *f)
+{
+	struct task *t = b->first;
+	struct waiter *waiters = take_ptr(&t->waiters);
+	sandbox_fn *fn = take_ptr(&t->fn);
+	void *arg = t->arg;
+
+	b->first = t->next; /* whoever waits behind it is told by the drop */
+	b->n_tasks--;
+	task_free(t);
+	box_drop(b);
+	if (fn)
+		fn(NULL, f, arg);
+	while (waiters) {
+		struct waiter *w = waiters;
+
+		waiters = w->next;
+		w->fn(NULL, f, w->arg);
+		free(w);
+	}
+}
+
+static void roll_back(struct box *b, const struct fault *f)
+{
+	create_over(b);
+	key_forget(b->pub.set, b->id);
+	remove_quietly(b, false);
+	task_finish(b, f);
+}
+
+/* Nobody waits for it any more: what there is of it goes. */
+static void give_up(struct box *b)
+{
+	create_over(b);
+	remove_quietly(b, false);
+	task_finish(b, NULL);
+}
+
+/* ---- the steps, the last one first ---- */
+
+static void on_committed(const struct err *e, void *arg)
+{
+	struct box *b = arg;
+	struct runtime_end end = b->pub.end;
+	struct store_tx *tx;
+	struct fault f;
+
+	if (e) {
+		(void)fault_of_store(&f, e);
+		roll_back(b, &f);
+		return;
+	}
+	create_over(b);
+	box_arm(b);
+	log_info("sandbox created", LOG_S("id", b->id), LOG_S("image", b->pub.row.image));
+	box_set_state(b, SANDBOX_RUNNING, "SANDBOX_RUNNING", "Sandbox started successfully.");
+	task_finish(b, NULL);
+	box_set_state(b, SANDBOX_RUNNING, "SANDBOX_RUNNING", "Sandbox is running.");
+	if (!b->pub.has_end)
+		return;
+	tx = store_tx_new();
+	box_apply_end(b, &end, tx);
+	box_save(b, tx);
+}
+
+static void on_failure_recorded(const struct err *e, void *arg)
+{
+	struct box *b = arg;
+	struct fault f = b->first->failure;
+
+	if (e) { /* the row is still there: the removal goes on until it is not */
+		roll_back(b, &f);
+		return;
+	}
+	create_over(b);
+	drop_failed(b, &f);
+}
+
+static void create_failed(struct box *b, const struct runtime_failure *failure)
+{
+	struct sandboxes *s = b->pub.set;
+	struct store_tx *tx = store_tx_new();
+	struct fault f, scratch;
+
+	log_error("sandbox could not be created", LOG_S("id", b->id), LOG_S("failure", failure->code), LOG_ERR(&failure->err));
+	(void)fault_of_runtime(&f, s->spec.runtime, failure);
+	b->first->failure = f;
+	store_tx_delete(tx, b->id);
+	key_forget_of(s, b->id, tx);
+	if (box_submit(b, tx, on_failure_recorded, &scratch) < 0)
+		roll_back(b, &f);
+}
+
+static void on_created(const struct runtime_failure *failure, void *arg)
+{
+	struct box *b = arg;
+	struct sandbox_row committed;
+	struct store_tx *tx;
+	struct fault f;
+
+	if (b->first->is_overdue) {
+		give_up(b);
+		return;
+	}
+	timer_cancel(&b->watchdog);
+	if (failure) {
+		create_failed(b, failure);
+		return;
+	}
+	committed = b->pub.row; /* nobody is told before the commit */
+	committed.state = SANDBOX_RUNNING;
+	committed.reason = "SANDBOX_RUNNING";
+	committed.message = "Sandbox is running.";
+	committed.changed_us = sandboxes_wall_us(b->pub.set);
+	tx = store_tx_new();
+	store_tx_state(tx, &committed);
+	store_tx_intent(tx, b->id, INTENT_NONE);
+	box_event(b, tx, EVENT_LIFECYCLE, "Started", "Sandbox started successfully.");
+	if (box_submit(b, tx, on_committed, &f) < 0)
+		roll_back(b, &f);
+}
+
+static void on_logged(const struct err *e, void *arg)
+{
+	struct box *b = arg;
+	struct sandboxes *s = b->pub.set;
+	char token[SANDBOX_TOKEN_LEN + 1];
+	struct runtime_spec spec = {
+		.id = b->id, .image = b->pub.row.image, .entrypoint = b->pub.row.entrypoint, .env = b->first->env,
+		.limits = b->pub.row.limits, .execd_token = token,
+	};
+	struct fault f;
+
+	if (e) {
+		(void)fault_of_store(&f, e);
+		key_forget_of(s, b->id, NULL);
+		create_over(b);
+		drop_failed(b, &f);
+		return;
+	}
+	if (b->first->is_overdue) {
+		give_up(b);
+		return;
+	}
+	sandbox_token(&b->pub, "execd", token);
+	s->spec.runtime->ops->create(s->spec.runtime, &spec, on_created, b);
+	secret_wipe(token, sizeof(token));
+}
+
+void create_begin(struct box *b, struct task *t)
+{
+	struct sandboxes *s = b->pub.set;
+	struct store_tx *tx = store_tx_new();
+	struct key *k = key_of(s, b->id);
+	struct fault f;
+
+	(void)t;
+	store_tx_insert(tx, &b->pub.row);
+	store_tx_intent(tx, b->id, INTENT_CREATE);
+	if (k) {
+		struct store_key sk = { .key = str_of(k->hex), .sandbox_id = b->id, .expires_us = k->expires_us };
+
+		memcpy(sk.body, k->body, sizeof(sk.body));
+		store_tx_key(tx, &sk);
+	}
+	for (const struct sandbox_event *ev = b->pub.oldest_event; ev && tx; ev = ev->next) {
+		struct store_event se = { b->id, ev->at_us, event_scope_name(ev->scope), ev->type, ev->message };
+
+		store_tx_event(tx, &se);
+	}
+	timer_in(&b->watchdog, SANDBOX_CREATE_MS);
+	if (box_submit(b, tx, on_logged, &f) == 0)
+		return;
+	key_forget_of(s, b->id, NULL);
+	create_over(b);
+	drop_failed(b, &f);
+}
+
+/* The runtime owes its completion still, and nothing else may be asked of it for this id before. */
+void create_overdue(void *arg)
+{
+	struct box *b = arg;
+	struct task *t = b->first;
+	struct fault f;
+
+	t->is_overdue = true;
+	key_forget(b->pub.set, b->id);
+	log_error("a create takes too long, giving it up", LOG_S("id", b->id));
+	(void)fault_set(&f, 504, b->pub.set->spec.runtime->code_prefix, "SANDBOX_START_FAILED",
+			"the sandbox was not ready in time");
+	box_set_state(b, SANDBOX_FAILED, "PROVISIONING_TIMEOUT", "Sandbox was not ready in time.");
+	box_save(b, NULL);
+	if (t->fn)
+		take_ptr(&t->fn)(NULL, &f, t->arg);
+	while (t->waiters) {
+		struct waiter *w = t->waiters;
+
+		t->waiters = w->next;
+		w->fn(NULL, &f, w->arg);
+		free(w);
+	}
+}
+
+/* ---- asking ---- */
+
+static int wait_for(struct box *b, sandbox_fn *fn, void *arg, struct fault *f)
+{
+	struct waiter *w = malloc(sizeof(*w));
+
+	if (!w)
+		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of memory");
+	*w = (struct waiter){ b->first->waiters, fn, arg };
+	b->first->waiters = w;
+	return 0;
+}
+
+/* 2: there is no such key yet. */
+static int replay(struct sandboxes *s, const struct sandbox_order *o, const char *hex, sandbox_fn *fn, void *arg,
+		  struct sandbox **ret, struct fault *f)
+{
+	struct key *k = key_find(s, hex);
+	struct sandbox *sb;
+
+	if (!k)
+		return s->keys.n < SANDBOX_KEYS_MAX ? 2 : fault_set(f, 429, NULL, "TOO_MANY_REQUESTS",
+								    "too many idempotency keys are in use");
+	if (memcmp(k->body, o->body, sizeof(k->body)) != 0)
+		return fault_set(f, 409, "SANDBOX", "IDEMPOTENCY_KEY_REUSED",
+				 "this Idempotency-Key came with another request before");
+	sb = sandboxes_find(s, str_of(k->sandbox_id));
+	if (!sb || sb->row.state == SANDBOX_STOPPING)
+		return fault_set(f, 409, "SANDBOX", "IDEMPOTENCY_KEY_REUSED",
+				 "the sandbox that was made with this Idempotency-Key has been deleted");
+	if (sb->row.state == SANDBOX_PENDING)
+		return wait_for(box_of(sb), fn, arg, f);
+	*ret = sb;
+	return 1;
+}
+
+static int make_row(struct sandboxes *s, const struct sandbox_order *o, struct sandbox_row *r, struct fault *f)
+{
+	int64_t now = sandboxes_wall_us(s), expires = 0;
+
+	if (o->timeout_s > 0 &&
+	    (__builtin_mul_overflow(o->timeout_s, US_PER_S, &expires) || __builtin_add_overflow(expires, now, &expires) ||
+	     expires / US_PER_S > CIVIL_MAX_S))
+		return fault_set(f, 400, "SANDBOX", "INVALID_PARAMETER", "timeout: too large for a date");
+	*r = (struct sandbox_row){
+		.image = o->image, .entrypoint = o->entrypoint, .os = o->os, .arch = o->arch, .limits = o->limits,
+		.renew_s = o->renew_s, .metadata = o->metadata, .created_us = now, .changed_us = now,
+		.expires_us = expires, .state = SANDBOX_PENDING, .reason = "SANDBOX_STARTING",
+		.message = "Sandbox is starting.",
+	};
+	if (expires != 0)
+		r->deadline_ms = loop_now_ms(s->spec.loop) + (uint64_t)o->timeout_s * 1000;
+	return 0;
+}
+
+/* The environment, for the runtime, and its names, for the record. */
+static int copy_env(struct task *t, const struct string_map *env, struct string_list *names)
+{
+	t->env.items = arena_array(&t->arena, env->n + 1, sizeof(*t->env.items));
+	names->items = arena_array(&t->arena, env->n + 1, sizeof(*names->items));
+	for (size_t i = 0; t->env.items && names->items && i < env->n; i++) {
+		t->env.items[i].key = arena_dup(&t->arena, str_of(env->items[i].key));
+		t->env.items[i].value = arena_dup(&t->arena, str_of(env->items[i].value));
+		if (!t->env.items[i].key || !t->env.items[i].value)
+			return -1;
+		names->items[i] = t->env.items[i].key;
+		t->env.n = ++names->n;
+	}
+	return t->env.items && names->items ? 0 : -1;
+}
+
+static void first_events(struct box *b, const struct sandbox_order *o)
+{
+	box_event(b, NULL, EVENT_LIFECYCLE, "Created", "Sandbox was asked for with image '%s'.", o->image);
+	for (size_t i = 0; i < o->n_ignored; i++)
+		box_event(b, NULL, EVENT_LIFECYCLE, "IgnoredKeys", "The request's '%s' is not known here, ignored.",
+			  o->ignored[i]);
+}
+
+static int add_key(struct sandboxes *s, const struct sandbox_order *o, const char *hex, const char *id, struct err *e)
+{
+	struct key k = { .expires_us = sandboxes_wall_us(s) + SANDBOX_KEY_LIFE_US };
+
+	if (o->key.n == 0)
+		return 0;
+	memcpy(k.hex, hex, sizeof(k.hex));
+	memcpy(k.body, o->body, sizeof(k.body));
+	memcpy(k.sandbox_id, id, strlen(id) + 1);
+	return key_add(s, &k, e);
+}
+
+static int start(struct sandboxes *s, const struct sandbox_order *o, const char *hex, sandbox_fn *fn, void *arg,
+		 struct fault *f)
+{
+	struct task t = { .kind = TASK_CREATE, .fn = fn, .arg = arg, .arena = ARENA_INIT(BOX_ARENA_MAX) };
+	struct sandbox_row row = { 0 };
+	char id[UUID_LEN + 1];
+	struct box *b = NULL;
+	struct err e = { 0 };
+
+	if (make_row(s, o, &row, f) < 0)
+		return -1;
+	if (copy_env(&t, &o->env, &row.env_names) < 0)
+		(void)err_no_memory(&e);
+	row.id = id;
+	if (e.code == ERR_NONE && uuid_text(&s->random, id, &e) == 0)
+		b = box_new(s, &row, &e);
+	if (!b || box_link(b, &e) < 0) {
+		box_free(b);
+		task_done(&t);
+		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of resources");
+	}
+	first_events(b, o);
+	if (add_key(s, o, hex, b->id, &e) == 0 && task_add(b, &t, f) == 0) {
+		s->creates++;
+		return 0;
+	}
+	key_forget_of(s, b->id, NULL);
+	box_unlink(b);
+	box_free(b);
+	task_done(&t);
+	return fault_set(f, 503, NULL, "UNAVAILABLE", "out of resources");
+}
+
+int sandboxes_create(struct sandboxes *s, const struct sandbox_order *order, sandbox_fn *fn, void *arg,
+		     struct sandbox **ret, struct fault *f)
+{
+	char hex[SHA256_HEX_LEN + 1] = "";
+	int r = 2;
+
+	if (order->key.n > 0) {
+		sha256_hex(order->key, hex);
+		r = replay(s, order, hex, fn, arg, ret, f);
+	}
+	if (r != 2)
+		return r;
+	if (s->creates >= s->spec.creates_max)
+		return fault_set(f, 429, NULL, "TOO_MANY_REQUESTS", "too many sandboxes are being created");
+	if (s->by_id.n >= SANDBOXES_MAX)
+		return fault_set(f, 429, "SANDBOX", "LIMIT_REACHED", "this server has %d sandboxes already", SANDBOXES_MAX);
+	return start(s, order, hex, fn, arg, f);
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+/* server/sandbox_impl.h - what the sandbox*.c files share. Nothing else includes it. */
+#pragma once
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/map.h"
+#include "base/random.h"
+#include "net/loop.h"
+#include "server/sandbox.h"
+#include "server/store/store.h"
+
+#define RETRY_FIRST_MS 1000
+#define RETRY_MAX_MS 30000
+#define SWEEP_MS 3600000 /* for idempotency keys that have aged */
+#define BOX_ARENA_MAX ((size_t)4 * 1024 * 1024)
+
+enum task_kind { TASK_CREATE, TASK_PAUSE, TASK_RESUME, TASK_RENEW, TASK_PATCH, TASK_REMOVE };
+
+/* Somebody who waits for a create that another request has begun. */
+struct waiter {
+	struct waiter *next;
+	sandbox_fn *fn;
+	void *arg;
+};
+
+struct task {
+	struct task *next;
+	enum task_kind kind;
+	sandbox_fn *fn; /* or NULL */
+	void *arg;
+	struct arena arena; /* of the two below */
+	struct string_map env;
+	struct label_change *changes;
+	size_t n_changes;
+	struct waiter *waiters;
+	int64_t expires_us;
+	uint64_t deadline_ms;
+	struct labels *labels;
+	enum sandbox_state was; /* before a removal, with its reason, message and time */
+	char was_reason[ROW_REASON_MAX + 1], was_message[ROW_MESSAGE_MAX + 1];
+	int64_t was_changed_us;
+	struct fault failure; /* of a create, until its traces are gone */
+	bool is_expiry;  /* a removal that a renewal makes void */
+	bool is_overdue; /* a create that was given up; its completion comes all the same */
+};
+
+struct box { /* a sandbox, and what only the model knows of it */
+	struct sandbox pub;
+	char id[ID_MAX + 1];
+	char reason[ROW_REASON_MAX + 1], message[ROW_MESSAGE_MAX + 1];
+	struct arena arena;
+	struct labels *labels;
+	struct sandbox_event *newest_event;
+	struct timer expiry, retry, watchdog;
+	unsigned retry_ms;
+	struct task *first, *last; /* the first is being done */
+	size_t n_tasks;
+	bool is_busy;          /* the first has begun */
+	struct deferred kick;
+	bool is_remove_logged; /* the store knows that it is to go */
+	bool is_dirty;         /* the store lags behind: its state is written again when it can be */
+	bool is_saving;
+	uint64_t touched_ms;   /* when an access last renewed it */
+};
+
+struct key {
+	char hex[SHA256_HEX_LEN + 1];
+	unsigned char body[SHA256_SIZE];
+	char sandbox_id[ID_MAX + 1];
+	int64_t expires_us;
+};
+
+/* A box of the runtime that no record knows. */
+struct orphan {
+	struct orphan *next;
+	struct sandboxes *set;
+	char id[ID_MAX + 1];
+	struct timer retry;
+	unsigned retry_ms;
+};
+
+struct sandboxes {
+	struct sandboxes_spec spec;
+	struct map by_id; /* of struct box */
+	struct sandbox *newest, *oldest;
+	struct map keys;  /* of struct key */
+	struct orphan *orphans;
+	struct random_pool random;
+	unsigned creates; /* in progress */
+	unsigned char secret[SHA256_SIZE];
+	bool is_new_boot;
+	struct timer flush, sweep;
+	recovered_fn *recovered;
+	void *recovered_arg;
+};
+
+static inline struct box *box_of(struct sandbox *sb)
+{
+	return container_of(sb, struct box, pub);
+}
+
+/* sandbox.c */
+struct box *box_new(struct sandboxes *s, const struct sandbox_row *row, struct err *e); /* copies ROW; not in the set */
+void box_free(struct box *b);
+int box_link(struct box *b, struct err *e);
+void box_unlink(struct box *b);
+void box_arm(struct box *b); /* the timer of its expiry */
+void box_set_state(struct box *b, enum sandbox_state state, const char *reason, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+void box_apply_end(struct box *b, const struct runtime_end *end, struct store_tx *tx); /* TX may be NULL */
+void box_save(struct box *b, struct store_tx *tx); /* its state, with what TX (taken; or NULL) has; tried until it works */
+/* Notes it in memory and, if there is one, in TX. */
+void box_event(struct box *b, struct store_tx *tx, enum event_scope scope, const char *type, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
+int box_add_event(struct box *b, int64_t at_us, enum event_scope scope, const char *type, const char *message);
+bool event_scope_parse(struct str name, enum event_scope *ret);
+const char *event_type_known(struct str type); /* the constant, or "Event" */
+
+/* sandbox_task.c */
+int task_add(struct box *b, const struct task *t, struct fault *f); /* copies *t */
+void task_free(struct task *t);
+void task_done(struct task *t); /* what it holds; secrets are wiped */
+void task_kick(struct box *b);
+void task_finish(struct box *b, const struct fault *f); /* the first: tells, and goes on with the next */
+void task_stop_all(struct box *b);                      /* everybody who waits is told that the server stops */
+void box_drop(struct box *b);                           /* out of the set; whoever waits is told */
+int box_submit(struct box *b, struct store_tx *tx, store_done_fn *fn, struct fault *f);
+
+/* sandbox_create.c */
+void create_begin(struct box *b, struct task *t);
+void create_overdue(void *arg);
+struct key *key_find(struct sandboxes *s, const char hex[SHA256_HEX_LEN + 1]);
+int key_add(struct sandboxes *s, const struct key *k, struct err *e);
+void key_forget_of(struct sandboxes *s, const char *sandbox_id, struct store_tx *tx);
+void key_forget(struct sandboxes *s, const char *sandbox_id); /* in memory and, if it can be, in the store */
+bool key_has(const struct sandboxes *s, const char *sandbox_id);
+void keys_sweep(void *arg);
+void keys_free(struct sandboxes *s);
+
+/* sandbox_remove.c */
+void remove_begin(struct box *b, struct task *t);
+void remove_quietly(struct box *b, bool is_expiry);
+void on_expiry(void *arg);
+void on_retry(void *arg);
+void orphan_remove(struct sandboxes *s, const char *id);
+void orphans_free(struct sandboxes *s);
+
+/* sandbox_recover.c */
+int sandboxes_load(struct sandboxes *s, enum store_fault *ret_fault, struct err *e);

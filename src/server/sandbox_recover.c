@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+/* After a start: the records, and what the runtime really has. */
+#include "base/log.h"
+#include "base/random.h"
+#include "server/sandbox_impl.h"
+
+#include "base/banned.h"
+
+/* ---- loading ---- */
+
+static int load_sandbox(const struct sandbox_row *row, void *arg, struct err *e)
+{
+	struct sandboxes *s = arg;
+	struct box *b = box_new(s, row, e);
+
+	if (!b)
+		return -1;
+	if (box_link(b, e) < 0) {
+		box_free(b);
+		return -1;
+	}
+	return 0;
+}
+
+static int load_event(const struct store_event *ev, void *arg, struct err *e)
+{
+	struct sandboxes *s = arg;
+	struct box *b = map_get(&s->by_id, str_of(ev->sandbox_id));
+	enum event_scope scope;
+
+	if (!b)
+		return 0;
+	if (!event_scope_parse(str_of(ev->scope), &scope))
+		return err_set(e, ERR_INVALID, "sandbox '%s': an event of no known scope", b->id);
+	if (box_add_event(b, ev->at_us, scope, event_type_known(str_of(ev->type)), ev->message) < 0)
+		return err_no_memory(e);
+	return 0;
+}
+
+static int load_key(const struct store_key *key, void *arg, struct err *e)
+{
+	struct sandboxes *s = arg;
+	struct key k = { .expires_us = key->expires_us };
+	size_t n = strlen(key->sandbox_id);
+
+	if (!id_valid(str_of(key->sandbox_id)) || key->key.n != SHA256_HEX_LEN)
+		return err_set(e, ERR_INVALID, "an idempotency key that cannot be");
+	memcpy(k.hex, key->key.p, SHA256_HEX_LEN);
+	memcpy(k.body, key->body, sizeof(k.body));
+	memcpy(k.sandbox_id, key->sandbox_id, n + 1);
+	return key_add(s, &k, e);
+}
+
+static int load_secret(struct sandboxes *s, struct err *e)
+{
+	char value[STORE_META_MAX];
+	size_t n;
+
+	if (store_meta_get(s->spec.store, "secret", value, &n, e) < 0)
+		return -1;
+	if (n == sizeof(s->secret)) {
+		memcpy(s->secret, value, n);
+		secret_wipe(value, sizeof(value));
+		return 0;
+	}
+	if (random_bytes(s->secret, sizeof(s->secret), e) < 0)
+		return -1;
+	return store_meta_put(s->spec.store, "secret", (struct str){ (const char *)s->secret, sizeof(s->secret) }, e);
+}
+
+/* The boot of the records is that of the last start: sandboxes do not outlive the host they are on. */
+static int load_boot(struct sandboxes *s, struct err *e)
+{
+	struct str now = str_of(s->spec.boot_id);
+	char value[STORE_META_MAX];
+	size_t n;
+
+	if (store_meta_get(s->spec.store, "boot_id", value, &n, e) < 0)
+		return -1;
+	s->is_new_boot = n > 0 && !str_eq((struct str){ value, n }, now);
+	return 0;
+}
+
+int sandboxes_load(struct sandboxes *s, enum store_fault *ret_fault, struct err *e)
+{
+	static const struct store_reader reader = { .sandbox = load_sandbox, .event = load_event, .key = load_key };
+
+	if (load_secret(s, e) < 0 || load_boot(s, e) < 0)
+		return -1;
+	return store_load(s->spec.store, &reader, s, ret_fault, e);
+}
+
+/* ---- comparing ---- */
+
+/* How long it still has: by the clock of this boot if it is from this boot, else by the wall clock. */
+static void restore_expiry(struct box *b)
+{
+	struct sandboxes *s = b->pub.set;
+	int64_t left_us = b->pub.row.expires_us - sandboxes_wall_us(s);
+
+	if (b->pub.row.expires_us == 0)
+		return;
+	if (s->is_new_boot) {
+		struct store_tx *tx = store_tx_new();
+
+		b->pub.row.deadline_ms = loop_now_ms(s->spec.loop) + (left_us > 0 ? (uint64_t)left_us / 1000 : 0);
+		store_tx_expiry(tx, b->id, b->pub.row.expires_us, b->pub.row.deadline_ms);
+		/* Should this fail, the next start of this boot sees an expiry of the last one: too early or too late, but one. */
+		(void)store_submit(s->spec.store, tx, NULL, NULL, &(struct err){ 0 });
+	}
+	box_arm(b);
+}
+
+static bool is_over(const struct box *b)
+{
+	return b->pub.row.state == SANDBOX_TERMINATED || b->pub.row.state == SANDBOX_FAILED;
+}
+
+static void adopt(struct box *b, enum sandbox_state state)
+{
+	struct store_tx *tx = store_tx_new();
+	bool is_running = state == SANDBOX_RUNNING;
+
+	box_set_state(b, state, is_running ? "SANDBOX_RUNNING" : "SANDBOX_PAUSED", "%s",
+		      is_running ? "Sandbox is running." : "Sandbox is paused.");
+	box_event(b, tx, EVENT_RUNTIME, "Adopted", "The server was restarted; the sandbox went on.");
+	box_save(b, tx);
+}
+
+static void adopt_end(struct box *b, const struct runtime_end *end)
+{
+	struct store_tx *tx = store_tx_new();
+
+	box_apply_end(b, end, tx);
+	box_save(b, tx);
+}
+
+static void settle_gone(struct box *b)
+{
+	struct sandboxes *s = b->pub.set;
+	struct store_tx *tx;
+
+	if (is_over(b))
+		return;
+	if (!s->is_new_boot) {
+		adopt_end(b, &(struct runtime_end){ .reason = RUNTIME_END_LOST });
+		return;
+	}
+	tx = store_tx_new();
+	b->pub.has_end = true;
+	b->pub.end = (struct runtime_end){ .reason = RUNTIME_END_LOST };
+	box_set_state(b, SANDBOX_FAILED, "host_restarted", "The host was restarted.");
+	box_event(b, tx, EVENT_RUNTIME, "Failed", "The host was restarted.");
+	box_save(b, tx);
+}
+
+static void settle_found(struct box *b, const struct runtime_box *found)
+{
+	switch (found->state) {
+	case RUNTIME_STARTING:
+		remove_quietly(b, false);
+		break;
+	case RUNTIME_RUNNING:
+		adopt(b, SANDBOX_RUNNING);
+		break;
+	case RUNTIME_PAUSED:
+		adopt(b, SANDBOX_PAUSED);
+		break;
+	case RUNTIME_ENDED:
+		if (is_over(b)) {
+			b->pub.has_end = true;
+			b->pub.end = found->end;
+		} else {
+			adopt_end(b, &found->end);
+		}
+		break;
+	}
+}
+
+/* A create that was cut off is finished only for somebody who can ask for it again; nobody else knows its name. */
+static bool is_to_be_rolled_back(const struct box *b, const struct runtime_box *found)
+{
+	if (b->pub.row.intent != INTENT_CREATE)
+		return false;
+	return !found || found->state != RUNTIME_RUNNING || !key_has(b->pub.set, b->id);
+}
+
+static void settle(struct box *b, const struct runtime_box *found)
+{
+	if (b->pub.row.intent == INTENT_REMOVE) {
+		b->is_remove_logged = true;
+		remove_quietly(b, false);
+	} else if (is_to_be_rolled_back(b, found)) {
+		key_forget(b->pub.set, b->id);
+		remove_quietly(b, false);
+	} else if (found) {
+		settle_found(b, found);
+	} else {
+		settle_gone(b);
+	}
+	b->pub.row.intent = INTENT_NONE;
+	restore_expiry(b);
+}
+
+static const struct runtime_box *box_in(const struct map *found, const struct box *b)
+{
+	return map_get(found, str_of(b->id));
+}
+
+static int compare(struct sandboxes *s, const struct runtime_box *boxes, size_t n, struct err *e)
+{
+	AUTO(map_done) struct map found = MAP_INIT;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!map_get(&s->by_id, str_of(boxes[i].id)))
+			orphan_remove(s, boxes[i].id);
+		else if (!map_put(&found, str_of(boxes[i].id), (void *)(uintptr_t)&boxes[i]))
+			return err_no_memory(e);
+	}
+	for (struct sandbox *sb = s->newest; sb; sb = sb->older)
+		settle(box_of(sb), box_in(&found, box_of(sb)));
+	return 0;
+}
+
+static void on_listed(const struct runtime_box *boxes, size_t n, const struct runtime_failure *failure, void *arg)
+{
+	struct sandboxes *s = arg;
+	struct store_tx *tx;
+	struct err e = { 0 };
+
+	if (failure) {
+		s->recovered(&failure->err, s->recovered_arg);
+		return;
+	}
+	if (compare(s, boxes, n, &e) < 0) {
+		s->recovered(&e, s->recovered_arg);
+		return;
+	}
+	tx = store_tx_new(); /* after what became of them: a crash in between does it all again */
+	store_tx_meta(tx, "boot_id", str_of(s->spec.boot_id));
+	if (store_submit(s->spec.store, tx, NULL, NULL, &e) < 0)
+		log_warn("the boot could not be recorded, ignoring", LOG_ERR(&e));
+	log_info("sandboxes recovered", LOG_U("records", s->by_id.n), LOG_U("found", n), LOG_B("new_boot", s->is_new_boot));
+	s->recovered(NULL, s->recovered_arg);
+}
+
+void sandboxes_recover(struct sandboxes *s, recovered_fn *fn, void *arg)
+{
+	s->recovered = fn;
+	s->recovered_arg = arg;
+	s->spec.runtime->ops->list(s->spec.runtime, on_listed, s);
+}

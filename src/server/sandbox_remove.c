@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Removing a sandbox: mark, let the runtime prove that it is gone, forget. What fails is tried again until it works. */
+#include "base/log.h"
+#include "server/sandbox_impl.h"
+
+#include "base/banned.h"
+
+static void retry_later(struct box *b)
+{
+	timer_in(&b->retry, b->retry_ms);
+	b->retry_ms = MIN(b->retry_ms * 2, (unsigned)RETRY_MAX_MS);
+}
+
+/* Everybody who asked for this is told; the next try comes by itself. */
+static void remove_failed(struct box *b, const struct fault *f)
+{
+	retry_later(b);
+	while (b->first->next && b->first->next->kind == TASK_REMOVE) {
+		struct task *t = b->first->next;
+
+		b->first->next = t->next;
+		b->n_tasks--;
+		if (t->fn)
+			t->fn(NULL, f, t->arg);
+		task_free(t);
+	}
+	task_finish(b, f);
+}
+
+static void on_forgotten(const struct err *e, void *arg)
+{
+	struct box *b = arg;
+	struct fault f;
+
+	if (e) {
+		(void)fault_of_store(&f, e);
+		remove_failed(b, &f);
+		return;
+	}
+	log_info("sandbox removed", LOG_S("id", b->id));
+	box_drop(b);
+}
+
+static void on_removed(const struct runtime_failure *failure, void *arg)
+{
+	struct box *b = arg;
+	struct runtime_failure known;
+	struct store_tx *tx;
+	struct fault f;
+
+	if (failure) {
+		known = *failure;
+		if (!known.code)
+			known.code = "SANDBOX_DELETE_FAILED";
+		log_error("sandbox could not be removed, trying again", LOG_S("id", b->id), LOG_MS("in", b->retry_ms),
+			  LOG_ERR(&failure->err));
+		(void)fault_of_runtime(&f, b->pub.set->spec.runtime, &known);
+		box_event(b, NULL, EVENT_RUNTIME, "RemoveFailed", "%s", f.message);
+		remove_failed(b, &f);
+		return;
+	}
+	tx = store_tx_new();
+	store_tx_delete(tx, b->id);
+	if (box_submit(b, tx, on_forgotten, &f) < 0)
+		remove_failed(b, &f);
+}
+
+static void call_runtime(struct box *b)
+{
+	struct runtime *rt = b->pub.set->spec.runtime;
+
+	rt->ops->remove(rt, b->id, on_removed, b);
+}
+
+/* The store does not take it: the sandbox is as it was. What nobody asked for in person is tried again. */
+static void mark_failed(struct box *b, const struct fault *f)
+{
+	struct task *t = b->first;
+	bool is_over = t->was == SANDBOX_TERMINATED || t->was == SANDBOX_FAILED;
+
+	box_set_state(b, t->was, t->was_reason, "%s", t->was_message);
+	b->pub.row.changed_us = t->was_changed_us;
+	if (b->pub.has_end && !is_over) {
+		box_apply_end(b, &b->pub.end, NULL);
+		box_save(b, NULL);
+	}
+	if (t->is_expiry)
+		timer_in(&b->expiry, RETRY_FIRST_MS);
+	else if (!t->fn)
+		retry_later(b);
+	else
+		box_arm(b);
+	task_finish(b, f);
+}
+
+static void on_marked(const struct err *e, void *arg)
+{
+	struct box *b = arg;
+	struct fault f;
+
+	if (e) {
+		(void)fault_of_store(&f, e);
+		mark_failed(b, &f);
+		return;
+	}
+	b->is_remove_logged = true;
+	call_runtime(b);
+}
+
+void remove_begin(struct box *b, struct task *t)
+{
+	struct store_tx *tx;
+	struct fault f;
+
+	if (t->is_expiry && b->pub.row.deadline_ms > loop_now_ms(b->pub.set->spec.loop)) {
+		box_arm(b); /* it was renewed meanwhile */
+		task_finish(b, NULL);
+		return;
+	}
+	timer_cancel(&b->retry);
+	timer_cancel(&b->expiry);
+	if (b->is_remove_logged) {
+		call_runtime(b);
+		return;
+	}
+	tx = store_tx_new();
+	t->was = b->pub.row.state;
+	t->was_changed_us = b->pub.row.changed_us;
+	memcpy(t->was_reason, b->reason, sizeof(t->was_reason));
+	memcpy(t->was_message, b->message, sizeof(t->was_message));
+	box_set_state(b, SANDBOX_STOPPING, t->is_expiry ? "SANDBOX_EXPIRED" : "SANDBOX_STOPPING", "Sandbox is being removed.");
+	box_event(b, tx, EVENT_LIFECYCLE, t->is_expiry ? "Expired" : "Removing", "Sandbox is being removed.");
+	store_tx_state(tx, &b->pub.row);
+	store_tx_intent(tx, b->id, INTENT_REMOVE);
+	if (box_submit(b, tx, on_marked, &f) < 0)
+		mark_failed(b, &f);
+}
+
+int sandbox_remove(struct sandbox *sb, sandbox_fn *fn, void *arg, struct fault *f)
+{
+	return task_add(box_of(sb), &(struct task){ .kind = TASK_REMOVE, .fn = fn, .arg = arg }, f);
+}
+
+void remove_quietly(struct box *b, bool is_expiry)
+{
+	struct fault f;
+
+	if (task_add(b, &(struct task){ .kind = TASK_REMOVE, .is_expiry = is_expiry }, &f) < 0)
+		retry_later(b); /* no memory for it now */
+}
+
+void on_expiry(void *arg)
+{
+	remove_quietly(arg, true);
+}
+
+void on_retry(void *arg)
+{
+	remove_quietly(arg, false);
+}
+
+/* ---- what nobody has a record of ---- */
+
+static void orphan_free(struct orphan *o)
+{
+	timer_done(&o->retry);
+	free(o);
+}
+
+static void orphan_unlink(struct orphan *o)
+{
+	struct orphan **at = &o->set->orphans;
+
+	while (*at != o)
+		at = &(*at)->next;
+	*at = o->next;
+}
+
+static void on_orphan_removed(const struct runtime_failure *failure, void *arg)
+{
+	struct orphan *o = arg;
+
+	if (!failure) {
+		log_info("a sandbox without a record was removed", LOG_S("id", o->id));
+		orphan_unlink(o);
+		orphan_free(o);
+		return;
+	}
+	log_error("a sandbox without a record could not be removed, trying again", LOG_S("id", o->id),
+		  LOG_ERR(&failure->err));
+	timer_in(&o->retry, o->retry_ms);
+	o->retry_ms = MIN(o->retry_ms * 2, (unsigned)RETRY_MAX_MS);
+}
+
+static void on_orphan_due(void *arg)
+{
+	struct orphan *o = arg;
+	struct runtime *rt = o->set->spec.runtime;
+
+	rt->ops->remove(rt, o->id, on_orphan_removed, o);
+}
+
+void orphan_remove(struct sandboxes *s, const char *id)
+{
+	struct orphan *o = calloc(1, sizeof(*o));
+	struct err e = { 0 };
+
+	if (!o || !id_valid(str_of(id)) || timer_init(&o->retry, s->spec.loop, on_orphan_due, o, "orphan", &e) < 0) {
+		log_error("a sandbox without a record stays", LOG_S("id", id));
+		free(o);
+		return;
+	}
+	o->set = s;
+	o->retry_ms = RETRY_FIRST_MS;
+	memcpy(o->id, id, strlen(id) + 1);
+	o->next = s->orphans;
+	s->orphans = o;
+	timer_in(&o->retry, 0);
+}
+
+void orphans_free(struct sandboxes *s)
+{
+	while (s->orphans) {
+		struct orphan *o = s->orphans;
+
+		s->orphans = o->next;
+		orphan_free(o);
+	}
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+/* server/store/row.h - the record of a sandbox, and its form in a database row.
+ *
+ * After a crash, or after somebody else's hand, a row may hold anything: what is loaded is checked like a request. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/decode.h"
+#include "base/str.h"
+#include "server/runtime.h"
+
+struct arena;
+struct buf;
+struct err;
+
+enum sandbox_state {
+	SANDBOX_PENDING,
+	SANDBOX_RUNNING,
+	SANDBOX_PAUSING,
+	SANDBOX_PAUSED,
+	SANDBOX_RESUMING,
+	SANDBOX_STOPPING,
+	SANDBOX_TERMINATED,
+	SANDBOX_FAILED,
+	SANDBOX_STATES,
+};
+const char *sandbox_state_name(enum sandbox_state s); /* "Pending", ... as clients know them */
+bool sandbox_state_parse(struct str name, enum sandbox_state *ret);
+
+enum sandbox_intent {
+	INTENT_NONE,
+	INTENT_CREATE,
+	INTENT_PAUSE,
+	INTENT_RESUME,
+	INTENT_REMOVE,
+	SANDBOX_INTENTS,
+};
+const char *sandbox_intent_name(enum sandbox_intent i); /* "create", ... */
+
+#define ROW_REASON_MAX 64
+#define ROW_MESSAGE_MAX 400
+#define ROW_IMAGE_MAX 1024
+#define ROW_ARGS_MAX 256
+#define ROW_ENV_MAX 256
+#define ROW_SPEC_MAX ((size_t)1024 * 1024) /* bytes of the document */
+#define ROW_METADATA_MAX ((size_t)64 * 1024)
+
+struct sandbox_row {
+	const char *id;
+	const char *image;
+	struct string_list entrypoint;
+	struct string_list env_names; /* the values are nobody's business once it runs, and are kept nowhere */
+	const char *os, *arch;        /* NULL: the request named no platform */
+	struct runtime_limits limits;
+	int64_t renew_s;              /* what an access extends the life by; 0: nothing */
+	struct string_map metadata;
+	int64_t created_us;           /* wall clock */
+	int64_t expires_us;           /* wall clock; 0: never */
+	uint64_t deadline_ms;         /* the same on the boot-time clock of that boot; this is what counts */
+	enum sandbox_state state;
+	const char *reason, *message;
+	int64_t changed_us;
+	enum sandbox_intent intent;
+};
+
+/* The columns as they are stored. */
+struct row_columns {
+	struct str id, spec, metadata, state, reason, message;
+	struct str intent; /* empty: none */
+	int64_t created_us, expires_us, deadline_ms, changed_us;
+};
+
+bool row_write_spec(const struct sandbox_row *r, struct buf *b);
+bool row_write_metadata(const struct string_map *m, struct buf *b);
+
+/* Everything is copied into A. ERR_INVALID: "sandbox 'ab12': ..." */
+int row_load(const struct row_columns *c, struct arena *a, struct sandbox_row *ret, struct err *e);

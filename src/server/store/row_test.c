@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/store/row.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/err.h"
+
+#include "base/banned.h"
+
+#define SPEC \
+	"{\"image\":\"host\",\"entrypoint\":[\"a\",\"\"],\"env\":[\"X\"],\"platform\":{\"os\":\"linux\",\"arch\":\"amd64\"}," \
+	"\"limits\":{\"cpu\":1,\"memory\":2,\"pids\":3,\"disk\":4,\"inodes\":5},\"renew\":300}"
+
+static struct row_columns good(void)
+{
+	return (struct row_columns){
+		.id = STR("ab-12"), .spec = STR(SPEC), .metadata = STR("{\"a\":\"b\",\"x.y/z\":\"\"}"), .state = STR("Paused"),
+		.reason = STR("R"), .message = STR("M \xc3\xa4"), .intent = STR("resume"), .created_us = 1, .expires_us = 2,
+		.deadline_ms = 3, .changed_us = 4,
+	};
+}
+
+static void a_row_reads_back_as_it_was_written(void **state)
+{
+	AUTO(arena_done) struct arena a = ARENA_INIT(1 << 20);
+	AUTO(buf_done) struct buf spec = BUF_INIT(4096);
+	AUTO(buf_done) struct buf metadata = BUF_INIT(4096);
+	struct row_columns c = good();
+	struct sandbox_row r;
+	struct err e = { 0 };
+
+	(void)state;
+	assert_int_equal(row_load(&c, &a, &r, &e), 0);
+	assert_string_equal(r.id, "ab-12");
+	assert_int_equal(r.state, SANDBOX_PAUSED);
+	assert_int_equal(r.intent, INTENT_RESUME);
+	assert_int_equal(r.entrypoint.n, 2);
+	assert_int_equal(r.limits.inodes, 5);
+	assert_int_equal(r.renew_s, 300);
+	assert_true(row_write_spec(&r, &spec));
+	assert_true(row_write_metadata(&r.metadata, &metadata));
+	assert_string_equal(spec.p, SPEC);
+	assert_string_equal(metadata.p, "{\"a\":\"b\",\"x.y/z\":\"\"}");
+}
+
+static void a_row_that_cannot_be_is_refused(void **state)
+{
+	AUTO(arena_done) struct arena a = ARENA_INIT(1 << 22);
+	static const struct {
+		size_t offset; /* of a column of text */
+		const char *text, *why;
+	} rows[] = {
+		{ offsetof(struct row_columns, id), "", "not an id" },
+		{ offsetof(struct row_columns, id), "../x", "not an id" },
+		{ offsetof(struct row_columns, spec), "", "spec" },
+		{ offsetof(struct row_columns, spec), "[]", "spec" },
+		{ offsetof(struct row_columns, spec), "{}", "image" },
+		{ offsetof(struct row_columns, metadata), "[]", "metadata" },
+		{ offsetof(struct row_columns, metadata), "{\"a\":1}", "not a string" },
+		{ offsetof(struct row_columns, metadata), "{\"a b\":\"\"}", "the name must" },
+		{ offsetof(struct row_columns, metadata), "{\"a\":\"-\"}", "the value must" },
+		{ offsetof(struct row_columns, metadata), "{\"a\":\"1\",\"a\":\"2\"}", "twice" },
+		{ offsetof(struct row_columns, state), "running", "state" },
+		{ offsetof(struct row_columns, intent), "x", "intent" },
+		{ offsetof(struct row_columns, reason), "\xff", "reason" },
+		{ offsetof(struct row_columns, message), "\xc3", "message" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct row_columns c = good();
+		struct sandbox_row r;
+		struct err e = { 0 };
+
+		*(struct str *)(void *)((char *)&c + rows[i].offset) = str_of(rows[i].text);
+		assert_int_equal(row_load(&c, &a, &r, &e), -1);
+		if (!strstr(e.msg, rows[i].why))
+			fail_msg("row %zu: %s", i, e.msg);
+		assert_int_equal(e.code, ERR_INVALID);
+	}
+}
+
+static void times_that_cannot_be_are_refused(void **state)
+{
+	AUTO(arena_done) struct arena a = ARENA_INIT(1 << 22);
+	struct row_columns c;
+	struct sandbox_row r;
+	struct err e = { 0 };
+
+	(void)state;
+	c = good(), c.created_us = 0;
+	assert_int_equal(row_load(&c, &a, &r, &e), -1);
+	c = good(), c.created_us = INT64_MAX;
+	assert_int_equal(row_load(&c, &a, &r, &e), -1);
+	c = good(), c.changed_us = -1;
+	assert_int_equal(row_load(&c, &a, &r, &e), -1);
+	c = good(), c.expires_us = -1;
+	assert_int_equal(row_load(&c, &a, &r, &e), -1);
+	c = good(), c.deadline_ms = -1;
+	assert_int_equal(row_load(&c, &a, &r, &e), -1);
+	c = good(), c.expires_us = 0;
+	assert_int_equal(row_load(&c, &a, &r, &e), 0);
+}
+
+static void a_row_needs_memory(void **state)
+{
+	struct row_columns c = good();
+	struct sandbox_row r;
+	bool has_fitted = false;
+
+	(void)state;
+	for (size_t max = 0; max < 32768 && !has_fitted; max += 128) {
+		AUTO(arena_done) struct arena a = ARENA_INIT(max);
+		struct err e = { 0 };
+
+		has_fitted = row_load(&c, &a, &r, &e) == 0;
+		assert_true(has_fitted || e.code == ERR_UNAVAILABLE || e.code == ERR_LIMIT);
+	}
+	assert_true(has_fitted);
+}
+
+static void states_have_the_names_that_clients_know(void **state)
+{
+	enum sandbox_state s;
+
+	(void)state;
+	assert_string_equal(sandbox_state_name(SANDBOX_TERMINATED), "Terminated");
+	assert_true(sandbox_state_parse(STR("Stopping"), &s));
+	assert_int_equal(s, SANDBOX_STOPPING);
+	assert_false(sandbox_state_parse(STR(""), &s));
+	assert_string_equal(sandbox_intent_name(INTENT_REMOVE), "remove");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_row_reads_back_as_it_was_written),
+		cmocka_unit_test(a_row_that_cannot_be_is_refused),
+		cmocka_unit_test(times_that_cannot_be_are_refused),
+		cmocka_unit_test(a_row_needs_memory),
+		cmocka_unit_test(states_have_the_names_that_clients_know),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+/* server/store/store.h - what outlives the server: records, events, intents and idempotency keys, in SQLite.
+ *
+ * There is one server per state directory. Everything is read once, at start; after that the caller's memory is the
+ * truth that is read, and the store is written to. All writes and checkpoints happen on one thread, in the order in
+ * which they were submitted, each transaction whole or not at all; completions come back through the loop.
+ *
+ * A write that fails (disk full, I/O error, busy) fails alone: the next one is tried again, on a new connection if need
+ * be, so the store mends itself when the disk does. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/own.h"
+#include "base/sha256.h"
+#include "base/str.h"
+#include "server/store/row.h"
+
+struct err;
+struct loop;
+struct store;
+struct store_tx;
+
+#define STORE_QUEUE_MAX 8192 /* transactions waiting */
+#define STORE_EVENTS_MAX 200 /* per sandbox; older ones go */
+
+enum store_fault {
+	STORE_FAILED,  /* the rest */
+	STORE_DAMAGED, /* not a database, a broken one, or one with rows that cannot be */
+	STORE_LOCKED,  /* another server has the directory */
+};
+
+/* Makes the directory (0700), takes its lock, opens or makes DIR/db.sqlite (0600), checks it and brings its schema up to
+ * date. *ret_fault is set on failure. */
+struct store *store_open(const char *dir, enum store_fault *ret_fault, struct err *e);
+/* Waits for what was submitted, without calling back. NULL is fine. */
+void store_close(struct store *s);
+DEFINE_AUTO(struct store *, store_close)
+
+/* ---- reading, between open and start ---- */
+
+struct store_event {
+	const char *sandbox_id;
+	int64_t at_us;
+	const char *scope, *type, *message;
+};
+
+struct store_key {
+	struct str key;                  /* a digest, in hex */
+	unsigned char body[SHA256_SIZE]; /* of the request that it came with */
+	const char *sandbox_id;
+	int64_t expires_us;
+};
+
+struct store_reader { /* each returns 0, or -1 to end it */
+	int (*sandbox)(const struct sandbox_row *row, void *arg, struct err *e);
+	int (*event)(const struct store_event *event, void *arg, struct err *e); /* oldest first, after its sandbox */
+	int (*key)(const struct store_key *key, void *arg, struct err *e);
+};
+int store_load(struct store *s, const struct store_reader *r, void *arg, enum store_fault *ret_fault, struct err *e);
+
+/* A small value of the store's own; *ret_n is 0 when there is none. */
+#define STORE_META_MAX 256
+int store_meta_get(struct store *s, const char *name, char out[STORE_META_MAX], size_t *ret_n, struct err *e);
+int store_meta_put(struct store *s, const char *name, struct str value, struct err *e);
+
+/* ---- writing, after start ---- */
+
+int store_start(struct store *s, struct loop *l, struct err *e);
+
+/* A transaction is built, then submitted; everything is copied. What does not fit shows when it is submitted. */
+struct store_tx *store_tx_new(void); /* NULL: out of memory; every function below takes that, the last one fails */
+void store_tx_free(struct store_tx *tx);
+DEFINE_AUTO(struct store_tx *, store_tx_free)
+
+void store_tx_insert(struct store_tx *tx, const struct sandbox_row *row);
+void store_tx_state(struct store_tx *tx, const struct sandbox_row *row); /* state, reason, message, changed_us */
+void store_tx_expiry(struct store_tx *tx, const char *id, int64_t expires_us, uint64_t deadline_ms);
+void store_tx_metadata(struct store_tx *tx, const char *id, const struct string_map *metadata);
+void store_tx_delete(struct store_tx *tx, const char *id); /* with its events and its intent */
+void store_tx_intent(struct store_tx *tx, const char *id, enum sandbox_intent intent); /* INTENT_NONE: it is done */
+void store_tx_event(struct store_tx *tx, const struct store_event *event);
+void store_tx_key(struct store_tx *tx, const struct store_key *key);
+void store_tx_forget_key(struct store_tx *tx, struct str key);
+void store_tx_meta(struct store_tx *tx, const char *name, struct str value);
+
+/* E is NULL once it is committed. ERR_LIMIT: the disk is full; ERR_UNAVAILABLE: anything else. */
+typedef void store_done_fn(const struct err *e, void *arg);
+
+/* Takes TX, whatever comes of it. FN (or NULL) is called from the loop, once, if this returns 0. */
+int store_submit(struct store *s, struct store_tx *tx, store_done_fn *fn, void *arg, struct err *e);

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Transactions on a connection. Values are bound, never written into SQL. */
+#include "base/log.h"
+#include "server/store/store_impl.h"
+
+#include "base/banned.h"
+
+#define BUSY_MS 2000
+
+static const char insert_text[] =
+	"INSERT INTO sandboxes (id, spec, metadata, created_us, expires_us, deadline_ms, state, reason, message, changed_us)"
+	" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+static const char trim_text[] =
+	"DELETE FROM events WHERE sandbox_id = ?1 AND n <="
+	" (SELECT n FROM events WHERE sandbox_id = ?1 ORDER BY n DESC LIMIT 1 OFFSET ?2)";
+
+static const char *const texts[SQL_COUNT] = {
+	[SQL_INSERT] = insert_text,
+	[SQL_STATE] = "UPDATE sandboxes SET state = ?, reason = ?, message = ?, changed_us = ? WHERE id = ?",
+	[SQL_EXPIRY] = "UPDATE sandboxes SET expires_us = ?, deadline_ms = ? WHERE id = ?",
+	[SQL_METADATA] = "UPDATE sandboxes SET metadata = ? WHERE id = ?",
+	[SQL_DELETE] = "DELETE FROM sandboxes WHERE id = ?",
+	[SQL_INTENT] = "INSERT OR REPLACE INTO intents (sandbox_id, operation) VALUES (?, ?)",
+	[SQL_NO_INTENT] = "DELETE FROM intents WHERE sandbox_id = ?",
+	[SQL_EVENT] = "INSERT INTO events (sandbox_id, at_us, scope, type, message) VALUES (?, ?, ?, ?, ?)",
+	[SQL_TRIM_EVENTS] = trim_text,
+	[SQL_KEY] = "INSERT OR REPLACE INTO keys (key, body, sandbox_id, expires_us) VALUES (?, ?, ?, ?)",
+	[SQL_FORGET_KEY] = "DELETE FROM keys WHERE key = ?",
+	[SQL_META] = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)",
+};
+
+/* ---- errors ---- */
+
+bool sql_is_damage(int rc)
+{
+	return (rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB;
+}
+
+static bool is_full(sqlite3 *db, int rc)
+{
+	int sys = db ? sqlite3_system_errno(db) : 0;
+
+	return (rc & 0xff) == SQLITE_FULL || ((rc & 0xff) == SQLITE_IOERR && (sys == ENOSPC || sys == EDQUOT));
+}
+
+int sql_error(sqlite3 *db, int rc, const char *what, struct err *e)
+{
+	return err_set(e, is_full(db, rc) ? ERR_LIMIT : ERR_UNAVAILABLE, "%.120s: %s (%d)", what, sqlite3_errstr(rc), rc);
+}
+
+int connection_exec(sqlite3 *db, const char *sql, struct err *e)
+{
+	int rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
+
+	return rc == SQLITE_OK ? 0 : sql_error(db, rc, sql, e);
+}
+
+/* ---- connections ---- */
+
+void connection_close(struct connection *c)
+{
+	for (size_t i = 0; i < SQL_COUNT; i++)
+		(void)sqlite3_finalize(take_ptr(&c->statements[i]));
+	(void)sqlite3_close(take_ptr(&c->db));
+}
+
+/* A rollback journal would do as well, but the file must not silently be without the mode that was asked for. */
+static int set_wal(struct connection *c, struct err *e)
+{
+	sqlite3_stmt *st = NULL;
+	const unsigned char *mode = NULL;
+	bool is_wal;
+
+	c->rc = sqlite3_prepare_v2(c->db, "PRAGMA journal_mode = WAL", -1, &st, NULL);
+	if (c->rc == SQLITE_OK)
+		c->rc = sqlite3_step(st);
+	if (c->rc == SQLITE_ROW)
+		mode = sqlite3_column_text(st, 0);
+	is_wal = mode && strcmp((const char *)mode, "wal") == 0;
+	(void)sqlite3_finalize(st);
+	if (c->rc != SQLITE_ROW)
+		return sql_error(c->db, c->rc, "set WAL mode", e);
+	return is_wal ? 0 : err_set(e, ERR_UNAVAILABLE, "set WAL mode: the file system of '%s' cannot have it", c->path);
+}
+
+int connection_open(struct connection *c, struct err *e)
+{
+	static const char pragmas[] = "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;"
+				      "PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;"
+				      "PRAGMA journal_size_limit = 16777216;";
+	int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_EXRESCODE;
+
+	c->rc = sqlite3_open_v2(c->path, &c->db, flags, NULL);
+	if (c->rc != SQLITE_OK) {
+		(void)sql_error(c->db, c->rc, "open the database", e);
+		goto failed;
+	}
+	(void)sqlite3_busy_timeout(c->db, BUSY_MS);
+	(void)sqlite3_db_config(c->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+	if (set_wal(c, e) < 0)
+		goto failed;
+	c->rc = sqlite3_exec(c->db, pragmas, NULL, NULL, NULL);
+	if (c->rc == SQLITE_OK)
+		return 0;
+	(void)sql_error(c->db, c->rc, "prepare the database", e);
+failed:
+	connection_close(c);
+	return -1;
+}
+
+/* ---- running ---- */
+
+static int bind_param(sqlite3_stmt *st, int at, const struct param *p)
+{
+	const char *bytes = p->s.n > 0 ? p->s.p : "";
+
+	switch (p->kind) {
+	case PARAM_TEXT:
+		return sqlite3_bind_text(st, at, bytes, (int)p->s.n, SQLITE_STATIC);
+	case PARAM_BLOB:
+		return sqlite3_bind_blob(st, at, bytes, (int)p->s.n, SQLITE_STATIC);
+	case PARAM_INT:
+		break;
+	}
+	return sqlite3_bind_int64(st, at, p->i);
+}
+
+static int run_step(struct connection *c, const struct step *s, struct err *e)
+{
+	sqlite3_stmt **st = &c->statements[s->statement];
+	int rc = SQLITE_OK;
+
+	if (!*st)
+		rc = sqlite3_prepare_v3(c->db, texts[s->statement], -1, SQLITE_PREPARE_PERSISTENT, st, NULL);
+	for (size_t i = 0; i < s->n && rc == SQLITE_OK; i++)
+		rc = bind_param(*st, (int)i + 1, &s->params[i]);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_step(*st);
+	if (*st) {
+		(void)sqlite3_reset(*st); /* repeats the error that the step has reported */
+		(void)sqlite3_clear_bindings(*st);
+	}
+	c->rc = rc;
+	return rc == SQLITE_DONE ? 0 : sql_error(c->db, rc, texts[s->statement], e);
+}
+
+static int exec_noting(struct connection *c, const char *sql, struct err *e)
+{
+	c->rc = sqlite3_exec(c->db, sql, NULL, NULL, NULL);
+	return c->rc == SQLITE_OK ? 0 : sql_error(c->db, c->rc, sql, e);
+}
+
+static int run_steps(struct connection *c, const struct store_tx *tx, struct err *e)
+{
+	if (exec_noting(c, "BEGIN IMMEDIATE", e) < 0)
+		return -1;
+	for (const struct step *s = tx->first; s; s = s->next)
+		if (run_step(c, s, e) < 0)
+			return -1;
+	return exec_noting(c, "COMMIT", e);
+}
+
+int connection_run(struct connection *c, const struct store_tx *tx, struct err *e)
+{
+	int primary;
+
+	if (!c->db && connection_open(c, e) < 0)
+		return -1;
+	if (run_steps(c, tx, e) == 0)
+		return 0;
+	primary = c->rc & 0xff;
+	if (!sqlite3_get_autocommit(c->db))
+		(void)connection_exec(c->db, "ROLLBACK", &(struct err){ 0 }); /* closing does the same */
+	if (primary != SQLITE_FULL && primary != SQLITE_BUSY && primary != SQLITE_CONSTRAINT)
+		connection_close(c); /* what it believes about the file may be wrong now; the next one looks anew */
+	return -1;
+}
+
+/* ---- reading ---- */
+
+static struct str column_str(sqlite3_stmt *st, int i)
+{
+	const void *p = sqlite3_column_blob(st, i); /* text comes as the bytes that are stored */
+	int n = sqlite3_column_bytes(st, i);
+
+	return (struct str){ p ? p : "", n > 0 ? (size_t)n : 0 };
+}
+
+struct loading {
+	const struct store_reader *r;
+	void *arg;
+	struct arena arena; /* of one row */
+};
+
+static int load_sandbox(sqlite3_stmt *st, struct loading *l, struct err *e)
+{
+	struct row_columns c = {
+		.id = column_str(st, 0), .spec = column_str(st, 1), .metadata = column_str(st, 2),
+		.created_us = sqlite3_column_int64(st, 3), .expires_us = sqlite3_column_int64(st, 4),
+		.deadline_ms = sqlite3_column_int64(st, 5), .state = column_str(st, 6), .reason = column_str(st, 7),
+		.message = column_str(st, 8), .changed_us = sqlite3_column_int64(st, 9), .intent = column_str(st, 10),
+	};
+	struct sandbox_row row;
+
+	return row_load(&c, &l->arena, &row, e) < 0 ? -1 : l->r->sandbox(&row, l->arg, e);
+}
+
+static int load_event(sqlite3_stmt *st, struct loading *l, struct err *e)
+{
+	struct store_event ev = {
+		.sandbox_id = arena_dup(&l->arena, column_str(st, 0)), .at_us = sqlite3_column_int64(st, 1),
+		.scope = arena_dup(&l->arena, column_str(st, 2)), .type = arena_dup(&l->arena, column_str(st, 3)),
+		.message = arena_dup(&l->arena, column_str(st, 4)),
+	};
+
+	if (!ev.sandbox_id || !ev.scope || !ev.type || !ev.message)
+		return err_no_memory(e);
+	return l->r->event(&ev, l->arg, e);
+}
+
+static int load_key(sqlite3_stmt *st, struct loading *l, struct err *e)
+{
+	struct store_key k = {
+		.key = column_str(st, 0), .sandbox_id = arena_dup(&l->arena, column_str(st, 2)),
+		.expires_us = sqlite3_column_int64(st, 3),
+	};
+	struct str body = column_str(st, 1);
+
+	if (!k.sandbox_id)
+		return err_no_memory(e);
+	if (body.n != sizeof(k.body) || k.key.n != SHA256_HEX_LEN)
+		return err_set(e, ERR_INVALID, "an idempotency key that cannot be");
+	memcpy(k.body, body.p, sizeof(k.body));
+	return l->r->key(&k, l->arg, e);
+}
+
+typedef int load_fn(sqlite3_stmt *st, struct loading *l, struct err *e);
+
+static int load_all(struct connection *c, const char *sql, load_fn *fn, struct loading *l, struct err *e)
+{
+	sqlite3_stmt *st = NULL;
+	int r = 0;
+
+	c->rc = sqlite3_prepare_v2(c->db, sql, -1, &st, NULL);
+	while (c->rc == SQLITE_OK && r == 0) {
+		int rc = sqlite3_step(st);
+
+		if (rc != SQLITE_ROW) {
+			c->rc = rc;
+			break;
+		}
+		arena_reset(&l->arena);
+		r = fn(st, l, e);
+	}
+	if (r == 0 && c->rc != SQLITE_DONE)
+		r = sql_error(c->db, c->rc, "read the database", e);
+	(void)sqlite3_finalize(st);
+	return r;
+}
+
+int connection_load(struct connection *c, const struct store_reader *r, void *arg, enum store_fault *ret_fault,
+		    struct err *e)
+{
+	struct loading l = { .r = r, .arg = arg, .arena = ARENA_INIT(8 * ROW_SPEC_MAX) };
+	int rc;
+
+	c->rc = SQLITE_OK;
+	rc = load_all(c,
+		      "SELECT id, spec, metadata, created_us, expires_us, deadline_ms, state, reason, message, changed_us,"
+		      " operation FROM sandboxes LEFT JOIN intents ON sandbox_id = id ORDER BY created_us",
+		      load_sandbox, &l, e);
+	if (rc == 0)
+		rc = load_all(c, "SELECT sandbox_id, at_us, scope, type, message FROM events ORDER BY n", load_event, &l, e);
+	if (rc == 0)
+		rc = load_all(c, "SELECT key, body, sandbox_id, expires_us FROM keys", load_key, &l, e);
+	arena_done(&l.arena);
+	if (rc < 0)
+		*ret_fault = sql_is_damage(c->rc) || e->code == ERR_INVALID ? STORE_DAMAGED : STORE_FAILED;
+	return rc;
+}
+
+int connection_meta(struct connection *c, const char *name, char out[STORE_META_MAX], size_t *ret_n, struct err *e)
+{
+	sqlite3_stmt *st = NULL;
+	int rc = sqlite3_prepare_v2(c->db, "SELECT value FROM meta WHERE name = ?", -1, &st, NULL);
+	struct str value = { 0 };
+
+	if (rc == SQLITE_OK)
+		rc = sqlite3_bind_text(st, 1, name, -1, SQLITE_STATIC);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_step(st);
+	if (rc == SQLITE_ROW)
+		value = str_first(column_str(st, 0), STORE_META_MAX);
+	if (value.n > 0)
+		memcpy(out, value.p, value.n);
+	(void)sqlite3_finalize(st);
+	if (rc != SQLITE_ROW && rc != SQLITE_DONE)
+		return sql_error(c->db, rc, "read the database", e);
+	*ret_n = value.n;
+	return 0;
+}

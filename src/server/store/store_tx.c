@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Building transactions: plain data, in an arena of their own. */
+#include "base/buf.h"
+#include "server/store/store_impl.h"
+
+#include "base/banned.h"
+
+#define TX_MAX ((size_t)8 * 1024 * 1024)
+
+struct store_tx *store_tx_new(void)
+{
+	struct store_tx *tx = calloc(1, sizeof(*tx));
+
+	if (tx)
+		tx->arena = ARENA_INIT(TX_MAX);
+	return tx;
+}
+
+void store_tx_free(struct store_tx *tx)
+{
+	if (tx)
+		arena_done(&tx->arena);
+	free(tx);
+}
+
+static struct step *add_step(struct store_tx *tx, enum statement statement)
+{
+	struct step *s = tx ? arena_alloc(&tx->arena, sizeof(*s)) : NULL;
+
+	if (!s) {
+		if (tx)
+			tx->failed = true;
+		return NULL;
+	}
+	s->statement = statement;
+	*(tx->last ? &tx->last->next : &tx->first) = s;
+	tx->last = s;
+	return s;
+}
+
+static void add_bytes(struct store_tx *tx, struct step *s, int kind, struct str bytes)
+{
+	char *copy = s ? arena_strndup(&tx->arena, bytes.n > 0 ? bytes.p : "", bytes.n) : NULL;
+
+	if (!s)
+		return;
+	if (!copy) {
+		tx->failed = true;
+		return;
+	}
+	s->params[s->n++] = (struct param){ .kind = kind, .s = { copy, bytes.n } };
+}
+
+static void add_text(struct store_tx *tx, struct step *s, const char *z)
+{
+	add_bytes(tx, s, PARAM_TEXT, str_of(z));
+}
+
+static void add_int(struct step *s, int64_t v)
+{
+	if (s)
+		s->params[s->n++] = (struct param){ .kind = PARAM_INT, .i = v };
+}
+
+static void add_document(struct store_tx *tx, struct step *s, const struct buf *b)
+{
+	if (b->failed && tx)
+		tx->failed = true;
+	else
+		add_bytes(tx, s, PARAM_TEXT, buf_str(b));
+}
+
+void store_tx_insert(struct store_tx *tx, const struct sandbox_row *row)
+{
+	AUTO(buf_done) struct buf spec = BUF_INIT(ROW_SPEC_MAX);
+	AUTO(buf_done) struct buf metadata = BUF_INIT(ROW_METADATA_MAX);
+	struct step *s = add_step(tx, SQL_INSERT);
+
+	(void)row_write_spec(row, &spec);
+	(void)row_write_metadata(&row->metadata, &metadata);
+	add_text(tx, s, row->id);
+	add_document(tx, s, &spec);
+	add_document(tx, s, &metadata);
+	add_int(s, row->created_us);
+	add_int(s, row->expires_us);
+	add_int(s, (int64_t)row->deadline_ms);
+	add_text(tx, s, sandbox_state_name(row->state));
+	add_text(tx, s, row->reason);
+	add_text(tx, s, row->message);
+	add_int(s, row->changed_us);
+}
+
+void store_tx_state(struct store_tx *tx, const struct sandbox_row *row)
+{
+	struct step *s = add_step(tx, SQL_STATE);
+
+	add_text(tx, s, sandbox_state_name(row->state));
+	add_text(tx, s, row->reason);
+	add_text(tx, s, row->message);
+	add_int(s, row->changed_us);
+	add_text(tx, s, row->id);
+}
+
+void store_tx_expiry(struct store_tx *tx, const char *id, int64_t expires_us, uint64_t deadline_ms)
+{
+	struct step *s = add_step(tx, SQL_EXPIRY);
+
+	add_int(s, expires_us);
+	add_int(s, (int64_t)deadline_ms);
+	add_text(tx, s, id);
+}
+
+void store_tx_metadata(struct store_tx *tx, const char *id, const struct string_map *metadata)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(ROW_METADATA_MAX);
+	struct step *s = add_step(tx, SQL_METADATA);
+
+	(void)row_write_metadata(metadata, &b);
+	add_document(tx, s, &b);
+	add_text(tx, s, id);
+}
+
+void store_tx_delete(struct store_tx *tx, const char *id)
+{
+	add_text(tx, add_step(tx, SQL_DELETE), id);
+}
+
+void store_tx_intent(struct store_tx *tx, const char *id, enum sandbox_intent intent)
+{
+	struct step *s = add_step(tx, intent == INTENT_NONE ? SQL_NO_INTENT : SQL_INTENT);
+
+	add_text(tx, s, id);
+	if (intent != INTENT_NONE)
+		add_text(tx, s, sandbox_intent_name(intent));
+}
+
+void store_tx_event(struct store_tx *tx, const struct store_event *event)
+{
+	struct step *s = add_step(tx, SQL_EVENT);
+
+	add_text(tx, s, event->sandbox_id);
+	add_int(s, event->at_us);
+	add_text(tx, s, event->scope);
+	add_text(tx, s, event->type);
+	add_text(tx, s, event->message);
+	s = add_step(tx, SQL_TRIM_EVENTS);
+	add_text(tx, s, event->sandbox_id);
+	add_int(s, STORE_EVENTS_MAX);
+}
+
+void store_tx_key(struct store_tx *tx, const struct store_key *key)
+{
+	struct step *s = add_step(tx, SQL_KEY);
+
+	add_bytes(tx, s, PARAM_TEXT, key->key);
+	add_bytes(tx, s, PARAM_BLOB, (struct str){ (const char *)key->body, sizeof(key->body) });
+	add_text(tx, s, key->sandbox_id);
+	add_int(s, key->expires_us);
+}
+
+void store_tx_forget_key(struct store_tx *tx, struct str key)
+{
+	add_bytes(tx, add_step(tx, SQL_FORGET_KEY), PARAM_TEXT, key);
+}
+
+void store_tx_meta(struct store_tx *tx, const char *name, struct str value)
+{
+	struct step *s = add_step(tx, SQL_META);
+
+	add_text(tx, s, name);
+	add_bytes(tx, s, PARAM_BLOB, value);
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+/* server/test_runtime.h - for tests: a runtime that does what the script says. Its boxes outlive the control plane, as real
+ * ones do. */
+#pragma once
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <cmocka.h> /* wants the four above first */
+#include <sys/socket.h>
+
+#include "base/err.h"
+#include "net/loop.h"
+#include "net/transport.h"
+#include "server/runtime.h"
+#include "server/sandbox.h"
+
+#define FAKE_BOXES_MAX 64
+#define FAKE_CALLS_MAX 256
+#define FAKE_DIALS_MAX 64
+
+enum fake_kind { FAKE_CREATE, FAKE_PAUSE, FAKE_RESUME, FAKE_REMOVE, FAKE_DIAL, FAKE_LOGS, FAKE_INSPECT, FAKE_STATS, FAKE_LIST };
+
+struct fake_call {
+	enum fake_kind kind;
+	char id[ID_MAX + 1];
+	unsigned port;
+	void *fn, *arg;
+	bool is_done;
+};
+
+struct fake_box {
+	char id[ID_MAX + 1];
+	enum runtime_state state;
+	struct runtime_end end;
+};
+
+struct fake {
+	struct runtime rt;
+	struct loop *loop;
+	struct deferred later;
+	struct fake_call calls[FAKE_CALLS_MAX];
+	unsigned n_calls, n_done;
+	unsigned count[FAKE_LIST + 1];
+	bool holds;                  /* completions wait for the test */
+	unsigned fails[FAKE_LIST + 1]; /* this many of the next calls of that kind fail */
+	struct runtime_failure failure;
+	struct fake_box boxes[FAKE_BOXES_MAX];
+	unsigned n_boxes;
+	int far[FAKE_DIALS_MAX]; /* the other ends of what was dialled */
+	unsigned n_far;
+	const char *logs;
+	char token[RUNTIME_TOKEN_MAX + 1], env[256], entrypoint[256], image[256];
+	struct runtime_limits limits;
+	struct runtime_log_query query;
+	bool lives; /* not freed with the plane */
+};
+
+static inline struct fake_box *fake_find(struct fake *f, const char *id)
+{
+	for (unsigned i = 0; i < f->n_boxes; i++)
+		if (strcmp(f->boxes[i].id, id) == 0)
+			return &f->boxes[i];
+	return NULL;
+}
+
+static inline struct fake_box *fake_add(struct fake *f, const char *id, enum runtime_state state)
+{
+	struct fake_box *b = &f->boxes[f->n_boxes++];
+
+	assert_true(f->n_boxes < FAKE_BOXES_MAX);
+	*b = (struct fake_box){ .state = state };
+	(void)snprintf(b->id, sizeof(b->id), "%s", id);
+	return b;
+}
+
+static inline void fake_drop(struct fake *f, const char *id)
+{
+	struct fake_box *b = fake_find(f, id);
+
+	if (b)
+		*b = f->boxes[--f->n_boxes];
+}
+
+/* The failure of this call, or NULL. */
+static inline const struct runtime_failure *fake_failure(struct fake *f, const struct fake_call *c)
+{
+	if (f->fails[c->kind] == 0)
+		return NULL;
+	f->fails[c->kind]--;
+	return &f->failure;
+}
+
+static inline void fake_list(struct fake *f, const struct fake_call *c, const struct runtime_failure *failure)
+{
+	struct runtime_box boxes[FAKE_BOXES_MAX];
+
+	for (unsigned i = 0; i < f->n_boxes; i++)
+		boxes[i] = (struct runtime_box){ f->boxes[i].id, f->boxes[i].state, f->boxes[i].end };
+	((runtime_list_fn *)c->fn)(failure ? NULL : boxes, failure ? 0 : f->n_boxes, failure, c->arg);
+}
+
+static inline void fake_dial(struct fake *f, const struct fake_call *c, const struct runtime_failure *failure)
+{
+	struct err e = { 0 };
+	int pair[2];
+
+	if (failure) {
+		((runtime_dial_fn *)c->fn)(NULL, failure, c->arg);
+		return;
+	}
+	assert_true(f->n_far < FAKE_DIALS_MAX);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
+	f->far[f->n_far++] = pair[1];
+	((runtime_dial_fn *)c->fn)(transport_plain(pair[0], &e), NULL, c->arg);
+}
+
+static inline void fake_done(struct fake *f, const struct fake_call *c, const struct runtime_failure *failure)
+{
+	struct fake_box *b = fake_find(f, c->id);
+
+	if (!failure && c->kind == FAKE_CREATE)
+		(void)fake_add(f, c->id, RUNTIME_RUNNING);
+	if (b && b->state == RUNTIME_ENDED)
+		b = NULL;
+	if (!failure && b && c->kind == FAKE_PAUSE)
+		b->state = RUNTIME_PAUSED;
+	if (!failure && b && c->kind == FAKE_RESUME)
+		b->state = RUNTIME_RUNNING;
+	if (!failure && c->kind == FAKE_REMOVE)
+		fake_drop(f, c->id);
+	((runtime_done_fn *)c->fn)(failure, c->arg);
+}
+
+static inline void fake_complete(struct fake *f, struct fake_call *c)
+{
+	static const struct runtime_fact facts[] = { { "network", "10.0.0.2/30" } };
+	const struct runtime_info info = { RUNTIME_RUNNING, facts, 1 };
+	const struct runtime_stats stats = { .cpu_usec = 12, .memory_bytes = 34, .pids = 5 };
+	const struct runtime_failure *failure = fake_failure(f, c);
+	struct fake_call call = *c;
+
+	c->is_done = true;
+	switch (call.kind) {
+	case FAKE_CREATE:
+	case FAKE_PAUSE:
+	case FAKE_RESUME:
+	case FAKE_REMOVE:
+		fake_done(f, &call, failure);
+		break;
+	case FAKE_DIAL:
+		fake_dial(f, &call, failure);
+		break;
+	case FAKE_LOGS:
+		((runtime_text_fn *)call.fn)(str_of(f->logs), false, failure, call.arg);
+		break;
+	case FAKE_INSPECT:
+		((runtime_info_fn *)call.fn)(failure ? NULL : &info, failure, call.arg);
+		break;
+	case FAKE_STATS:
+		((runtime_stats_fn *)call.fn)(failure ? NULL : &stats, failure, call.arg);
+		break;
+	case FAKE_LIST:
+		fake_list(f, &call, failure);
+		break;
+	}
+}
+
+/* Lets what waits complete. */
+static inline void fake_release(struct fake *f)
+{
+	while (f->n_done < f->n_calls) {
+		struct fake_call *c = &f->calls[f->n_done++];
+
+		if (!c->is_done)
+			fake_complete(f, c);
+	}
+	f->n_calls = f->n_done = 0;
+}
+
+static inline void fake_later(void *arg)
+{
+	struct fake *f = arg;
+
+	if (!f->holds)
+		fake_release(f);
+}
+
+static inline void fake_call(struct runtime *rt, enum fake_kind kind, const char *id, void *fn, void *arg, unsigned port)
+{
+	struct fake *f = container_of(rt, struct fake, rt);
+	struct fake_call *c = &f->calls[f->n_calls++];
+
+	assert_true(f->n_calls < FAKE_CALLS_MAX);
+	*c = (struct fake_call){ .kind = kind, .fn = fn, .arg = arg, .port = port };
+	(void)snprintf(c->id, sizeof(c->id), "%s", id);
+	f->count[kind]++;
+	defer(&f->later, f->loop, fake_later, f, "fake runtime");
+}
+
+static inline void fake_create(struct runtime *rt, const struct runtime_spec *spec, runtime_done_fn *fn, void *arg)
+{
+	struct fake *f = container_of(rt, struct fake, rt);
+	size_t n = 0;
+
+	(void)snprintf(f->token, sizeof(f->token), "%s", spec->execd_token);
+	(void)snprintf(f->image, sizeof(f->image), "%s", spec->image);
+	f->limits = spec->limits;
+	f->env[0] = f->entrypoint[0] = '\0';
+	for (size_t i = 0; i < spec->env.n; i++)
+		n += (size_t)snprintf(f->env + n, sizeof(f->env) - n, "%s=%s;", spec->env.items[i].key, spec->env.items[i].value);
+	n = 0;
+	for (size_t i = 0; i < spec->entrypoint.n; i++)
+		n += (size_t)snprintf(f->entrypoint + n, sizeof(f->entrypoint) - n, "%s|", spec->entrypoint.items[i]);
+	fake_call(rt, FAKE_CREATE, spec->id, (void *)fn, arg, 0);
+}
+
+static inline void fake_pause(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg)
+{
+	fake_call(rt, FAKE_PAUSE, id, (void *)fn, arg, 0);
+}
+
+static inline void fake_resume(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg)
+{
+	fake_call(rt, FAKE_RESUME, id, (void *)fn, arg, 0);
+}
+
+static inline void fake_remove(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg)
+{
+	fake_call(rt, FAKE_REMOVE, id, (void *)fn, arg, 0);
+}
+
+static inline void fake_dial_op(struct runtime *rt, const char *id, unsigned port, runtime_dial_fn *fn, void *arg)
+{
+	fake_call(rt, FAKE_DIAL, id, (void *)fn, arg, port);
+}
+
+static inline void fake_logs(struct runtime *rt, const char *id, const struct runtime_log_query *q, runtime_text_fn *fn, void *arg)
+{
+	container_of(rt, struct fake, rt)->query = *q;
+	fake_call(rt, FAKE_LOGS, id, (void *)fn, arg, 0);
+}
+
+static inline void fake_inspect(struct runtime *rt, const char *id, runtime_info_fn *fn, void *arg)
+{
+	fake_call(rt, FAKE_INSPECT, id, (void *)fn, arg, 0);
+}
+
+static inline void fake_stats(struct runtime *rt, const char *id, runtime_stats_fn *fn, void *arg)
+{
+	fake_call(rt, FAKE_STATS, id, (void *)fn, arg, 0);
+}
+
+static inline void fake_list_op(struct runtime *rt, runtime_list_fn *fn, void *arg)
+{
+	fake_call(rt, FAKE_LIST, "", (void *)fn, arg, 0);
+}
+
+static inline int fake_check_image(struct runtime *rt, const char *uri, struct err *e)
+{
+	(void)rt;
+	return strcmp(uri, "host") == 0 ? 0 : err_set(e, ERR_INVALID, "must be 'host'");
+}
+
+static inline void fake_free(struct runtime *rt)
+{
+	(void)rt;
+}
+
+static inline void fake_init(struct fake *f, struct loop *l)
+{
+	static const struct runtime_ops ops = {
+		.create = fake_create, .pause = fake_pause, .resume = fake_resume, .remove = fake_remove, .dial = fake_dial_op,
+		.logs = fake_logs, .inspect = fake_inspect, .stats = fake_stats, .list = fake_list_op,
+		.check_image = fake_check_image, .free = fake_free,
+	};
+
+	*f = (struct fake){
+		.rt = { .ops = &ops, .name = "native", .code_prefix = "NATIVE", .os = "linux", .arch = "amd64",
+			.enforces = LIMIT_CPU | LIMIT_MEMORY | LIMIT_PIDS | LIMIT_DISK },
+		.loop = l,
+		.logs = "",
+		.failure = { .code = "SANDBOX_START_FAILED", .status = 500,
+			     .err = { .code = ERR_IO, .msg = "mount '/secret/path': Operation not permitted" } },
+	};
+}
+
+/* A box ends by itself. */
+static inline void fake_end(struct fake *f, const char *id, const struct runtime_end *end)
+{
+	struct fake_box *b = fake_find(f, id);
+
+	if (b) {
+		b->state = RUNTIME_ENDED;
+		b->end = *end;
+	}
+	f->rt.events->ended(id, end, f->rt.events_arg);
+}
+
+static inline void fake_done_with(struct fake *f)
+{
+	defer_cancel(&f->later);
+	f->n_calls = f->n_done = 0;
+	for (unsigned i = 0; i < f->n_far; i++)
+		closep(&f->far[i]);
+	f->n_far = 0;
+}
