@@ -123,12 +123,12 @@ ifeq ($(V),release)
 programs: $(PROGRAMS:%=build/bin/%)
 $(filter-out build/bin/execd,$(PROGRAMS:%=build/bin/%)): build/bin/%: $(B)/bin/%
 	@mkdir -p $(@D)
-	@ln -sfn ../../$< $@
+	@ln -f $< $@
 # What is installed as execd is the static one; the others are for tests.
 build/bin/execd: FORCE
 	@$(MAKE) --no-print-directory V=musl build/musl/bin/execd
 	@mkdir -p $(@D)
-	@ln -sfn ../musl/bin/execd $@
+	@ln -f build/musl/bin/execd $@
 endif
 units: $(UNIT_TESTS) $(FAULT_TESTS) $(B)/bin/peer-server
 harnesses: $(HARNESSES)

@@ -8,10 +8,13 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
+import uuid
 
 import jsonschema
 import pytest
@@ -20,6 +23,7 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(os.environ.get("OPENSANDBOX_BIN", ROOT / "build/asan/bin")).resolve()
 SERVER = BIN / "opensandbox-server"
+EXECD = ROOT / "build/musl/bin/execd"  # the one that runs in sandboxes
 KEY = "0123456789abcdef0123456789abcdef"
 AUTH = {"OPEN-SANDBOX-API-KEY": KEY}
 START_SECONDS = 20
@@ -69,23 +73,96 @@ class Answer:
         return f"<{self.status} {dict(self.headers)} {self.body[:200]!r}>"
 
 
-class Server:
-    """A running opensandbox-server. Each request has a connection of its own. POPEN goes to subprocess.Popen."""
+def children_of(pid):
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{pid}/children") as f:
+        return [int(child) for child in f.read().split()]
+    return []
 
-    def __init__(self, folder, config="", env=None, args=(), host="127.0.0.1", port=None, **popen):
+
+def user_of(pid):
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status") as f:
+        return int(re.search(r"^Uid:\s+(\d+)", f.read(), re.M).group(1))
+    return None
+
+
+def open_way(folder):
+    """The server's user can come by: pytest's folders are closed to all others."""
+    for p in [folder, *folder.parents]:
+        if p.stat().st_uid == 0 and p.is_relative_to(tempfile.gettempdir()) and p != pathlib.Path(tempfile.gettempdir()):
+            p.chmod(p.stat().st_mode | 0o11)
+
+
+class Home:
+    """Where a server keeps everything: folders that its user can reach, and names in the kernel of its own."""
+
+    def __init__(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="osb-test-"))
+        self.folder.chmod(0o711)
+        self.state, self.run = self.folder / "state", self.folder / "run"
+        self.prefix = f"t{uuid.uuid4().hex[:8]}"
+
+    @property
+    def env(self):
+        return {"OPENSANDBOX_NATIVE_STATE_DIR": str(self.state), "OPENSANDBOX_NATIVE_RUN_DIR": str(self.run),
+                "OPENSANDBOX_NATIVE_PREFIX": self.prefix, "OPENSANDBOX_NATIVE_EXECD": str(EXECD),
+                "OPENSANDBOX_NATIVE_SLOTS": "1"}
+
+    def groups(self):
+        """The control groups of its sandboxes, and those above them."""
+        return [p for p in pathlib.Path("/sys/fs/cgroup").glob(f"**/{self.prefix}/**/") if p.is_dir()]
+
+    def remove(self):
+        deadline = time.monotonic() + STOP_SECONDS
+        while self.groups() and time.monotonic() < deadline:  # a warden whose supervisor was killed goes a moment later
+            for group in sorted(self.groups(), reverse=True):
+                with contextlib.suppress(OSError):
+                    group.rmdir()
+            time.sleep(0.02)
+        assert not self.groups()
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+
+
+class Server:
+    """A running opensandbox-server: the supervisor is `process`, the one that serves `pid`. Each request has a connection
+    of its own. POPEN goes to subprocess.Popen."""
+
+    def __init__(self, folder, config="", env=None, args=(), host="127.0.0.1", port=None, home=None, **popen):
         self.host = host
         self.port = port or free_port()
         self.folder = folder
+        open_way(folder)
+        self.owns_home = home is None
+        self.home = home or Home()
         self.stderr_path = folder / f"stderr.{self.port}"
         config_path = folder / f"config.{self.port}.toml"
         config_path.write_text(config)
-        full_env = clean_environment(folder, OPENSANDBOX_SERVER_PORT=self.port, OPENSANDBOX_SERVER_HOST=host)
+        full_env = clean_environment(folder, OPENSANDBOX_SERVER_PORT=self.port, OPENSANDBOX_SERVER_HOST=host,
+                                     **self.home.env)
         full_env.update(env or {})
         with open(self.stderr_path, "wb") as stderr:
             self.process = subprocess.Popen(
                 [SERVER, "--config", config_path, *args],
                 **{"env": full_env, "cwd": folder, "stderr": stderr, "stdin": subprocess.DEVNULL, **popen},
             )
+
+    def children(self, is_root):
+        return [c for c in children_of(self.process.pid) if (user_of(c) == 0) == is_root]
+
+    @property
+    def pid(self):
+        """Of the process that serves."""
+        return self.children(False)[0]
+
+    @property
+    def warden_pid(self):
+        return self.children(True)[0]
+
+    def limit(self, **limits):
+        """Sets resource limits of the process that serves: only its own user may."""
+        user = str(user_of(self.pid))
+        subprocess.run(["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "prlimit", "--pid", str(self.pid),
+                        *(f"--{name}={value}" for name, value in limits.items())], check=True)
 
     @property
     def stderr(self):
@@ -96,8 +173,12 @@ class Server:
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 pytest.fail(f"the server ended with {self.process.returncode}: {self.stderr}")
-            with contextlib.suppress(OSError), self.connect():
-                return
+            with contextlib.suppress(ConnectionRefusedError), self.connect() as s:
+                s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                with contextlib.suppress(ConnectionResetError):
+                    s.recv(1)  # an answer, or the end: TLS is asked for. Before, the connection waits to be accepted.
+                if self.process.poll() is None and self.children(False):
+                    return
             time.sleep(0.02)
         self.process.kill()
         pytest.fail(f"the server does not listen: {self.stderr}")
@@ -124,17 +205,21 @@ class Server:
             return read_all(s)
 
     def stop(self):
-        """SIGTERM must end it in order: status 0, nothing from a sanitizer."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+        """SIGTERM must end it in order: status 0, nothing from a sanitizer, nothing left behind."""
         try:
-            status = self.process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            pytest.fail(f"the server does not stop: {self.stderr}")
-        assert_clean(self.stderr)
-        assert status == 0, self.stderr
+            if self.process.poll() is None:
+                self.process.send_signal(signal.SIGTERM)
+            try:
+                status = self.process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+                pytest.fail(f"the server does not stop: {self.stderr}")
+            assert_clean(self.stderr)
+            assert status == 0, self.stderr
+        finally:
+            if self.owns_home:
+                self.home.remove()
 
 
 def read_all(s):
@@ -180,15 +265,18 @@ def server(tmp_path_factory):
 def run_server(tmp_path):
     """run_server(*args, env=) -> CompletedProcess of a server that is to end by itself."""
 
+    home = Home()
+
     def run(*args, env=None, timeout=START_SECONDS):
         done = subprocess.run(
-            [SERVER, *args], env=clean_environment(tmp_path, **(env or {})), cwd=tmp_path, timeout=timeout,
+            [SERVER, *args], env=clean_environment(tmp_path, **{**home.env, **(env or {})}), cwd=tmp_path, timeout=timeout,
             capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
         )  # fmt: skip
         assert_clean(done.stderr)
         return done
 
-    return run
+    yield run
+    home.remove()
 
 
 class Spec:

@@ -219,7 +219,7 @@ def test_defaults_need_no_file(run_server):
     assert c["server"]["host"] == "127.0.0.1"
     assert (c["server"]["port"], c["server"]["proxy_port"]) == (8080, 8081)
     assert c["runtime"] == {"type": "native"}
-    assert c["native"] == {"state_dir": "/var/lib/opensandbox", "run_dir": "/run/opensandbox", "default_image": "host"}
+    assert c["native"]["default_image"] == "host" and c["native"]["user"] == "opensandbox"
     assert "kubernetes" not in c
 
 
@@ -313,7 +313,7 @@ def test_the_log_can_go_to_a_file(start_server, tmp_path):
     server = start_server(f"[log]\nfile_enabled = true\nfile_path = \"{log}\"\nformat = \"json\"\n")
     assert server.get("/x").status == 404
     server.stop()
-    assert server.stderr == ""
+    assert "path" not in server.stderr and '"warden is ready"' in server.stderr
     assert '"path":"/x"' in log.read_text()
 
 

@@ -104,7 +104,7 @@ def test_ten_thousand_idle_connections(start_server):
         pytest.skip(f"{hard} descriptors are not enough for {IDLE} connections")
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     server = start_server()
-    before = rss_kib(server.process.pid)
+    before = rss_kib(server.pid)
     connections = []
     try:
         for i in range(IDLE):
@@ -117,7 +117,7 @@ def test_ten_thousand_idle_connections(start_server):
         began = time.monotonic()
         assert server.get("/health").status == 200
         took = time.monotonic() - began
-        per_connection = (rss_kib(server.process.pid) - before) * 1024 / IDLE
+        per_connection = (rss_kib(server.pid) - before) * 1024 / IDLE
         print(f"with {IDLE} idle connections: /health in {took * 1000:.1f} ms, {per_connection:.0f} bytes each")
         # Every one of them still works.
         for c in connections[::997]:
@@ -127,9 +127,9 @@ def test_ten_thousand_idle_connections(start_server):
         for c in connections:
             c.close()
     deadline = time.monotonic() + 10
-    while len(os.listdir(f"/proc/{server.process.pid}/fd")) > 100 and time.monotonic() < deadline:
+    while len(os.listdir(f"/proc/{server.pid}/fd")) > 100 and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert len(os.listdir(f"/proc/{server.process.pid}/fd")) < 100
+    assert len(os.listdir(f"/proc/{server.pid}/fd")) < 100
 
 
 def test_connections_beyond_the_limit_get_503(start_server):
@@ -154,7 +154,7 @@ def test_connections_beyond_the_limit_get_503(start_server):
 
 def test_running_out_of_descriptors_refuses_and_recovers(start_server):
     server = start_server("[limits]\nconnections = 1000\n")
-    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (40, 40))
+    server.limit(nofile=40)
     held = []
     try:
         for _ in range(80):

@@ -51,6 +51,8 @@ struct config_runtime {
 
 struct config_native {
 	const char *state_dir, *run_dir, *default_image;
+	const char *user, *prefix, *execd;
+	int64_t slots;
 };
 
 struct config_limits {

@@ -43,6 +43,9 @@ static const struct config defaults = {
 		.state_dir = "/var/lib/opensandbox",
 		.run_dir = "/run/opensandbox",
 		.default_image = "host",
+		.user = "opensandbox",
+		.prefix = "osb",
+		.slots = 8,
 	},
 	.docker = {
 		.network_mode = "bridge", /* with "host", two sandboxes would meet on execd's port */

@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/quantity.h"
+#include "base/uuid.h"
 #include "server/config.h"
 
 #include "base/banned.h"
@@ -32,6 +33,11 @@ static const char *check_absolute(const void *value)
 	const char *path = *(const char *const *)value;
 
 	return path[0] == '/' ? NULL : "must be an absolute path";
+}
+
+static const char *check_prefix(const void *value)
+{
+	return id_valid(str_of(*(const char *const *)value)) ? NULL : "must be small letters, digits or '-'";
 }
 
 static const char *check_absolute_list(const void *value)
@@ -147,6 +153,14 @@ static const struct field native_fields[] = {
 	      .help = "what does not: sockets and mounts"),
 	FIELD(struct config_native, default_image, FIELD_STRING, "default_image", .min = 1, .max = 512,
 	      .help = "the image of a create that names none; host: this machine's own files, read-only"),
+	FIELD(struct config_native, user, FIELD_STRING, "user", .min = 1, .max = 32,
+	      .help = "the account that the server runs as; where there is none, a spare id"),
+	FIELD(struct config_native, prefix, FIELD_STRING, "prefix", .min = 1, .max = 10, .check = check_prefix,
+	      .help = "of names in the kernel; several servers on one machine need different ones"),
+	FIELD(struct config_native, slots, FIELD_INT, "slots", .min = 0, .max = 256,
+	      .help = "sandboxes that are kept half-made, ready for the next creates"),
+	FIELD(struct config_native, execd, FIELD_STRING, "execd", .min = 1, PATH_LEN, .check = check_absolute,
+	      .help = "the program that becomes PID 1 of each sandbox; the one beside this program"),
 	{ 0 },
 };
 

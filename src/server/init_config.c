@@ -88,7 +88,7 @@ int init_config(const char *path, const char *kind, bool force, struct err *e)
 	bool exists = false;
 	int rc;
 
-	if (render(kind, &text, e) < 0 || make_parents(path, e) < 0)
+	if (render(kind, &text, e) < 0 || make_parents(path, 0700, e) < 0)
 		return -1;
 	dirfd = open_folder(path, name, e);
 	if (dirfd < 0)

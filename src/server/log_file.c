@@ -13,7 +13,7 @@
 
 #define NAME_MAX_BYTES 4200 /* of a path, with the number of a rotated file */
 
-int make_parents(const char *path, struct err *e)
+int make_parents(const char *path, mode_t mode, struct err *e)
 {
 	char folder[NAME_MAX_BYTES];
 	size_t n = strlen(path);
@@ -25,7 +25,7 @@ int make_parents(const char *path, struct err *e)
 			continue;
 		memcpy(folder, path, i);
 		folder[i] = '\0';
-		if (mkdir(folder, 0700) < 0 && errno != EEXIST)
+		if (mkdir(folder, mode) == 0 ? chmod(folder, mode) < 0 : errno != EEXIST) /* whatever the umask is */
 			return err_sys(e, errno, "make folder '%s'", folder);
 	}
 	return 0;
@@ -69,7 +69,7 @@ int log_file_open(struct log_file *l, const struct config_log *config, struct er
 	log_set_format((enum log_format)config->format);
 	if (!config->file_enabled)
 		return 0;
-	if (make_parents(config->file_path, e) < 0)
+	if (make_parents(config->file_path, 0700, e) < 0)
 		return -1;
 	return log_file_reopen(l, e);
 }

@@ -4,6 +4,8 @@
  * Rotation renames FILE to FILE.1, FILE.1 to FILE.2 and so on; the oldest goes. The new file is made first, as
  * FILE.new: a rotation that fails loses nothing and is tried again. */
 #pragma once
+#include <sys/types.h>
+
 #include "base/own.h"
 #include "server/config.h"
 
@@ -23,4 +25,4 @@ DEFINE_AUTO_DONE(struct log_file, log_file_done)
 
 int log_file_reopen(struct log_file *l, struct err *e);           /* after somebody else moved it */
 int log_file_rotate_if_large(struct log_file *l, struct err *e);  /* to be called now and then */
-int make_parents(const char *path, struct err *e);                /* the folders above PATH, mode 0700 */
+int make_parents(const char *path, mode_t mode, struct err *e);   /* the folders above PATH that are missing */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* opensandbox-server: the control plane. One process, one thread, the privileges and descriptors of its caller; it
- * needs none but the sockets that it opens. */
+/* opensandbox-server: the control plane. Started as root it becomes the supervisor (supervise.h), whose child without any
+ * privileges is the server. The other commands need none. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -14,7 +14,10 @@
 #include "server/assets.h"
 #include "server/config.h"
 #include "server/init_config.h"
+#include "server/native.h"
+#include "server/runtime_native.h"
 #include "server/serve.h"
+#include "server/supervise.h"
 #include "server/version.h"
 #include "sys/signals.h"
 
@@ -77,7 +80,7 @@ static const struct opt_section sections[] = {
 	{ "ENVIRONMENT", "OPENSANDBOX_INSECURE_SERVER=YES",
 	  "Allows to run without an API key, on a loopback address only." },
 	{ "SIGNALS", "SIGTERM, SIGINT", "Stop: requests in progress get 10 seconds to end. A second one stops at once." },
-	{ "SIGNALS", "SIGHUP", "Open the log file and read the certificate anew." },
+	{ "SIGNALS", "SIGHUP", "Open the log file and read the certificate and its key anew, as the server's own user." },
 	{ "EXIT STATUS", "0", "Stopped by a signal, or the command succeeded." },
 	{ "EXIT STATUS", "1", "Failed; standard error says why." },
 	{ "EXIT STATUS", "2", "The command line is wrong." },
@@ -161,6 +164,13 @@ static int print_help(const struct opt_command *c, const char *path)
 
 /* ---- what it can do ---- */
 
+static struct runtime *make_native(struct loop *l, const struct config *c, struct err *e)
+{
+	struct native n = NATIVE_INIT;
+
+	return native_names(c, &n, e) < 0 ? NULL : runtime_native(l, n.socket, e);
+}
+
 /* Loads the configuration and either shows it or serves it. */
 static int with_config(const struct options *o, const char *const *env, bool show)
 {
@@ -175,8 +185,10 @@ static int with_config(const struct options *o, const char *const *env, bool sho
 	};
 	struct config_sources sources = { .path = o->config, .env = env, .flags = flags };
 	struct config c;
+	struct auth auth;
 	int status = EXIT_FAILED;
-	struct serve_spec spec = { .config = &c, .env = env, .find_asset = asset_find, .ret_status = &status };
+	struct serve_spec spec = { .config = &c, .auth = &auth, .find_asset = asset_find, .ready_fd = -1,
+				   .make_runtime = make_native, .ret_status = &status };
 	struct err e = { 0 };
 
 	(void)snprintf(port, sizeof(port), "%lld", (long long)o->port);
@@ -186,9 +198,14 @@ static int with_config(const struct options *o, const char *const *env, bool sho
 		(void)config_write(&c, &text);
 		return print(&text);
 	}
-	if (serve(&spec, &e) == 0)
-		return EXIT_OK;
-	(void)fail(&e);
+	if (c.runtime.type != RUNTIME_NATIVE) {
+		(void)err_set(&e, ERR_UNAVAILABLE, "runtime.type: only 'native' is available in this version");
+		return fail(&e);
+	}
+	if (serve_auth(&c, env, &auth, &e) < 0)
+		return fail(&e);
+	if (supervise(&spec, &e) < 0)
+		(void)fail(&e);
 	return status;
 }
 

@@ -25,13 +25,16 @@
 #define SLOW_CALLBACK_MS 100
 #define LOG_CHECK_MS 5000
 
-#define DESCRIPTORS_PER_PROXIED 3 /* an API connection, a proxied one, and where that leads */
+/* Shares of the descriptors: connections to the API, proxied ones, and where those lead. */
+#define API_SHARE 3
+#define PROXY_SHARE 1
+#define ALL_SHARES (API_SHARE + 2 * PROXY_SHARE)
 
 /* One port: what is served there, and by whom. */
 struct front {
 	struct service service;
 	struct http_server *http; /* NULL: not served */
-	struct listen_plan plan;
+	struct serve_port *port;
 };
 
 struct serving {
@@ -45,6 +48,7 @@ struct serving {
 	char boot_id[BOOT_ID_SIZE];
 	struct log_file log;
 	struct timer log_timer;
+	bool is_rotation_broken;
 	struct io signal_io;
 	int signal_fd;
 	bool is_stopping, is_forced;
@@ -73,15 +77,16 @@ int serve_connection_limit(unsigned wanted, unsigned *ret_connections, struct er
 	return 0;
 }
 
-static int make_limits(const struct config *c, bool has_plane, struct http_limits *ret, struct err *e)
+/* SHARE of ALL_SHARES: what is left when everything is connected at once. */
+static int make_limits(const struct config *c, unsigned share, struct http_limits *ret, struct err *e)
 {
 	const struct config_limits *l = &c->limits;
 	struct http_limits limits = HTTP_LIMITS;
-	unsigned each = has_plane ? DESCRIPTORS_PER_PROXIED : 1;
+	unsigned all;
 
-	if (serve_connection_limit((unsigned)l->connections * each, &limits.connections, e) < 0)
+	if (serve_connection_limit((unsigned)l->connections * ALL_SHARES, &all, e) < 0)
 		return -1;
-	limits.connections = MAX(limits.connections / each, 1U);
+	limits.connections = MIN(MAX(all / ALL_SHARES * share, 1U), (unsigned)l->connections);
 	if (limits.connections < (unsigned)l->connections)
 		log_info("fewer connections than configured: descriptor limit", LOG_U("connections", limits.connections),
 			 LOG_D("configured", l->connections));
@@ -96,6 +101,36 @@ static int make_limits(const struct config *c, bool has_plane, struct http_limit
 	return 0;
 }
 
+/* ---- sockets ---- */
+
+static int open_port(const struct config *c, int64_t port, struct serve_port *ret, struct err *e)
+{
+	if (listen_resolve(c->server.host, (unsigned)port, &ret->plan, e) < 0)
+		return -1;
+	return listen_open(&ret->plan, (int)c->server.backlog, ret->fds, &ret->n, e);
+}
+
+int serve_listen(const struct config *c, struct serve_sockets *ret, struct err *e)
+{
+	*ret = (struct serve_sockets){ 0 };
+	if (open_port(c, c->server.port, &ret->api, e) == 0 && open_port(c, c->server.proxy_port, &ret->proxy, e) == 0)
+		return 0;
+	serve_sockets_done(ret);
+	return -1;
+}
+
+static void close_port(struct serve_port *p)
+{
+	for (; p->n > 0; p->n--)
+		closep(&p->fds[p->n - 1]);
+}
+
+void serve_sockets_done(struct serve_sockets *s)
+{
+	close_port(&s->api);
+	close_port(&s->proxy);
+}
+
 /* ---- the key ---- */
 
 static void forget_key(struct config *c)
@@ -105,22 +140,22 @@ static void forget_key(struct config *c)
 	c->server.api_key = NULL;
 }
 
-static int make_auth(const struct serve_spec *spec, bool is_loopback, struct auth *ret, struct err *e)
+int serve_auth(struct config *c, const char *const *env, struct auth *ret, struct err *e)
 {
-	struct config *c = spec->config;
-	const char *insecure = config_env(spec->env, "OPENSANDBOX_INSECURE_SERVER");
+	const char *insecure = config_env(env, "OPENSANDBOX_INSECURE_SERVER");
 	struct auth_policy policy = {
 		.api_key = c->server.api_key,
 		.allow_none = c->server.unsafe_no_auth || (insecure && strcmp(insecure, "YES") == 0),
 		.allow_weak = c->server.unsafe_weak_key,
-		.is_loopback = is_loopback,
 	};
+	struct listen_plan plan;
 
+	if (listen_resolve(c->server.host, (unsigned)c->server.port, &plan, e) < 0)
+		return -1;
+	policy.is_loopback = plan.is_loopback;
 	if (auth_init(ret, &policy, e) < 0)
 		return -1;
 	forget_key(c);
-	if (!ret->has_key)
-		log_warn("there is no API key: every process of this machine has full access");
 	return 0;
 }
 
@@ -137,8 +172,10 @@ static void on_log_timer(void *arg)
 	struct serving *s = arg;
 	struct err e = { 0 };
 
-	if (log_file_rotate_if_large(&s->log, &e) < 0)
+	if (log_file_rotate_if_large(&s->log, &e) < 0 && !s->is_rotation_broken) {
+		s->is_rotation_broken = true; /* once is enough: it will not mend itself */
 		log_warn("the log could not be rotated, ignoring", LOG_ERR(&e));
+	}
 	timer_in(&s->log_timer, LOG_CHECK_MS);
 }
 
@@ -223,32 +260,25 @@ static int start_tls(struct serving *s, struct err *e)
 	return s->tls ? 0 : -1;
 }
 
-static int start_listening(struct serving *s, const struct front *f, struct err *e)
+static int start_listening(struct serving *s, struct front *f, struct err *e)
 {
 	struct transport_maker maker = { 0 };
-	int fds[LISTEN_ADDRESSES_MAX], rc = 0;
-	size_t n = 0;
 
-	if (!f->http)
-		return 0;
 	if (s->tls)
 		maker = tls_server_maker(s->tls);
-	if (listen_open(&f->plan, (int)s->config->server.backlog, fds, &n, e) < 0)
-		return -1;
-	for (size_t i = 0; i < n; i++) {
-		if (rc == 0)
-			rc = http_server_listen(f->http, &fds[i], &maker, e);
-		closep(&fds[i]); /* unless the server has taken it */
-	}
-	return rc;
+	for (size_t i = 0; f->http && i < f->port->n; i++)
+		if (http_server_listen(f->http, &f->port->fds[i], &maker, e) < 0)
+			return -1;
+	return 0;
 }
 
 static void log_start(const struct front *f, const char *what, bool is_secure)
 {
-	for (size_t i = 0; f->http && i < f->plan.n; i++) {
+	for (size_t i = 0; f->http && i < f->port->plan.n; i++) {
+		const struct addr *a = &f->port->plan.addrs[i];
 		char text[ADDR_TEXT_MAX];
 
-		log_info("listening", LOG_S("address", sockaddr_format(&f->plan.addrs[i].sa, f->plan.addrs[i].len, text)),
+		log_info("listening", LOG_S("address", sockaddr_format(&a->sa, a->len, text)),
 			 LOG_S("serves", what), LOG_S("scheme", is_secure ? "https" : "http"),
 			 LOG_S("version", OPENSANDBOX_VERSION));
 	}
@@ -262,8 +292,7 @@ static void report_fault(const struct serve_spec *spec, enum store_fault fault)
 		[STORE_FAILED] = SERVE_FAILED, [STORE_DAMAGED] = SERVE_DAMAGED, [STORE_LOCKED] = SERVE_RUNNING,
 	};
 
-	if (spec->ret_status)
-		*spec->ret_status = statuses[fault];
+	*spec->ret_status = statuses[fault];
 }
 
 /* The one place where a runtime comes in. What it finds from before is settled before the first request. */
@@ -271,7 +300,7 @@ static int start_plane(struct serving *s, const struct serve_spec *spec, struct 
 {
 	const struct config *c = s->config;
 	struct plane_spec plane = {
-		.loop = s->loop, .state_dir = c->native.state_dir, .boot_id = s->boot_id, .host = c->server.host,
+		.loop = s->loop, .state_dir = spec->state_dir, .boot_id = s->boot_id, .host = c->server.host,
 		.eip = c->server.eip, .proxy_port = (unsigned)c->server.proxy_port,
 		.max_timeout_s = c->server.max_sandbox_timeout_seconds, .renews_on_access = c->renew_intent.enabled,
 		.renew_interval_s = c->renew_intent.min_interval_seconds,
@@ -305,6 +334,7 @@ static int start_front(struct serving *s, struct front *f, const struct service_
 static int start_fronts(struct serving *s, const struct serve_spec *spec, struct err *e)
 {
 	struct service_spec service = {
+		.auth = *spec->auth,
 		.requests_per_key = (unsigned)s->config->limits.requests_per_key,
 		.requests = (unsigned)s->config->server.limit_concurrency,
 		.routes = s->plane ? api_sandbox_routes : api_routes,
@@ -314,13 +344,14 @@ static int start_fronts(struct serving *s, const struct serve_spec *spec, struct
 	};
 	struct http_limits limits;
 
-	if (make_auth(spec, s->api.plan.is_loopback, &service.auth, e) < 0 ||
-	    make_limits(s->config, s->plane != NULL, &limits, e) < 0)
-		return -1;
-	if (start_front(s, &s->api, &service, &limits, e) < 0)
+	if (!spec->auth->has_key)
+		log_warn("there is no API key: every process of this machine has full access");
+	if (make_limits(s->config, API_SHARE, &limits, e) < 0 || start_front(s, &s->api, &service, &limits, e) < 0)
 		return -1;
 	if (!s->plane)
 		return 0;
+	if (make_limits(s->config, PROXY_SHARE, &limits, e) < 0)
+		return -1;
 	service.routes = api_proxy_routes;
 	service.is_proxy_origin = true;
 	return start_front(s, &s->proxy, &service, &limits, e);
@@ -328,14 +359,9 @@ static int start_fronts(struct serving *s, const struct serve_spec *spec, struct
 
 static int start(struct serving *s, const struct serve_spec *spec, struct err *e)
 {
-	const struct config_server *c = &s->config->server;
-
-	if (listen_resolve(c->host, (unsigned)c->port, &s->api.plan, e) < 0 ||
-	    listen_resolve(c->host, (unsigned)c->proxy_port, &s->proxy.plan, e) < 0)
-		return -1;
 	if (start_plane(s, spec, e) < 0 || start_fronts(s, spec, e) < 0)
 		return -1;
-	if (start_signals(s, e) < 0 || start_tls(s, e) < 0 || start_listening(s, &s->api, e) < 0 ||
+	if (start_signals(s, e) < 0 || start_listening(s, &s->api, e) < 0 ||
 	    start_listening(s, &s->proxy, e) < 0)
 		return -1;
 	if (timer_init(&s->log_timer, s->loop, on_log_timer, s, "log rotation", e) < 0)
@@ -343,6 +369,8 @@ static int start(struct serving *s, const struct serve_spec *spec, struct err *e
 	timer_in(&s->log_timer, LOG_CHECK_MS);
 	log_start(&s->api, "api", s->tls != NULL);
 	log_start(&s->proxy, "proxy", s->tls != NULL);
+	if (spec->ready_fd >= 0 && write(spec->ready_fd, "1", 1) < 0)
+		log_warn("nobody waits to hear that we are ready", LOG_S("why", strerror(errno)));
 	return 0;
 }
 
@@ -365,18 +393,18 @@ DEFINE_AUTO_DONE(struct serving, serving_done)
 
 int serve(const struct serve_spec *spec, struct err *e)
 {
-	AUTO(serving_done) struct serving s = { .config = spec->config, .signal_fd = -1, .log = LOG_FILE_INIT };
+	AUTO(serving_done) struct serving s = { .config = spec->config, .signal_fd = -1, .log = LOG_FILE_INIT,
+						.api.port = &spec->sockets->api, .proxy.port = &spec->sockets->proxy };
 
-	if (spec->ret_status)
-		*spec->ret_status = SERVE_FAILED;
-	if (spec->config->runtime.type != RUNTIME_NATIVE)
-		return err_set(e, ERR_UNAVAILABLE, "runtime.type: only 'native' is available in this version");
+	*spec->ret_status = SERVE_FAILED;
 	if (log_file_open(&s.log, &spec->config->log, e) < 0)
 		return -1;
 	s.loop = loop_new(e);
 	if (!s.loop)
 		return -1;
 	loop_set_slow(s.loop, SLOW_CALLBACK_MS, on_slow, NULL);
+	if (start_tls(&s, e) < 0 || spec->drop_rights(spec->drop_arg, e) < 0)
+		return -1;
 	if (start(&s, spec, e) < 0 || loop_run(s.loop, e) < 0)
 		return -1;
 	log_info("stopped");

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* server/serve.h - the server from its first socket to its last answer. */
 #pragma once
+#include "server/auth.h"
 #include "server/config.h"
+#include "server/listen.h"
 
 struct asset;
 struct err;
@@ -14,13 +16,35 @@ enum { /* what the program exits with when serving failed */
 	SERVE_RUNNING = 4, /* another server has the state directory */
 };
 
+/* Where clients come in: the API's port, and that of the endpoint proxy. */
+struct serve_port {
+	struct listen_plan plan;
+	int fds[LISTEN_ADDRESSES_MAX];
+	size_t n;
+};
+
+struct serve_sockets {
+	struct serve_port api, proxy;
+};
+
+int serve_listen(const struct config *c, struct serve_sockets *ret, struct err *e);
+void serve_sockets_done(struct serve_sockets *s);
+
+/* The key as a digest; it is wiped from the configuration. ERR_INVALID for what may not be served without one. */
+int serve_auth(struct config *c, const char *const *env, struct auth *ret, struct err *e);
+
 struct serve_spec {
-	struct config *config; /* its key is wiped once a digest is made of it */
-	const char *const *env;
+	const struct config *config;
+	const struct auth *auth;
 	const struct asset *(*find_asset)(const char *name);
 	/* What sandboxes run on. NULL: there are none, and their routes do not exist. */
 	struct runtime *(*make_runtime)(struct loop *l, const struct config *c, struct err *e);
-	int *ret_status; /* set on failure; may be NULL */
+	struct serve_sockets *sockets; /* taken one by one */
+	const char *state_dir; /* of the server's own files */
+	int (*drop_rights)(void *arg, struct err *e); /* called once log, certificate and key are open */
+	void *drop_arg;
+	int ready_fd;    /* taken; gets one byte once requests are answered. -1: none */
+	int *ret_status; /* set on failure */
 };
 
 /* Runs until SIGTERM or SIGINT: then no more connections are taken, requests in progress get limits.drain_seconds,

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/log.h"
 #include "base/opt.h"
 #include "base/own.h"
 #include "base/uuid.h"
@@ -22,11 +23,13 @@
 #define SLOTS_MAX 256
 #define TEXT_MAX ((size_t)64 * 1024)
 
-enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
+enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_TAKEN = 4 /* as of the server: another one runs there */ };
 
 struct options {
 	const char *state_dir, *prefix, *execd;
 	int64_t socket_fd, server_uid, slots;
+	const char *log_level;
+	bool log_json;
 };
 
 static const struct opt opts[] = {
@@ -38,6 +41,8 @@ static const struct opt opts[] = {
 	OPT(struct options, server_uid, OPT_INT, "server-uid", 0, "UID", "Listen to this user, besides root.", .min = -1,
 	    .max = UINT32_MAX - 1),
 	OPT(struct options, slots, OPT_INT, "slots", 0, "N", "Keep N boxes ready.", .min = 0, .max = SLOTS_MAX),
+	OPT(struct options, log_level, OPT_STRING, "log-level", 0, "LEVEL", "Log from LEVEL on."),
+	OPT(struct options, log_json, OPT_FLAG, "log-json", 0, NULL, "Log lines of JSON."),
 	{ 0 },
 };
 
@@ -69,6 +74,16 @@ static int check(const struct options *o, struct err *e)
 	return 0;
 }
 
+static void set_log(const struct options *o)
+{
+	enum log_level level;
+
+	if (o->log_level && log_level_parse(str_of(o->log_level), &level))
+		log_set_level(level);
+	if (o->log_json)
+		log_set_format(LOG_FORMAT_JSON);
+}
+
 static int run(const struct options *o)
 {
 	const struct warden_spec spec = { .state_dir = o->state_dir, .prefix = o->prefix, .execd = o->execd,
@@ -83,7 +98,7 @@ static int run(const struct options *o)
 		return fail(&e, EXIT_FAILED);
 	}
 	if (warden_open(&w, &spec, &e) < 0 || warden_run(&w, &e) < 0)
-		status = fail(&e, EXIT_FAILED);
+		status = fail(&e, w.is_locked_out ? EXIT_TAKEN : EXIT_FAILED);
 	warden_done(&w);
 	return status;
 }
@@ -104,6 +119,7 @@ int main(int argc, char **argv)
 		opt_help(&program, PROGRAM, &b);
 		return puts(buf_z(&b)) < 0 ? EXIT_FAILED : EXIT_OK;
 	}
+	set_log(&o);
 	if (check(&o, &e) < 0)
 		return fail(&e, EXIT_USAGE);
 	return run(&o);

@@ -49,7 +49,8 @@ static int lock_state(struct warden *w, const char *state_dir, struct err *e)
 		return err_sys(e, errno, "open '%s/" LOCK_NAME "'", state_dir);
 	if (fcntl(w->lock, F_SETLK, &whole) == 0)
 		return 0;
-	if (errno == EAGAIN || errno == EACCES)
+	w->is_locked_out = errno == EAGAIN || errno == EACCES;
+	if (w->is_locked_out)
 		return err_set(e, ERR_CONFLICT, "another warden runs on '%s'", state_dir);
 	return err_sys(e, errno, "lock '%s'", state_dir);
 }

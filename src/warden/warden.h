@@ -33,6 +33,7 @@ struct warden {
 	struct box_host host;
 	bool has_host;
 	int lock; /* of the state directory */
+	bool is_locked_out; /* it could not be had: another warden runs there */
 	struct workers workers;
 	char boot[BOOT_ID_SIZE];
 	char host_layer[SLOT_LAYER_NAME_MAX + 1];

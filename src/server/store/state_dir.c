@@ -13,7 +13,7 @@ static int make_dir(const char *dir, struct err *e)
 {
 	struct stat st;
 
-	if (make_parents(dir, e) < 0)
+	if (make_parents(dir, 0700, e) < 0)
 		return -1;
 	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
 		return err_sys(e, errno, "make '%s'", dir);

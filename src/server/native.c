@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/native.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "base/err.h"
+#include "server/config.h"
+#include "server/log_file.h"
+
+#include "base/banned.h"
+
+#define LOCK_NAME "server.lock"
+#define SERVER_DIR "server"
+#define BACKLOG 64
+
+/* Where no account was made for the server: ids that systemd, too, gives to services for as long as they run. */
+#define SPARE_UID_FIRST 61184
+#define SPARE_UID_LAST 65519
+
+/* ---- names ---- */
+
+static int join(char out[PATH_MAX], const char *dir, const char *name, struct err *e)
+{
+	if (snprintf(out, PATH_MAX, "%s/%s", dir, name) >= PATH_MAX)
+		return err_set(e, ERR_LIMIT, "'%s': path too long", dir);
+	return 0;
+}
+
+/* Our programs are installed side by side. */
+static int find_programs(const struct config *c, struct native *n, struct err *e)
+{
+	char self[PATH_MAX];
+	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	char *slash;
+
+	if (len < 0)
+		return err_sys(e, errno, "find our own program");
+	self[len] = '\0';
+	slash = strrchr(self, '/');
+	if (!slash)
+		return err_set(e, ERR_INTERNAL, "our own program has no folder");
+	*slash = '\0';
+	if (join(n->warden, self, "opensandbox-warden", e) < 0)
+		return -1;
+	if (!c->native.execd)
+		return join(n->execd, self, "execd", e);
+	(void)snprintf(n->execd, sizeof(n->execd), "%s", c->native.execd); /* the configuration's ceiling is lower */
+	return 0;
+}
+
+int native_names(const struct config *c, struct native *n, struct err *e)
+{
+	if (join(n->server_dir, c->native.state_dir, SERVER_DIR, e) < 0 || join(n->socket, c->native.run_dir, "warden.sock", e) < 0)
+		return -1;
+	if (strlen(n->socket) >= sizeof(((struct sockaddr_un *)0)->sun_path))
+		return err_set(e, ERR_LIMIT, "native.run_dir: '%s' is too long for the name of a socket", n->socket);
+	return find_programs(c, n, e);
+}
+
+/* ---- the server's user ---- */
+
+/* The one that the files of an earlier start belong to, or the first that no account has. */
+static int find_spare_user(struct native *n, struct err *e)
+{
+	struct stat st;
+
+	if (lstat(n->server_dir, &st) == 0 && st.st_uid >= SPARE_UID_FIRST && st.st_uid <= SPARE_UID_LAST) {
+		n->uid = st.st_uid;
+		n->gid = (gid_t)st.st_uid;
+		return 0;
+	}
+	for (uid_t id = SPARE_UID_FIRST; id <= SPARE_UID_LAST; id++)
+		if (!getpwuid(id) && !getgrgid((gid_t)id)) {
+			n->uid = id;
+			n->gid = (gid_t)id;
+			return 0;
+		}
+	return err_set(e, ERR_UNAVAILABLE, "native.user: there is no such account, and no spare id either");
+}
+
+static int find_user(const struct config *c, struct native *n, struct err *e)
+{
+	const struct passwd *pw = getpwnam(c->native.user);
+
+	if (!pw)
+		return find_spare_user(n, e);
+	if (pw->pw_uid == 0)
+		return err_set(e, ERR_INVALID, "native.user: '%s' is root: the server must have no privileges", c->native.user);
+	n->uid = pw->pw_uid;
+	n->gid = pw->pw_gid;
+	return 0;
+}
+
+/* ---- folders ---- */
+
+/* Root's own, and nobody else can change what is in it. */
+static int make_ours(const char *path, struct err *e)
+{
+	AUTO_FD fd = -1;
+	struct stat st;
+
+	if (make_parents(path, 0711, e) < 0)
+		return -1;
+	if (mkdir(path, 0711) < 0 && errno != EEXIST)
+		return err_sys(e, errno, "make '%s'", path);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_sys(e, errno, "open '%s'", path);
+	if (st.st_uid != 0)
+		return err_set(e, ERR_DENIED, "'%s' belongs to user %u, not to root", path, st.st_uid);
+	return fchmod(fd, 0711) < 0 ? err_sys(e, errno, "change the mode of '%s'", path) : 0;
+}
+
+static int make_theirs(const struct native *n, const char *path, struct err *e)
+{
+	AUTO_FD fd = -1;
+
+	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+		return err_sys(e, errno, "make '%s'", path);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fchown(fd, n->uid, n->gid) < 0 || fchmod(fd, 0700) < 0)
+		return err_sys(e, errno, "give '%s' to the server", path);
+	return 0;
+}
+
+/* A log that the server can write. In a folder of root's only the file itself becomes the server's: it is not rotated
+ * there. What the server owns it can make on its own, and nothing in it is to be trusted with. */
+static int give_log(const struct native *n, const char *path, struct err *e)
+{
+	AUTO_FD dir = -1;
+	AUTO_FD fd = -1;
+	char folder[PATH_MAX];
+	const char *slash = strrchr(path, '/');
+	struct stat st;
+
+	(void)snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
+	if (make_parents(folder, 0711, e) < 0)
+		return -1;
+	dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0 || fstat(dir, &st) < 0)
+		return err_sys(e, errno, "open '%s'", folder);
+	if (st.st_uid != 0)
+		return 0;
+	fd = openat(dir, slash ? slash + 1 : path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_sys(e, errno, "open '%s'", path);
+	if (S_ISREG(st.st_mode) && fchown(fd, n->uid, n->gid) < 0)
+		return err_sys(e, errno, "give '%s' to the server", path);
+	return 0;
+}
+
+/* A lock of the process: children do not have it, so it ends with this one whatever they do. */
+static int lock(struct native *n, const char *state_dir, bool *ret_is_taken, struct err *e)
+{
+	struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	char path[PATH_MAX];
+
+	if (join(path, state_dir, LOCK_NAME, e) < 0)
+		return -1;
+	n->lock = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (n->lock < 0)
+		return err_sys(e, errno, "open '%s'", path);
+	if (fcntl(n->lock, F_SETLK, &whole) == 0)
+		return 0;
+	*ret_is_taken = errno == EAGAIN || errno == EACCES;
+	return *ret_is_taken ? err_set(e, ERR_CONFLICT, "another server runs with the state directory '%s'", state_dir) :
+			       err_sys(e, errno, "lock '%s'", path);
+}
+
+static int open_socket(struct native *n, struct err *e)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+
+	(void)snprintf(a.sun_path, sizeof(a.sun_path), "%s", n->socket); /* native_names() has measured it */
+	n->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (n->listener < 0)
+		return err_sys(e, errno, "create a socket");
+	if (unlink(n->socket) < 0 && errno != ENOENT) /* of an earlier start: the lock is ours */
+		return err_sys(e, errno, "remove '%s'", n->socket);
+	if (bind(n->listener, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(n->listener, BACKLOG) < 0)
+		return err_sys(e, errno, "listen on '%s'", n->socket);
+	if (chmod(n->socket, 0600) < 0 || chown(n->socket, n->uid, n->gid) < 0)
+		return err_sys(e, errno, "give '%s' to the server", n->socket);
+	return 0;
+}
+
+int native_prepare(const struct config *c, struct native *n, bool *ret_is_taken, struct err *e)
+{
+	*ret_is_taken = false;
+	if (geteuid() != 0)
+		return err_set(e, ERR_DENIED, "the native runtime needs root: it makes namespaces, mounts and control groups, "
+					      "and then serves as another user");
+	if (native_names(c, n, e) < 0 || make_ours(c->native.state_dir, e) < 0 ||
+	    lock(n, c->native.state_dir, ret_is_taken, e) < 0)
+		return -1;
+	if (find_user(c, n, e) < 0 || make_theirs(n, n->server_dir, e) < 0 || make_ours(c->native.run_dir, e) < 0)
+		return -1;
+	if (c->log.file_enabled && give_log(n, c->log.file_path, e) < 0)
+		return -1;
+	return open_socket(n, e);
+}
+
+void native_done(struct native *n)
+{
+	closep(&n->listener);
+	closep(&n->lock);
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+/* server/native.h - what the processes of the native runtime find when they start: a user for the server, folders, and
+ * the warden's socket.
+ *
+ *     state_dir/          root's, 0711: nobody else can put anything of theirs in the warden's way
+ *     state_dir/server/   the server's, 0700: database and audit log
+ *     run_dir/warden.sock the server's, 0600: the way to ask the warden */
+#pragma once
+#include <limits.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/own.h"
+
+struct config;
+struct err;
+
+struct native {
+	uid_t uid; /* that the server runs with */
+	gid_t gid;
+	char server_dir[PATH_MAX];
+	char socket[PATH_MAX];
+	char warden[PATH_MAX], execd[PATH_MAX]; /* programs */
+	int lock;     /* of the state directory, for this process */
+	int listener; /* on the socket */
+};
+
+#define NATIVE_INIT ((struct native){ .lock = -1, .listener = -1 })
+
+/* Names only: nothing is made or opened. ERR_LIMIT for folders with names too long for a socket. */
+int native_names(const struct config *c, struct native *n, struct err *e);
+
+/* Makes what is missing. *ret_is_taken: it failed because another server runs there. Needs root. */
+int native_prepare(const struct config *c, struct native *n, bool *ret_is_taken, struct err *e);
+void native_done(struct native *n);
+DEFINE_AUTO_DONE(struct native, native_done)
