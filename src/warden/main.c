@@ -59,6 +59,18 @@ static int fail(const struct err *e, int status)
 	return status;
 }
 
+static int fail_all(const struct buf *problems, const struct err *e)
+{
+	struct str rest = buf_str(problems), line;
+
+	(void)fail(e, EXIT_FAILED);
+	while (rest.n > 0) {
+		(void)str_cut(rest, '\n', &line, &rest);
+		(void)fprintf(stderr, PROGRAM ":   %.*s\n", STR_ARG(line));
+	}
+	return EXIT_FAILED;
+}
+
 static int check(const struct options *o, struct err *e)
 {
 	struct stat st;
@@ -98,7 +110,7 @@ static int run(const struct options *o)
 		return fail(&e, EXIT_FAILED);
 	}
 	if (warden_open(&w, &spec, &e) < 0 || warden_run(&w, &e) < 0)
-		status = fail(&e, w.is_locked_out ? EXIT_TAKEN : EXIT_FAILED);
+		status = w.is_locked_out ? fail(&e, EXIT_TAKEN) : fail_all(&w.problems, &e);
 	warden_done(&w);
 	return status;
 }

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/own.h"
+#include "box/preflight.h"
 #include "sys/fd.h"
 #include "sys/memfd.h"
 #include "sys/process.h"
@@ -29,6 +30,7 @@
 #define DRAIN_MS 10000
 #define SLOW_MS 100 /* S10: a callback that takes longer is a defect */
 #define TRIAL_MS 10000
+#define PROBLEMS_MAX ((size_t)64 * 1024)
 #define TRIAL_SPEC "{\"id\":\"preflight\",\"entrypoint\":[]}"
 
 /* ---- what is ours alone ---- */
@@ -118,15 +120,45 @@ static int try_box(struct warden *w, struct err *e)
 	return r;
 }
 
-/* A host that has boxes has proven itself, and they must stay within reach when it is short of something now. */
-static int preflight(struct warden *w, size_t alive, struct err *e)
+/* What is only advised is told once, by a start that succeeds. */
+static void warn(const struct preflight_report *r)
 {
-	if (w->host_layer[0] && try_box(w, e) == 0)
+	for (size_t i = 0; i < r->n; i++) {
+		const struct preflight_finding *f = &r->at[i];
+
+		if (f->outcome == PREFLIGHT_WARNING)
+			log_warn("this host could be set up better", LOG_S("check", f->check->name), LOG_S("found", f->detail),
+				 LOG_S("cost", f->check->cost), LOG_S("remedy", f->check->remedy));
+	}
+}
+
+/* A host that has boxes has proven itself, and they must stay within reach when it is short of something now. */
+static int preflight(struct warden *w, const struct preflight_report *r, size_t alive, struct err *e)
+{
+	int rc = preflight_refuse(r, &w->problems, e);
+
+	if (rc == 0 && w->host_layer[0])
+		rc = try_box(w, e);
+	if (rc == 0 && w->host_layer[0])
 		return 0;
 	if (alive == 0)
 		return err_wrap(e, "this host cannot hold sandboxes");
-	log_error("no further sandbox can be made at the moment", LOG_ERR(e));
+	log_error("no further sandbox can be made at the moment", LOG_ERR(e), LOG_STR("lacking", buf_str(&w->problems)));
+	buf_clear(&w->problems);
 	return 0;
+}
+
+/* Where a step fails because of something that the checks found missing, that and all else that is missing is the
+ * error: one start is enough to know everything. */
+static int explain(struct warden *w, const struct preflight_report *r, struct err *e)
+{
+	struct err all = { 0 };
+
+	if (w->problems.n > 0 || preflight_refuse(r, &w->problems, &all) == 0)
+		return -1;
+	buf_addf(&w->problems, "the step that failed: %s\n", e->msg);
+	*e = all;
+	return err_wrap(e, "this host cannot hold sandboxes");
 }
 
 /* ---- stopping ---- */
@@ -211,26 +243,42 @@ static int take_up_all(struct warden *w, size_t *alive, struct err *e)
 	return 0;
 }
 
-int warden_open(struct warden *w, const struct warden_spec *spec, struct err *e)
+/* What needs the host to be as the checks want it. */
+static int open_boxes(struct warden *w, const struct warden_spec *spec, const struct preflight_report *r, size_t *alive,
+		      struct err *e)
 {
 	const struct box_host_spec hs = { .prefix = spec->prefix, .state_dir = spec->state_dir, .execd_path = spec->execd };
+
+	if (box_host_open(&w->host, &hs, e) < 0)
+		return -1;
+	w->has_host = true;
+	if (claim_groups(w, e) < 0 || take_up_all(w, alive, e) < 0)
+		return -1;
+	return preflight(w, r, *alive, e);
+}
+
+int warden_open(struct warden *w, const struct warden_spec *spec, struct err *e)
+{
+	const struct preflight_host host = { .state_dir = spec->state_dir, .is_start = true };
+	struct preflight_report report;
 	size_t alive = 0;
 
 	*w = (struct warden){ .lock = -1, .listener = -1, .signals = -1, .server_uid = spec->server_uid,
-			      .want_parked = spec->slots };
+			      .want_parked = spec->slots, .problems = BUF_INIT(PROBLEMS_MAX) };
 	raise_limits();
 	w->loop = loop_new(e);
 	if (!w->loop)
 		return -1;
 	loop_set_slow(w->loop, SLOW_MS, on_slow, NULL);
 	w->workers.loop = w->loop;
-	if (open_signals(w, e) < 0 || lock_state(w, spec->state_dir, e) < 0 || boot_id_read(w->boot, e) < 0 ||
-	    box_host_open(&w->host, &hs, e) < 0)
+	if (open_signals(w, e) < 0 || lock_state(w, spec->state_dir, e) < 0 || boot_id_read(w->boot, e) < 0)
 		return -1;
-	w->has_host = true;
-	if (claim_groups(w, e) < 0 || take_up_all(w, &alive, e) < 0 || preflight(w, alive, e) < 0 || ready_open(w, e) < 0 ||
-	    peers_open(w, spec->listener, e) < 0)
+	preflight_run(&host, &report);
+	if (open_boxes(w, spec, &report, &alive, e) < 0)
+		return explain(w, &report, e);
+	if (ready_open(w, e) < 0 || peers_open(w, spec->listener, e) < 0)
 		return -1;
+	warn(&report);
 	log_info("warden is ready", LOG_U("boxes", alive));
 	return 0;
 }
@@ -253,6 +301,7 @@ void warden_done(struct warden *w)
 	if (w->has_host)
 		box_host_done(&w->host);
 	closep(&w->lock);
+	buf_done(&w->problems);
 	loop_free(w->loop);
 	w->loop = NULL;
 }

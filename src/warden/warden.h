@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/map.h"
 #include "box/host.h"
 #include "box/slot.h"
@@ -61,6 +62,8 @@ struct warden {
 	bool is_stopping;
 	size_t pending; /* requests without an answer */
 	struct timer stop_by;
+
+	struct buf problems; /* what this host lacks, a line each, when that is why warden_open() failed */
 };
 
 /* Takes up what is there, proves that this host can hold boxes and is ready to be asked. */
