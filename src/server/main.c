@@ -11,8 +11,10 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/opt.h"
+#include "box/preflight.h"
 #include "server/assets.h"
 #include "server/config.h"
+#include "server/doctor.h"
 #include "server/init_config.h"
 #include "server/native.h"
 #include "server/runtime_native.h"
@@ -27,7 +29,7 @@
 #define TEXT_MAX ((size_t)1024 * 1024)
 
 enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
-enum { COMMAND_INIT_CONFIG, COMMAND_CONFIG, COMMAND_COMPLETION }; /* rows of commands[] */
+enum { COMMAND_INIT_CONFIG, COMMAND_CONFIG, COMMAND_DOCTOR, COMMAND_COMPLETION }; /* rows of commands[] */
 
 struct options {
 	const char *config, *host, *log_level;
@@ -38,6 +40,11 @@ struct options {
 struct init_options {
 	const char *example;
 	bool force;
+};
+
+struct doctor_options {
+	const char *config;
+	bool json;
 };
 
 /* ---- the command line ---- */
@@ -62,6 +69,13 @@ static const struct opt run_opts[] = {
 };
 
 static const struct opt config_opts[] = { CONFIG_OPT, KEY_OPTS, { 0 } };
+
+static const struct opt doctor_opts[] = {
+	OPT(struct doctor_options, config, OPT_STRING, "config", 'c', "FILE", "Read the configuration from FILE.",
+	    .is_file = true),
+	OPT(struct doctor_options, json, OPT_FLAG, "json", 0, NULL, "Print one JSON object."),
+	{ 0 },
+};
 
 static const struct opt init_opts[] = {
 	OPT(struct init_options, example, OPT_STRING, "example", 0, "KIND", "Set what KIND needs: native, docker or k8s.",
@@ -97,6 +111,12 @@ static const struct opt_command commands[] = {
 	[COMMAND_CONFIG] =
 	{ .name = "config", .summary = "show the configuration in effect", .opts = config_opts,
 	  .about = "Prints what file, environment and options come to, as TOML. Secrets are not shown." },
+	[COMMAND_DOCTOR] =
+	{ .name = "doctor", .summary = "check what this host lacks for sandboxes", .opts = doctor_opts,
+	  .about = "Tries what the native runtime needs of this host and of the configuration, and says what is missing, what "
+		   "that costs and what to do. Nothing is changed.\n\n"
+		   "The status is 0 when sandboxes can run (there may be warnings), and 1 when something needed is missing or "
+		   "could not be tried without root." },
 	[COMMAND_COMPLETION] =
 	{ .name = "completion", .summary = "print a completion script", .operands = "bash|zsh|fish", .opts = no_opts,
 	  .min_operands = 1, .max_operands = 1,
@@ -244,6 +264,42 @@ static int run_config(int argc, char **argv, struct options *o, const char *cons
 	return with_config(o, env, true);
 }
 
+/* As people expect of NO_COLOR: set and not empty. */
+static bool wants_colour(const char *const *env)
+{
+	const char *no = config_env(env, "NO_COLOR");
+
+	return isatty(STDOUT_FILENO) && (!no || !no[0]);
+}
+
+static int run_doctor(int argc, char **argv, struct options *global, const char *const *env)
+{
+	AUTO(arena_done) struct arena arena = ARENA_INIT(CONFIG_ARENA_MAX);
+	AUTO(buf_done) struct buf text = BUF_INIT(TEXT_MAX);
+	struct doctor_options o = { .config = global->config };
+	static struct preflight_report report; /* large for the stack */
+	struct config_sources sources = { .env = env };
+	struct opt_result r;
+	struct config c;
+	struct err e = { 0 };
+	int status;
+
+	if (opt_parse(&commands[COMMAND_DOCTOR], argc, argv, &o, &r, &e) < 0)
+		return fail_usage(&e);
+	if (r.action == OPT_HELP)
+		return print_help(&commands[COMMAND_DOCTOR], PROGRAM " doctor");
+	sources.path = o.config;
+	if (config_load(&sources, &arena, &c, &text, &e) < 0)
+		return fail_config(&text, &e);
+	doctor_examine(&c, &report);
+	if (o.json)
+		doctor_json(&report, &text);
+	else
+		doctor_page(&report, wants_colour(env), &text);
+	status = print(&text);
+	return status == EXIT_OK && !doctor_is_well(&report) ? EXIT_FAILED : status;
+}
+
 static int run_completion(int argc, char **argv)
 {
 	AUTO(buf_done) struct buf text = BUF_INIT(TEXT_MAX);
@@ -290,6 +346,8 @@ int main(int argc, char **argv)
 		return run_init_config(r.argc, r.argv, env);
 	if (r.command == &commands[COMMAND_CONFIG])
 		return run_config(r.argc, r.argv, &o, env);
+	if (r.command == &commands[COMMAND_DOCTOR])
+		return run_doctor(r.argc, r.argv, &o, env);
 	if (r.command == &commands[COMMAND_COMPLETION])
 		return run_completion(r.argc, r.argv);
 	return with_config(&o, env, false);
