@@ -17,11 +17,11 @@
 #include "box/preflight.h"
 #include "server/config.h"
 #include "server/listen.h"
+#include "server/native.h"
 
 #include "base/banned.h"
 
 #define SOCKET_NAME_MAX 32 /* bytes of the longest name of a socket in run_dir, with its slash and NUL */
-#define SERVER_ACCOUNT "opensandbox"
 
 typedef enum preflight_outcome config_probe(const struct config *c, char *detail);
 
@@ -121,19 +121,8 @@ static enum preflight_outcome probe_run_dir(const struct config *c, char *detail
 
 /* ---- programs and accounts ---- */
 
-static enum preflight_outcome probe_beside(const char *name, char *detail)
+static enum preflight_outcome probe_program(const char *path, char *detail)
 {
-	char path[PATH_MAX + 32];
-	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
-	char *slash;
-
-	if (n < 0) {
-		say(detail, "read '/proc/self/exe': %s", strerror(errno));
-		return PREFLIGHT_MISSING;
-	}
-	path[n] = '\0';
-	slash = strrchr(path, '/');
-	(void)snprintf(slash ? slash + 1 : path, 32, "%s", name);
 	if (access(path, X_OK) < 0) {
 		say(detail, "%s: %s", path, strerror(errno));
 		return PREFLIGHT_MISSING;
@@ -144,27 +133,30 @@ static enum preflight_outcome probe_beside(const char *name, char *detail)
 
 static enum preflight_outcome probe_warden(const struct config *c, char *detail)
 {
-	(void)c;
-	return probe_beside("opensandbox-warden", detail);
+	struct native n = NATIVE_INIT;
+	struct err e = { 0 };
+
+	return native_programs(c, &n, &e) < 0 ? say_error(&e, detail) : probe_program(n.warden, detail);
 }
 
 static enum preflight_outcome probe_execd(const struct config *c, char *detail)
 {
-	(void)c;
-	return probe_beside("execd", detail);
+	struct native n = NATIVE_INIT;
+	struct err e = { 0 };
+
+	return native_programs(c, &n, &e) < 0 ? say_error(&e, detail) : probe_program(n.execd, detail);
 }
 
 static enum preflight_outcome probe_account(const struct config *c, char *detail)
 {
-	const struct passwd *pw = getpwnam(SERVER_ACCOUNT);
+	const struct passwd *pw = getpwnam(c->native.user);
 
-	(void)c;
 	if (!pw) {
-		say(detail, "no account '" SERVER_ACCOUNT "'");
+		say(detail, "no account '%s'", c->native.user);
 		return PREFLIGHT_WARNING;
 	}
-	say(detail, "'" SERVER_ACCOUNT "', %u", (unsigned)pw->pw_uid);
-	return pw->pw_uid == 0 ? PREFLIGHT_WARNING : PREFLIGHT_OK;
+	say(detail, "'%s', %u", c->native.user, (unsigned)pw->pw_uid);
+	return pw->pw_uid == 0 ? PREFLIGHT_MISSING : PREFLIGHT_OK;
 }
 
 /* ---- ports ---- */
@@ -210,8 +202,8 @@ static const struct config_check config_checks[] = {
 	{ { "configuration", "execd", .is_needed = true, .cost = "a sandbox has no PID 1: no sandbox can be created",
 	    .remedy = "install execd beside opensandbox-server" },
 	  probe_execd },
-	{ { "configuration", "server account", .cost = "the server shares its id with other programs of this host",
-	    .remedy = "useradd --system --no-create-home --shell /usr/sbin/nologin " SERVER_ACCOUNT },
+	{ { "configuration", "server account", .cost = "the server runs with a spare id that no account has",
+	    .remedy = "useradd --system --no-create-home --shell /usr/sbin/nologin opensandbox" },
 	  probe_account },
 	{ { "configuration", "ports", .cost = "the server cannot start, unless it runs already",
 	    .remedy = "choose server.host, server.port and server.proxy_port so that they are free" },

@@ -34,7 +34,7 @@ static int join(char out[PATH_MAX], const char *dir, const char *name, struct er
 }
 
 /* Our programs are installed side by side. */
-static int find_programs(const struct config *c, struct native *n, struct err *e)
+int native_programs(const struct config *c, struct native *n, struct err *e)
 {
 	char self[PATH_MAX];
 	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -61,7 +61,7 @@ int native_names(const struct config *c, struct native *n, struct err *e)
 		return -1;
 	if (strlen(n->socket) >= sizeof(((struct sockaddr_un *)0)->sun_path))
 		return err_set(e, ERR_LIMIT, "native.run_dir: '%s' is too long for the name of a socket", n->socket);
-	return find_programs(c, n, e);
+	return native_programs(c, n, e);
 }
 
 /* ---- the server's user ---- */

@@ -29,6 +29,7 @@ struct native {
 
 /* Names only: nothing is made or opened. ERR_LIMIT for folders with names too long for a socket. */
 int native_names(const struct config *c, struct native *n, struct err *e);
+int native_programs(const struct config *c, struct native *n, struct err *e); /* of these, only the programs */
 
 /* Makes what is missing. *ret_is_taken: it failed because another server runs there. Needs root. */
 int native_prepare(const struct config *c, struct native *n, bool *ret_is_taken, struct err *e);
