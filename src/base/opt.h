@@ -36,7 +36,7 @@ enum opt_kind {
 	OPT_LIST,   /* struct opt_list: every value given */
 };
 
-#define OPT_LIST_MAX 128
+#define OPT_LIST_MAX 256
 struct opt_list {
 	const char *items[OPT_LIST_MAX];
 	size_t n;

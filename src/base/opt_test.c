@@ -245,7 +245,7 @@ static void a_list_has_a_ceiling(void **state)
 	argv[1] = option;
 	argv[2] = NULL;
 	assert_int_equal(opt_parse(&tool, 2, argv, &o, &r, &e), -1);
-	assert_string_equal(e.msg, "option '--env' given more than 128 times");
+	assert_string_equal(e.msg, "option '--env' given more than 256 times");
 }
 
 static void operands_are_counted(void **state)
