@@ -37,6 +37,11 @@ def test_only_tls_knows_openssl():
     assert not wrong
 
 
+def test_only_the_reader_of_archives_knows_libarchive():
+    wrong = [p.name for p in SOURCES if "#include <archive" in p.read_text() and p != ROOT / "src/image/tar.c"]
+    assert not wrong
+
+
 def test_every_source_names_its_licence_and_bans_the_banned():
     for pattern in ("src/**/*.[ch]", "fuzz/*.c", "bench/*.c", "tests/**/*.c"):
         for path in ROOT.glob(pattern):

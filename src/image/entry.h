@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+/* image/entry.h - what may come of one entry of an archive, by its words alone (I2, I3).
+ *
+ * Nothing of the file system is looked at here: where a path leads once it is below the root is the business of who writes
+ * it, in-root and step by step (image/layer.h). What breaks a rule refuses the whole archive. */
+#pragma once
+#include <stdint.h>
+
+#include "sys/path.h"
+
+struct err;
+
+#define ENTRY_DEPTH_MAX 256
+#define ENTRY_ID_MAX 65535    /* what a sandbox has; above it: */
+#define ENTRY_ID_NOBODY 65534
+
+enum entry_kind { ENTRY_FILE, ENTRY_DIR, ENTRY_SYMLINK, ENTRY_HARDLINK, ENTRY_FIFO, ENTRY_DEVICE, ENTRY_UNKNOWN };
+
+/* As the archive says it. */
+struct entry_claim {
+	const char *path, *target; /* the latter of links; either may be NULL, when it cannot be read */
+	enum entry_kind kind;
+	unsigned mode;
+	int64_t uid, gid, size;
+	uint64_t major, minor; /* of a device */
+	int64_t mtime_s;
+	long mtime_ns;
+};
+
+/* As it will be. */
+struct entry {
+	char path[PATH_BYTES_MAX + 1];   /* below the root: no "." or "..", no "//", no '/' at either end; "": the root itself */
+	char target[PATH_BYTES_MAX + 1]; /* of a symlink: any text; of a hard link: as `path` */
+	enum entry_kind kind;
+	unsigned mode; /* permission bits, set-id bits included */
+	uint32_t uid, gid;
+	uint64_t size; /* of a file; otherwise 0 */
+	int64_t mtime_s;
+	long mtime_ns;
+};
+
+/* 1; 0: to be left out, which are device nodes; -1: ERR_INVALID. */
+int entry_check(const struct entry_claim *claim, struct entry *ret, struct err *e);
+
+/* The same for the name of an extended attribute: 1 for "user." alone, whose meaning is the programs' own; 0 for what
+ * belongs to the host's kernel (security., system.); -1 for what an overlay would obey. */
+int entry_check_attr(const char *name, struct err *e);

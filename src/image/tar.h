@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+/* image/tar.h - reads a tar, plain or compressed (gzip, zstd, xz), entry by entry into a sink.
+ *
+ * The archive is hostile. Each entry has passed entry_check() before the sink sees it; limits hold before anything is
+ * handed on; an archive that ends too early, or without its end mark, is an error. What the sink got until then is worth
+ * nothing: who calls throws it away. Decompressors are linked in, none is ever executed. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+struct entry;
+struct err;
+
+/* I2. The header of one entry is bounded too: the reader takes no more than 1 MiB of pax or long names, and a zstd window
+ * of 128 MiB. */
+#define TAR_BYTES_MAX (UINT64_C(50) << 30)
+#define TAR_ENTRIES_MAX UINT64_C(2000000)
+#define TAR_FILE_MAX (UINT64_C(20) << 30) /* of the tar itself, as it is stored; for who opens it */
+
+struct tar_limits {
+	uint64_t bytes, entries; /* of all files together; sizes as they will be, holes included */
+};
+#define TAR_LIMITS_DEFAULT ((struct tar_limits){ TAR_BYTES_MAX, TAR_ENTRIES_MAX })
+
+struct tar_source {
+	int fd;           /* to be read from where it is; -1: */
+	struct str bytes;
+};
+
+/* For each entry: make, then any number of attr, for a file data in ascending order, end. */
+struct tar_sink {
+	int (*make)(void *arg, const struct entry *en, struct err *e);
+	int (*attr)(void *arg, const char *name, const void *value, size_t n, struct err *e);
+	int (*data)(void *arg, const void *p, size_t n, uint64_t at, struct err *e);
+	int (*end)(void *arg, struct err *e);
+};
+
+/* A failure names the entry where there is one. */
+int tar_read(const struct tar_source *source, const struct tar_limits *limits, const struct tar_sink *sink, void *arg,
+	     struct err *e);
+
+/* Once per process before it gives up the right to open files: names are taken as they are, and nothing is looked up. */
+int tar_prepare(struct err *e);

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/* image/unpack.h - what opensandbox-unpack and who starts it agree on.
+ *
+ * It is started with root's rights, an empty environment, no arguments and the descriptors below. It gives the rights up
+ * before it reads the first byte of the tar: what does so is root of USERNS alone, without a network, in a mount namespace
+ * whose root is TARGET. It writes one struct err, all zero on success, to REPORT and ends. What it says is as trustworthy
+ * as the tar: only the words of an error are taken from it, and nothing but a report that says success is one.
+ *
+ * TARGET is an empty directory. Its files have the ids that USERNS maps, as the tar numbers them, from 0 on: they are
+ * written through a mount that is mapped like USERNS. */
+#pragma once
+
+enum unpack_fd {
+	UNPACK_FD_TAR = 3, /* read from where it is */
+	UNPACK_FD_TARGET,  /* a directory of the starter's mount namespace */
+	UNPACK_FD_USERNS,
+	UNPACK_FD_REPORT,
+	UNPACK_FDS_END,
+};
+
+#define UNPACK_SECONDS_MAX 1800
