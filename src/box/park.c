@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -181,21 +182,46 @@ static bool wait_for_order(const struct child *c, struct park_order *order, stru
 static int check_order(const struct park_order *order, const struct passed *got, struct err *e)
 {
 	if (got->n != sizeof(*order) || order->size != sizeof(*order) || got->n_fds != PARK_FDS ||
-	    order->n_layers > SLOT_LAYERS_MAX)
+	    order->n_layers > SLOT_LAYERS_MAX || !memchr(order->dir, '\0', sizeof(order->dir)))
 		return err_set(e, ERR_INTERNAL, "an order that is not one");
 	return 0;
 }
 
-static int enter_root(const struct child *c, const struct park_order *order, struct err *e)
+/* In the mounts of this child, which are those of the host when it was parked: what was mounted since is not here. The
+ * words may reach a client and name no path. */
+static int open_image(const struct park_order *order, struct err *e)
+{
+	AUTO_FD fd = open(order->dir, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_set(e, ERR_INVALID, "the image cannot be used: open it: %s", strerror(errno));
+	if (st.st_dev != order->dir_dev || st.st_ino != order->dir_ino)
+		return err_set(e, ERR_UNAVAILABLE, "the directory of the image was replaced or mounted a moment ago");
+	return take_fd(&fd);
+}
+
+static int make_root(const struct child *c, const struct park_order *order, struct err *e)
 {
 	const char *layers[SLOT_LAYERS_MAX];
+	AUTO_FD image = -1;
 	struct stage_root r = { .stage = c->stage, .dir = c->dir, .layers = layers, .n_layers = order->n_layers,
-				.has_usr = order->has_host_usr };
-	AUTO_FD root = -1;
+				.image = -1, .userns = c->userns, .has_usr = order->has_host_usr };
 
 	for (size_t i = 0; i < order->n_layers; i++)
 		layers[i] = order->layers[i];
-	root = stage_make_root(&r, e);
+	if (order->dir[0]) {
+		r.image = image = open_image(order, e);
+		if (image < 0)
+			return -1;
+	}
+	return stage_make_root(&r, e);
+}
+
+static int enter_root(const struct child *c, const struct park_order *order, struct err *e)
+{
+	AUTO_FD root = make_root(c, order, e);
+
 	if (root < 0 || mount_pivot(root, e) < 0)
 		return -1;
 	if (sethostname(order->hostname, strnlen(order->hostname, sizeof(order->hostname))) < 0)

@@ -5,9 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "box/host.h"
 #include "box/slot.h"
-
-struct box_host;
 
 /* The order in one packet. The descriptors that go with it, in this order: spec, state file, two log segments, the
  * writing end of the ready pipe. */
@@ -16,6 +15,8 @@ struct park_order {
 	uint32_t n_layers;
 	bool has_host_usr;
 	char hostname[64];
+	uint64_t dir_dev, dir_ino;
+	char dir[BOX_PATH_MAX]; /* of the host, below the layers; "": none */
 	char layers[SLOT_LAYERS_MAX][SLOT_LAYER_NAME_MAX + 1];
 };
 

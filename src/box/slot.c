@@ -261,6 +261,12 @@ static int send_order(const struct slot *s, const struct slot_order *order, cons
 
 	if (order->n_layers > SLOT_LAYERS_MAX)
 		return err_set(e, ERR_LIMIT, "more than %d layers", SLOT_LAYERS_MAX);
+	if (order->dir.path) {
+		if (snprintf(o.dir, sizeof(o.dir), "%s", order->dir.path) >= (int)sizeof(o.dir))
+			return err_set(e, ERR_LIMIT, "the path of a directory is too long");
+		o.dir_dev = order->dir.dev;
+		o.dir_ino = order->dir.ino;
+	}
 	(void)snprintf(o.hostname, sizeof(o.hostname), "%s", order->hostname);
 	for (size_t i = 0; i < order->n_layers; i++)
 		(void)snprintf(o.layers[i], sizeof(o.layers[i]), "%s", order->layers[i]);

@@ -48,10 +48,20 @@ void slot_name(unsigned number, char out[16]); /* of its folder and its control 
 
 int slot_make(const struct box_host *h, unsigned number, struct slot *ret, struct err *e);
 
+/* A directory of the host that is the lowest layer: opened by its path, because only a mount of its own namespace can be
+ * shown with other ids, and then it must be the one that was meant. Mounts below it are not part of it: their places are
+ * empty directories. */
+struct slot_dir {
+	const char *path; /* absolute, shorter than BOX_PATH_MAX; NULL: none */
+	dev_t dev;
+	ino_t ino;
+};
+
 struct slot_order {
 	struct slot_limits limits;
 	const char *const *layers; /* names in the host's layers/, the uppermost first */
 	size_t n_layers;
+	struct slot_dir dir; /* below them */
 	bool has_host_usr; /* the host's own /usr, below a writable layer of its own */
 	int spec;          /* sealed description for execd, handed on unread */
 	const char *hostname;

@@ -198,7 +198,7 @@ int stage_make(const struct stage_spec *spec, struct err *e)
 /* ---- the root ---- */
 
 struct overlay {
-	int lowers[LAYERS_MAX];
+	int lowers[LAYERS_MAX + 1];
 	size_t n;
 	int upper, work;
 };
@@ -234,7 +234,7 @@ static int overlay_upper(struct overlay *o, int dir, const char *upper, const ch
 /* volatile: a sandbox's fsync buys it nothing, and without it each delete would sync the whole file system. */
 static int overlay_mount(const struct overlay *o, struct err *e)
 {
-	struct mount_option options[LAYERS_MAX + 8];
+	struct mount_option options[LAYERS_MAX + 9];
 	size_t n = 0;
 
 	for (size_t i = 0; i < o->n; i++)
@@ -248,6 +248,11 @@ static int overlay_mount(const struct overlay *o, struct err *e)
 	return mount_make(&(struct mount_spec){ "overlay", "root", options, n, MOUNT_NOSUID | MOUNT_NODEV }, e);
 }
 
+static int add_image(struct overlay *o, const struct stage_root *r, struct err *e)
+{
+	return mount_shifted(r->stage, "image", r->image, r->userns, e) < 0 ? -1 : overlay_add(o, r->stage, "image", e);
+}
+
 static int root_overlay(const struct stage_root *r, struct err *e)
 {
 	AUTO(overlay_done) struct overlay o = { .upper = -1, .work = -1 };
@@ -255,11 +260,13 @@ static int root_overlay(const struct stage_root *r, struct err *e)
 
 	if (layers < 0)
 		return -1;
-	if (r->n_layers == 0 || r->n_layers > LAYERS_MAX)
+	if (r->n_layers > LAYERS_MAX || (r->n_layers == 0 && r->image < 0))
 		return err_set(e, ERR_LIMIT, "a root of %zu layers", r->n_layers);
 	for (size_t i = 0; i < r->n_layers; i++)
 		if (overlay_add(&o, layers, r->layers[i], e) < 0)
 			return -1;
+	if (r->image >= 0 && add_image(&o, r, e) < 0)
+		return -1;
 	return overlay_upper(&o, r->dir, "upper", "work", e) < 0 ? -1 : overlay_mount(&o, e);
 }
 

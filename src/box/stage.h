@@ -25,6 +25,8 @@ struct stage_root {
 	int dir; /* boxes/NUMBER, with upper, work, usr-upper and usr-work */
 	const char *const *layers;
 	size_t n_layers;
+	int image; /* a directory of the host below the layers, shown with the ids of `userns`; -1: none */
+	int userns;
 	int has_usr;
 };
 
