@@ -67,6 +67,15 @@ static void stop_waking(struct box *b)
 	timer_cancel(&b->timer);
 }
 
+static void drop_held(struct box *b)
+{
+	if (!b->held)
+		return;
+	image_wait_cancel(&b->held->wait);
+	closep(&b->held->spec);
+	free(take_ptr(&b->held));
+}
+
 /* The descriptors alone: what they refer to stays. */
 static void box_free(struct box *b)
 {
@@ -82,6 +91,7 @@ static void box_free(struct box *b)
 		free(waiter);
 	}
 	stop_waking(b);
+	drop_held(b);
 	worker_forget(&b->worker);
 	io_del(&b->end_io);
 	timer_done(&b->timer);
@@ -173,6 +183,16 @@ static void retry_later(struct box *b)
 	timer_in(&b->timer, MIN(pause, (uint64_t)RETRY_MAX_MS));
 }
 
+/* Nothing of it is left. */
+static void finish_removal(struct box *b)
+{
+	answer_waiters(b, WIRE_CREATE, &b->failure);
+	answer_waiters(b, WIRE_PAUSE, &b->failure);
+	answer_waiters(b, WIRE_RESUME, &b->failure);
+	answer_waiters(b, WIRE_REMOVE, NULL);
+	box_free(b);
+}
+
 static void on_removed(const struct err *failure, void *arg)
 {
 	struct box *b = arg;
@@ -188,10 +208,7 @@ static void on_removed(const struct err *failure, void *arg)
 		return;
 	}
 	log_debug("box removed", LOG_S("id", b->file.id), LOG_U("number", number));
-	answer_waiters(b, WIRE_PAUSE, &b->failure);
-	answer_waiters(b, WIRE_RESUME, &b->failure);
-	answer_waiters(b, WIRE_REMOVE, NULL);
-	box_free(b);
+	finish_removal(b);
 	number_free(w, number);
 }
 
@@ -202,7 +219,12 @@ static void start_removal(struct box *b)
 	struct err e;
 
 	stop_waking(b);
+	drop_held(b);
 	b->file.stage = BOX_REMOVING;
+	if (!b->has_slot) {
+		finish_removal(b);
+		return;
+	}
 	if (b->file.id[0] && b->slot.dir >= 0 && box_file_write(b->slot.dir, &b->file, &e) < 0)
 		log_warn("cannot mark a box for removal, ignoring", LOG_S("id", b->file.id), LOG_ERR(&e));
 	next_work(b);
@@ -233,6 +255,7 @@ void box_sweep_slot(struct warden *w, struct slot *slot)
 		return;
 	}
 	b->slot = *slot;
+	b->has_slot = true;
 	*slot = SLOT_INIT;
 	start_removal(b);
 }
@@ -443,7 +466,8 @@ static void on_timer(void *arg)
 	struct err e;
 
 	if (b->file.stage == BOX_STARTING) {
-		(void)err_set(&e, ERR_TIMEOUT, "execd is not ready after %d ms", BOX_WAKE_MS);
+		(void)(b->held ? err_set(&e, ERR_TIMEOUT, "the image is not unpacked after %d ms", BOX_IMAGE_MS) :
+				 err_set(&e, ERR_TIMEOUT, "execd is not ready after %d ms", BOX_WAKE_MS));
 		fail(b, &e);
 		return;
 	}
@@ -472,38 +496,40 @@ static int check_create(const struct warden *w, const struct wire_request *rq, i
 		return err_set(e, ERR_UNAVAILABLE, "stopping");
 	if (map_get(&w->by_id, str_of(rq->id)))
 		return err_set(e, ERR_CONFLICT, "there is a sandbox '%s'", rq->id);
-	if (rq->image != WIRE_IMAGE_HOST)
-		return err_set(e, ERR_NOT_FOUND, "there is no image %u", rq->image);
-	if (!w->host_layer[0])
-		return err_set(e, ERR_UNAVAILABLE, "the image 'host' could not be made");
 	if (l->memory_bytes < MEMORY_MIN || l->memory_bytes > MEMORY_MAX || l->pids > PIDS_MAX ||
 	    l->cpu_milli > CGROUP_CPU_MILLI_MAX)
 		return err_set(e, ERR_INVALID, "a limit that cannot be set");
 	return check_spec(spec, e);
 }
 
-/* Whose the slot is, written down before anything of it is given away. */
-static int claim(struct box *b, const struct wire_request *rq, struct err *e)
+/* From here on it is the box of this id, though there may be nothing else of it. */
+static int name_box(struct box *b, const struct wire_request *rq, struct err *e)
 {
 	struct warden *w = b->w;
 
-	b->file = (struct box_file){ .stage = BOX_STARTING, .pid = b->slot.pid };
+	b->file = (struct box_file){ .stage = BOX_STARTING };
 	(void)snprintf(b->file.id, sizeof(b->file.id), "%s", rq->id);
 	memcpy(b->file.boot, w->boot, sizeof(b->file.boot));
-	memcpy(b->file.layer, w->host_layer, sizeof(b->file.layer));
-	if (!map_put(&w->by_id, str_of(b->file.id), b))
-		return err_no_memory(e);
+	return map_put(&w->by_id, str_of(b->file.id), b) ? 0 : err_no_memory(e);
+}
+
+/* Whose the slot is, written down before anything of it is given away. */
+static int claim(struct box *b, const struct image_use *use, struct err *e)
+{
+	b->file.pid = b->slot.pid;
+	memcpy(b->file.layer, use->layer, sizeof(b->file.layer));
 	if (process_start_read(b->slot.pid, &b->file.pid_start, e) < 0)
 		return -1;
 	return box_file_write(b->slot.dir, &b->file, e);
 }
 
-static int wake(struct box *b, const struct wire_request *rq, int spec, struct err *e)
+static int wake(struct box *b, const struct wire_request *rq, const struct image_use *use, int spec, struct err *e)
 {
 	const char *const layers[] = { b->file.layer };
 	const struct slot_order order = {
 		.limits = { .memory_bytes = rq->limits.memory_bytes, .cpu_milli = rq->limits.cpu_milli, .pids = rq->limits.pids },
-		.layers = layers, .n_layers = ARRAY_LEN(layers), .has_host_usr = true, .spec = spec, .hostname = b->file.id,
+		.layers = layers, .n_layers = use->layer[0] ? 1 : 0, .dir = use->dir, .has_host_usr = use->has_host_usr,
+		.spec = spec, .hostname = b->file.id,
 	};
 
 	b->ready = slot_wake_start(&b->slot, &order, e);
@@ -513,19 +539,67 @@ static int wake(struct box *b, const struct wire_request *rq, int spec, struct e
 	return 0;
 }
 
+static int start(struct box *b, const struct wire_request *rq, const struct image_use *use, int spec, struct err *e)
+{
+	if (ready_take(b->w, &b->slot, e) < 0)
+		return -1;
+	b->has_slot = true;
+	return claim(b, use, e) < 0 ? -1 : wake(b, rq, use, spec, e);
+}
+
+static void on_image(const struct err *failure, void *arg);
+
+/* Begins with what the request asks for, or waits for its image. */
+static int begin(struct box *b, const struct wire_request *rq, int spec, struct err *e)
+{
+	struct image_use use;
+	int k = image_find(b->w, rq->image, &use, e);
+
+	if (k != 0)
+		return k < 0 ? -1 : start(b, rq, &use, spec, e);
+	if (!b->held) {
+		b->held = malloc(sizeof(*b->held));
+		if (!b->held)
+			return err_no_memory(e);
+		*b->held = (struct held){ .rq = *rq, .spec = fcntl(spec, F_DUPFD_CLOEXEC, 3) };
+		if (b->held->spec < 0)
+			return err_sys(e, errno, "keep the description of the sandbox");
+		timer_in(&b->timer, BOX_IMAGE_MS);
+	}
+	image_wait(b->w, rq->image, &b->held->wait, on_image, b);
+	return 0;
+}
+
+static void on_image(const struct err *failure, void *arg)
+{
+	struct box *b = arg;
+	struct err e = { 0 };
+	int r = -1;
+
+	if (failure)
+		e = *failure;
+	else if (b->w->is_stopping)
+		(void)err_set(&e, ERR_UNAVAILABLE, "stopping");
+	else
+		r = begin(b, &b->held->rq, b->held->spec, &e);
+	if (r < 0)
+		fail(b, &e);
+	else if (!b->held->wait.at)
+		drop_held(b);
+}
+
 void box_create(struct warden *w, const struct wire_request *rq, int spec, const struct ticket *t)
 {
 	struct box *b = NULL;
 	struct err e;
 
-	if (check_create(w, rq, spec, &e) < 0 || !(b = box_new(w, &e)) || add_waiter(b, t, &e) < 0 ||
-	    ready_take(w, &b->slot, &e) < 0) {
+	if (check_create(w, rq, spec, &e) < 0 || !(b = box_new(w, &e)) || add_waiter(b, t, &e) < 0) {
 		answer(w, t, &e);
 		if (b)
 			box_free(b);
 		return;
 	}
-	if (claim(b, rq, &e) < 0 || wake(b, rq, spec, &e) < 0)
+	if (name_box(b, rq, &e) < 0 || begin(b, rq, spec, &e) < 0)
 		fail(b, &e);
 }
 
@@ -547,6 +621,7 @@ int box_take_up(struct warden *w, const struct box_file *file, struct slot *slot
 		return err_no_memory(e);
 	}
 	b->slot = *slot;
+	b->has_slot = true;
 	*slot = SLOT_INIT;
 	if (file->stage == BOX_RUNNING && b->slot.pidfd < 0)
 		note_end(b, NULL, false);

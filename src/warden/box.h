@@ -3,6 +3,8 @@
  *
  *     STARTING -> RUNNING (or paused) -> OVER -> REMOVING        and to REMOVING from anywhere
  *
+ * One whose image is still being unpacked is STARTING without a slot: there is nothing of it but this struct.
+ *
  * The stage is in the box's file before it is acted upon or told. A box that failed to start is removed, and then the
  * failure told. One that is over keeps its files until it is removed. Removing goes on, with pauses, until it is proven. */
 #pragma once
@@ -12,6 +14,7 @@
 #include "box/slot.h"
 #include "net/loop.h"
 #include "warden/box_file.h"
+#include "warden/images.h"
 #include "warden/peer.h"
 #include "warden/worker.h"
 
@@ -19,13 +22,23 @@ struct warden;
 struct waiter;
 
 #define BOX_WAKE_MS 10000
+#define BOX_IMAGE_MS 590000 /* for its image: just less than who asks for a box waits for it */
 #define BOX_WAITERS_MAX 64 /* removes of one box that are answered together */
+
+/* A create that waits for its image. */
+struct held {
+	struct wire_request rq;
+	int spec;
+	struct image_wait wait;
+};
 
 struct box {
 	struct warden *w;
 	struct box *prev, *next;
 	struct box_file file; /* stage and all; without an id: only something to remove */
+	bool has_slot;
 	struct slot slot;
+	struct held *held; /* or NULL */
 	bool is_paused;
 	bool needs_kill; /* it is over: what is left of its processes is to end */
 	int ready;       /* STARTING: execd's word will come here */

@@ -69,7 +69,7 @@ static bool is_text(const char *p, size_t size)
 
 static bool is_layer(const char *name)
 {
-	return name[0] && name[0] != '-' && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(name);
+	return name[0] != '-' && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(name);
 }
 
 static int check_texts(const struct stored *s, struct err *e)

@@ -29,7 +29,7 @@ struct box_file {
 	char boot[BOOT_ID_SIZE];
 	pid_t pid; /* of PID 1, with the time of its start: together they name one process of this boot */
 	uint64_t pid_start;
-	char layer[SLOT_LAYER_NAME_MAX + 1]; /* the lowest one, which must stay as long as the box runs */
+	char layer[SLOT_LAYER_NAME_MAX + 1]; /* which must stay as long as the box runs; "": none is ours */
 	struct wire_ending ending;
 };
 

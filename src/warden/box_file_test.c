@@ -79,7 +79,7 @@ static void bytes_that_are_not_ours_are_refused(void **state)
 		{ "stage too high", 6, 5 },    { "stage's high byte", 7, 1 }, { "id begins badly", 8, '-' },
 		{ "id with a slash", 10, '/' }, { "no id", 8, 0 },           { "text behind the id's end", 71, 'x' },
 		{ "no boot", 72, 0 },          { "text behind the boot", 111, 'x' }, { "negative pid", 123, 0x80 },
-		{ "unknown reason", 124, 4 },  { "oom is 0 or 1", 136, 2 }, { "no layer", 140, 0 },
+		{ "unknown reason", 124, 4 },  { "oom is 0 or 1", 136, 2 }, { "text behind the end", 140, 0 },
 		{ "a layer above", 141, '/' }, { "a layer that is '.'", 140, '.' }, { "reserved", 220, 1 }, { "end", 239, 0 },
 	};
 	struct box_file f = example(), got;

@@ -126,6 +126,15 @@ static void unknown(struct warden *w, const struct wire_request *rq, const struc
 	answer(w, t, rq->call == WIRE_REMOVE ? NULL : &e);
 }
 
+/* Its image is being unpacked. */
+static void not_yet(const struct box *b, const struct ticket *t)
+{
+	struct err e;
+
+	(void)err_set(&e, ERR_CONFLICT, "sandbox '%s' does not run", b->file.id);
+	answer(b->w, t, &e);
+}
+
 void calls_handle(struct warden *w, const struct wire_request *rq, const struct ticket *t, struct passed *got)
 {
 	struct box *b = rq->call == WIRE_LIST ? NULL : map_get(&w->by_id, str_of(rq->id));
@@ -137,6 +146,10 @@ void calls_handle(struct warden *w, const struct wire_request *rq, const struct 
 			call_list(w, t);
 		else
 			unknown(w, rq, t);
+		return;
+	}
+	if (!b->has_slot && rq->call != WIRE_REMOVE) {
+		not_yet(b, t);
 		return;
 	}
 	switch ((enum wire_call)rq->call) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* warden/calls.h - what each request of box/wire.h does.
  *
- *     CREATE  ERR_INVALID when the entrypoint cannot be started, with execd's own words. The limits of cpu, memory and pids
+ *     CREATE  ERR_INVALID when the entrypoint cannot be started, with execd's own words, or the image cannot be used. The limits of cpu, memory and pids
  *             hold from the first instruction on, or the create fails (ERR_UNAVAILABLE). disk_bytes and inodes are not
  *             enforced on plain directories: who advertises them must not before a store with quotas is in use.
  *     PAUSE, RESUME  ERR_CONFLICT in any other state.

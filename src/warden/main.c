@@ -26,7 +26,8 @@
 enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_TAKEN = 4 /* as of the server: another one runs there */ };
 
 struct options {
-	const char *state_dir, *prefix, *execd;
+	const char *state_dir, *prefix, *execd, *unpack;
+	struct opt_list images;
 	int64_t socket_fd, server_uid, slots;
 	const char *log_level;
 	bool log_json;
@@ -36,6 +37,10 @@ static const struct opt opts[] = {
 	OPT(struct options, state_dir, OPT_STRING, "state-dir", 0, "PATH", "Keep boxes and layers in PATH."),
 	OPT(struct options, prefix, OPT_STRING, "prefix", 0, "NAME", "Begin names in the kernel with NAME."),
 	OPT(struct options, execd, OPT_STRING, "execd", 0, "PATH", "The program that becomes PID 1 of each sandbox."),
+	OPT(struct options, unpack, OPT_STRING, "unpack", 0, "PATH",
+	    "The program that unpacks images. Default: opensandbox-unpack beside this one."),
+	OPT(struct options, images, OPT_LIST, "image", 0, "PATH",
+	    "One more image: a directory or a tar. The first one is image 1."),
 	OPT(struct options, socket_fd, OPT_INT, "socket-fd", 0, "N", "Take requests from the listening socket N.", .min = 3,
 	    .max = 1 << 20),
 	OPT(struct options, server_uid, OPT_INT, "server-uid", 0, "UID", "Listen to this user, besides root.", .min = -1,
@@ -100,7 +105,8 @@ static int run(const struct options *o)
 {
 	const struct warden_spec spec = { .state_dir = o->state_dir, .prefix = o->prefix, .execd = o->execd,
 					  .listener = (int)o->socket_fd, .server_uid = o->server_uid,
-					  .slots = (unsigned)o->slots };
+					  .slots = (unsigned)o->slots,
+					  .images = { o->images.items, o->images.n, o->unpack } };
 	static struct warden w; /* too large for the stack */
 	struct err e = { 0 };
 	int status = EXIT_OK;

@@ -276,7 +276,7 @@ int warden_open(struct warden *w, const struct warden_spec *spec, struct err *e)
 	preflight_run(&host, &report);
 	if (open_boxes(w, spec, &report, &alive, e) < 0)
 		return explain(w, &report, e);
-	if (ready_open(w, e) < 0 || peers_open(w, spec->listener, e) < 0)
+	if (images_open(w, &spec->images, e) < 0 || ready_open(w, e) < 0 || peers_open(w, spec->listener, e) < 0)
 		return -1;
 	warn(&report);
 	log_info("warden is ready", LOG_U("boxes", alive));
@@ -295,6 +295,7 @@ void warden_done(struct warden *w)
 	peers_done(w);
 	ready_done(w);
 	boxes_done(w);
+	images_done(w);
 	io_del(&w->signal);
 	timer_done(&w->stop_by);
 	closep(&w->signals);

@@ -15,10 +15,12 @@
 #include "box/slot.h"
 #include "net/loop.h"
 #include "warden/box_file.h"
+#include "warden/images.h"
 #include "warden/worker.h"
 
 struct box;
 struct err;
+struct images;
 struct parked;
 struct peer;
 
@@ -27,6 +29,7 @@ struct warden_spec {
 	int listener;     /* SEQPACKET, listening; taken */
 	int64_t server_uid; /* who may ask, besides root; -1: nobody */
 	unsigned slots;   /* kept ready */
+	struct images_spec images; /* as the operator lists them */
 };
 
 struct warden {
@@ -38,6 +41,7 @@ struct warden {
 	struct workers workers;
 	char boot[BOOT_ID_SIZE];
 	char host_layer[SLOT_LAYER_NAME_MAX + 1];
+	struct images *images;
 
 	struct map by_id; /* boxes that have one */
 	struct box *boxes;

@@ -102,7 +102,9 @@ static int run(struct worker *w, struct err *e)
 
 static void start_next(struct workers *pool)
 {
-	while (pool->first && pool->running < WORKERS_MAX) {
+	unsigned max = pool->max ? pool->max : WORKERS_MAX;
+
+	while (pool->first && pool->running < max) {
 		struct worker *w = pool->first;
 
 		pool->first = w->next;

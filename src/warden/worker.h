@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* warden/worker.h - what may block, in a child of its own: freezing, killing, removing.
  *
- * The child is a copy of this process and ends with it. At most WORKERS_MAX run at a time, others wait for their turn. */
+ * The child is a copy of this process and ends with it. At most WORKERS_MAX of a pool run at a time, others wait for their
+ * turn. */
 #pragma once
 #include <stdbool.h>
 
@@ -14,6 +15,7 @@ struct worker;
 
 struct workers {
 	struct loop *loop;
+	unsigned max; /* 0: WORKERS_MAX */
 	struct worker *first, *last; /* waiting */
 	unsigned running;
 };
