@@ -219,7 +219,7 @@ def test_defaults_need_no_file(run_server):
     assert c["server"]["host"] == "127.0.0.1"
     assert (c["server"]["port"], c["server"]["proxy_port"]) == (8080, 8081)
     assert c["runtime"] == {"type": "native"}
-    assert c["native"]["default_image"] == "host" and c["native"]["user"] == "opensandbox"
+    assert c["native"]["default_image"] == "host" and c["native"]["user"] == "opensandbox" and c["native"]["images"] == {}
     assert "kubernetes" not in c
 
 

@@ -18,6 +18,7 @@ struct err;
 #define CONFIG_FILE_MAX ((size_t)1024 * 1024)
 #define CONFIG_ENV_VALUE_MAX ((size_t)64 * 1024)
 #define CONFIG_ARENA_MAX ((size_t)16 * 1024 * 1024)
+#define CONFIG_IMAGES_MAX 256
 #define CONFIG_PATH_MAX 160 /* of a key, "ingress.gateway.route.mode", with its table in it */
 
 struct config_server {
@@ -53,6 +54,7 @@ struct config_native {
 	const char *state_dir, *run_dir, *default_image;
 	const char *user, *prefix, *execd;
 	int64_t slots;
+	struct string_map images; /* name -> directory or tar, in the order of the file: image 1, 2, ... of the warden */
 };
 
 struct config_limits {
@@ -205,6 +207,9 @@ int config_load(const struct config_sources *sources, struct arena *a, struct co
 const char *config_env(const char *const *env, const char *name); /* or NULL */
 /* PATH with $HOME in place of a leading "~". NULL: out of memory, or HOME is not set. */
 const char *config_expand_home(const char *path, const char *const *env, struct arena *a, struct err *e);
+
+/* Whether an image can have this name: "python/3.12:slim". */
+bool config_image_name(struct str name);
 
 /* The name of the variable that overrides a key: "server.port" -> "OPENSANDBOX_SERVER_PORT". */
 bool config_env_name(struct buf *b, const char *key);

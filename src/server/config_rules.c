@@ -7,9 +7,12 @@
 #include "base/base64.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/escape.h"
 #include "server/config_impl.h"
 
 #include "base/banned.h"
+
+#define IMAGE_PATH_MAX 1023 /* what the warden takes */
 
 static void check_server(struct config_loading *l, struct config *c)
 {
@@ -25,6 +28,55 @@ static void check_server(struct config_loading *l, struct config *c)
 		config_problem(l, "server.tls_cert", "needs server.tls_key");
 	if (s->tls_key && !s->tls_cert)
 		config_problem(l, "server.tls_key", "needs server.tls_cert");
+}
+
+static bool is_run_of(struct str s, const char *extra, size_t max)
+{
+	for (size_t i = 0; i < s.n; i++)
+		if (!((s.p[i] >= 'a' && s.p[i] <= 'z') || (s.p[i] >= '0' && s.p[i] <= '9') || memchr(extra, s.p[i], strlen(extra))))
+			return false;
+	return s.n > 0 && s.n <= max;
+}
+
+bool config_image_name(struct str s)
+{
+	static const char upper[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ_.-";
+	struct str name, tag;
+	bool has_tag = str_cut(s, ':', &name, &tag);
+
+	if (!is_run_of(name, "._/-", 128) || !is_run_of(str_first(name, 1), "", 1))
+		return false;
+	return !has_tag || (is_run_of(tag, upper, 128) && tag.p[0] != '.' && tag.p[0] != '-');
+}
+
+static bool is_host(struct str image)
+{
+	struct str name, tag;
+
+	(void)str_cut(image, ':', &name, &tag);
+	return str_is(name, "host");
+}
+
+static void check_native(struct config_loading *l, const struct config_native *n)
+{
+	bool has_default = strcmp(n->default_image, "host") == 0;
+
+	for (size_t i = 0; i < n->images.n; i++) {
+		const struct string_pair *im = &n->images.items[i];
+
+		if (!config_image_name(str_of(im->key)))
+			config_problem(l, "native.images", "'%s' must be small letters, digits and ._/- with an optional :tag",
+				       SHOWN(str_of(im->key)));
+		else if (is_host(str_of(im->key)))
+			config_problem(l, "native.images", "'%s' is the name of this machine's own image", im->key);
+		if (im->value[0] != '/' || strlen(im->value) > IMAGE_PATH_MAX)
+			config_problem(l, "native.images", "'%s' needs an absolute path of at most %d bytes", SHOWN(str_of(im->key)),
+				       IMAGE_PATH_MAX);
+		has_default = has_default || strcmp(n->default_image, im->key) == 0;
+	}
+	if (!has_default)
+		config_problem(l, "native.default_image", "'%s' is neither 'host' nor in native.images",
+			       SHOWN(str_of(n->default_image)));
 }
 
 static void check_runtime(struct config_loading *l, const struct config *c)
@@ -176,6 +228,7 @@ static void check_ingress(struct config_loading *l, const struct config *c)
 void config_check_rules(struct config_loading *l, struct config *c)
 {
 	check_server(l, c);
+	check_native(l, &c->native);
 	check_runtime(l, c);
 	check_docker(l, c);
 	check_secure_runtime(l, c);

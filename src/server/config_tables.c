@@ -161,6 +161,8 @@ static const struct field native_fields[] = {
 	      .help = "sandboxes that are kept half-made, ready for the next creates"),
 	FIELD(struct config_native, execd, FIELD_STRING, "execd", .min = 1, PATH_LEN, .check = check_absolute,
 	      .help = "the program that becomes PID 1 of each sandbox; the one beside this program"),
+	FIELD(struct config_native, images, FIELD_MAP, "images", .min = 0, .max = CONFIG_IMAGES_MAX,
+	      .help = "further images, name = \"path\" of a root directory or of a tar of one (plain, gzip, zstd, xz)"),
 	{ 0 },
 };
 

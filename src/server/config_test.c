@@ -166,6 +166,12 @@ static void problems_name_file_line_and_key(void **state)
 		{ "[runtime]\ntype = \"docker\"\nexecd_image = \"x\"\n[kubernetes]\n", ":4: kubernetes: not allowed" },
 		{ "[agent_sandbox]\n", ":1: agent_sandbox: not allowed with runtime.type 'native'" },
 		{ "[native]\nstate_dir = \"x\"\n", ":2: native.state_dir: value error, must be an absolute path" },
+		{ "[native.images]\nHost = \"/x\"\n", ":1: native.images: 'Host' must be small letters" },
+		{ "[native.images]\nhost = \"/x\"\n", ":1: native.images: 'host' is the name of this machine's own image" },
+		{ "[native.images]\n\"host:1\" = \"/x\"\n", ":1: native.images: 'host:1' is the name" },
+		{ "[native.images]\na = \"x\"\n", ":1: native.images: 'a' needs an absolute path" },
+		{ "[native.images]\na = 3\n", ":2: native.images.a: " },
+		{ "[native]\ndefault_image = \"a\"\n[native.images]\nb = \"/x\"\n", ":2: native.default_image: 'a' is neither" },
 		{ "[storage]\nallowed_host_paths = [\"x\"]\n", ":2: storage.allowed_host_paths: " },
 		{ "[storage]\nvolume_default_size = \"big\"\n", ":2: storage.volume_default_size: " },
 		{ "[secure_runtime]\ndocker_runtime = \"x\"\n", ":2: secure_runtime.docker_runtime: needs secure_runtime.type" },
@@ -206,6 +212,39 @@ static void problems_name_file_line_and_key(void **state)
 #define SIGNED "[ingress]\nmode = \"gateway\"\ngateway = { address = \"x\", route = { mode = \"uri\" } }\n" \
 	"[ingress.secure_access]\n"
 #define KEY_A "[[ingress.secure_access.keys]]\nkey_id = \"a\"\nkey = \"c2VjcmV0\"\n"
+
+static void images_keep_the_order_of_the_file(void **state)
+{
+	struct fixture *f = *state;
+	AUTO(buf_done) struct buf out = BUF_INIT(65536);
+
+	assert_int_equal(load(f, "[native]\ndefault_image = \"b\"\n[native.images]\n\"z/y:V_1\" = \"/srv/z\"\nb = \"/srv/b.tar\"\n"), 0);
+	assert_int_equal(f->c.native.images.n, 2);
+	assert_string_equal(f->c.native.images.items[0].key, "z/y:V_1");
+	assert_string_equal(f->c.native.images.items[1].value, "/srv/b.tar");
+	assert_true(config_write(&f->c, &out));
+	assert_non_null(strstr(buf_z(&out), "images = { \"z/y:V_1\" = \"/srv/z\", \"b\" = \"/srv/b.tar\" }\n"));
+}
+
+static void names_of_images_have_one_form(void **state)
+{
+	static const struct {
+		const char *name;
+		bool is_one;
+	} cases[] = {
+		{ "a", true },    { "0", true },     { "a.b_", true },  { "a._/-", true }, { "a./-", true }, { "python:3.12-slim", true },
+		{ "a:A_", true }, { "", false },     { "-a", false },   { ".a", false },    { "/a", false },  { "A", false },
+		{ "a:", false },  { "a:b:c", false }, { "a:.b", false }, { "a:-b", false },  { "a b", false }, { "a:b/c", false },
+	};
+	char name[140];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+		assert_int_equal(config_image_name(str_of(cases[i].name)), cases[i].is_one);
+	memset(name, 'n', sizeof(name));
+	assert_true(config_image_name((struct str){ name, 128 }));
+	assert_false(config_image_name((struct str){ name, 129 }));
+}
 
 static void keys_for_signed_routes_are_checked_together(void **state)
 {
@@ -587,6 +626,8 @@ int main(void)
 		WITH_FILES(without_any_source_every_key_has_its_default),
 		WITH_FILES(a_file_with_every_section_loads),
 		WITH_FILES(problems_name_file_line_and_key),
+		WITH_FILES(images_keep_the_order_of_the_file),
+		cmocka_unit_test(names_of_images_have_one_form),
 		WITH_FILES(keys_for_signed_routes_are_checked_together),
 		WITH_FILES(several_problems_are_all_told),
 		WITH_FILES(the_environment_overrides_the_file),

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/buf.h"
+#include "base/escape.h"
 #include "base/json_out.h"
 #include "base/uuid.h"
 #include "box/wire.h"
@@ -61,6 +62,8 @@ struct call {
 struct native {
 	struct runtime rt;
 	struct loop *loop;
+	const struct string_pair *images;
+	size_t n_images;
 	char path[PATH_SIZE];
 	int fd;
 	struct io io;
@@ -109,7 +112,7 @@ static struct runtime_failure failure_of(const struct call *c, const struct err 
 	} else if (e->code == ERR_CONFLICT) {
 		f.status = 409;
 	} else if (c->kind == WIRE_CREATE && e->code == ERR_INVALID) {
-		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the entrypoint, from the sandbox itself */
+		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the entrypoint, from the sandbox itself, or the image */
 	} else if (e->code == ERR_UNAVAILABLE || e->code == ERR_LIMIT) {
 		f.status = 503;
 	}
@@ -271,11 +274,32 @@ static int spec_make(const struct runtime_spec *spec, struct err *e)
 	return fd;
 }
 
+/* Its number, as the warden counts: the host's own first; -1. */
+static int image_number(const struct native *n, const char *name)
+{
+	if (strcmp(name, "host") == 0)
+		return WIRE_IMAGE_HOST;
+	for (size_t i = 0; i < n->n_images; i++)
+		if (strcmp(n->images[i].key, name) == 0)
+			return (int)i + 1;
+	return -1;
+}
+
+static int native_check_image(struct runtime *rt, const char *uri, struct err *e)
+{
+	if (image_number(native_of(rt), uri) >= 0)
+		return 0;
+	return err_set(e, ERR_INVALID,
+		       "there is no image '%s': it is either 'host', the programs of the server's own machine, or the name of an image that its operator has configured",
+		       SHOWN(str_of(uri)));
+}
+
 static void native_create(struct runtime *rt, const struct runtime_spec *spec, runtime_done_fn *fn, void *arg)
 {
 	struct call *c = call_new(rt, WIRE_CREATE, arg);
+	int image = image_number(native_of(rt), spec->image);
 	struct wire_request rq = {
-		.image = WIRE_IMAGE_HOST,
+		.image = (uint32_t)image,
 		.limits = { spec->limits.cpu_milli, spec->limits.memory_bytes, spec->limits.pids, spec->limits.disk_bytes,
 			    spec->limits.inodes },
 	};
@@ -286,7 +310,7 @@ static void native_create(struct runtime *rt, const struct runtime_spec *spec, r
 		return;
 	}
 	c->fn.done = fn;
-	fd = spec_make(spec, &c->failure);
+	fd = image < 0 ? native_check_image(rt, spec->image, &c->failure) : spec_make(spec, &c->failure);
 	if (fd < 0)
 		call_fail_later(c);
 	else
@@ -360,14 +384,6 @@ static void native_list(struct runtime *rt, runtime_list_fn *fn, void *arg)
 	}
 	c->fn.list = fn;
 	call_send(c, "", &rq, -1);
-}
-
-static int native_check_image(struct runtime *rt, const char *uri, struct err *e)
-{
-	(void)rt;
-	if (str_is(str_of(uri), "host"))
-		return 0;
-	return err_set(e, ERR_INVALID, "there is no image '%s': this runtime has 'host', the programs of its own machine", uri);
 }
 
 /* ---- answers ---- */
@@ -648,7 +664,7 @@ static void native_free(struct runtime *rt)
 	free(n);
 }
 
-struct runtime *runtime_native(struct loop *l, const char *path, struct err *e)
+struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec *spec, struct err *e)
 {
 	static const struct runtime_ops ops = {
 		.create = native_create,   .pause = native_pause, .resume = native_resume, .remove = native_remove,
@@ -664,9 +680,11 @@ struct runtime *runtime_native(struct loop *l, const char *path, struct err *e)
 	n->rt = (struct runtime){ .ops = &ops, .name = "native", .code_prefix = "NATIVE", .os = "linux", .arch = RUNTIME_ARCH,
 				  .enforces = LIMIT_CPU | LIMIT_MEMORY | LIMIT_PIDS };
 	n->loop = l;
+	n->images = spec->images;
+	n->n_images = spec->n_images;
 	n->fd = -1;
 	n->spare = calloc(1, sizeof(*n->spare));
-	if (!n->spare || snprintf(n->path, sizeof(n->path), "%s", path) >= (int)sizeof(n->path) ||
+	if (!n->spare || snprintf(n->path, sizeof(n->path), "%s", spec->path) >= (int)sizeof(n->path) ||
 	    timer_init(&n->again, l, on_again, n, "warden connection", e) < 0) {
 		if (!n->spare)
 			(void)err_no_memory(e);

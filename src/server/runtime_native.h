@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /* server/runtime_native.h - the embedded runtime: asks the warden, which does everything that needs privileges. */
 #pragma once
+#include <stddef.h>
+
 struct err;
 struct loop;
 struct runtime;
+struct string_pair;
 
-/* PATH is the warden's socket. It need not be there yet: it is tried again until it is, and after it went away. */
-struct runtime *runtime_native(struct loop *l, const char *path, struct err *e);
+struct runtime_native_spec {
+	const char *path; /* the warden's socket; copied */
+	/* The operator's images in the order in which the warden has them; borrowed. Of each pair the name alone is used. */
+	const struct string_pair *images;
+	size_t n_images;
+};
+
+/* The socket need not be there yet: it is tried again until it is, and after it went away. */
+struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec *spec, struct err *e);

@@ -109,6 +109,7 @@ static void on_ended(const char *id, const struct runtime_end *end, void *arg)
 }
 
 static const struct runtime_events events = { on_ended };
+static const struct string_pair images[] = { { "alpine", "/srv/alpine" }, { "python/3.12:slim", "/srv/python.tar" } };
 
 static int setup(void **state)
 {
@@ -125,7 +126,7 @@ static int setup(void **state)
 	(void)snprintf(a.sun_path, sizeof(a.sun_path), "%s", f->path);
 	assert_int_equal(bind(f->listener, (struct sockaddr *)&a, sizeof(a)), 0);
 	assert_int_equal(listen(f->listener, 4), 0);
-	f->rt = runtime_native(f->loop, f->path, &(struct err){ 0 });
+	f->rt = runtime_native(f->loop, &(struct runtime_native_spec){ f->path, images, ARRAY_LEN(images) }, &(struct err){ 0 });
 	assert_non_null(f->rt);
 	f->rt->events = &events;
 	f->rt->events_arg = f;
@@ -173,14 +174,57 @@ static struct wire_reply reply_to(const struct wire_request *rq)
 	return rp;
 }
 
-static void start_create(struct fixture *f)
+static void start_create_of(struct fixture *f, const char *image)
 {
 	static const char *entrypoint[] = { "python3", "app.py" };
 	static struct string_pair env[] = { { "K", "v\n" } };
-	struct runtime_spec spec = { .id = "ab-12", .image = "host", .entrypoint = { entrypoint, 2 }, .env = { env, 1 },
+	struct runtime_spec spec = { .id = "ab-12", .image = image, .entrypoint = { entrypoint, 2 }, .env = { env, 1 },
 				     .limits = RUNTIME_LIMITS_DEFAULT, .execd_token = "t0ken" };
 
 	f->rt->ops->create(f->rt, &spec, on_done, f);
+}
+
+static void start_create(struct fixture *f)
+{
+	start_create_of(f, "host");
+}
+
+static void images_go_by_their_number(void **state)
+{
+	static const struct {
+		const char *name;
+		int number;
+	} cases[] = {
+		{ "host", WIRE_IMAGE_HOST }, { "alpine", 1 }, { "python/3.12:slim", 2 }, { "python/3.12", -1 }, { "alpine:latest", -1 },
+		{ "", -1 },                  { "/srv/alpine", -1 }, { "Host", -1 },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct fixture *f = *state;
+		AUTO(passed_done) struct passed got = PASSED_INIT;
+		struct err e = { 0 };
+		int k = f->rt->ops->check_image(f->rt, cases[i].name, &e);
+
+		assert_int_equal(k, cases[i].number < 0 ? -1 : 0);
+		if (k < 0) {
+			assert_int_equal(e.code, ERR_INVALID);
+			assert_non_null(strstr(e.msg, "'host'"));
+			assert_null(strstr(e.msg, "/srv/python"));
+			continue;
+		}
+		start_create_of(f, cases[i].name);
+		assert_int_equal(hear(f, &got).image, cases[i].number);
+	}
+}
+
+static void an_image_that_is_gone_fails_the_create(void **state)
+{
+	struct fixture *f = *state;
+
+	start_create_of(f, "gone");
+	turn(f);
+	assert_int_equal(f->failed, 1);
+	assert_string_equal(f->failure.code, "SANDBOX_START_FAILED");
 }
 
 static void a_create_hands_on_numbers_and_a_sealed_spec(void **state)
@@ -354,6 +398,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_create_hands_on_numbers_and_a_sealed_spec),
+		TEST(images_go_by_their_number),
+		TEST(an_image_that_is_gone_fails_the_create),
 		TEST(a_failure_gets_the_code_of_its_operation),
 		TEST(a_dial_gives_the_socket_as_a_transport),
 		TEST(lists_come_in_rows),
