@@ -109,7 +109,8 @@ class Home:
 
     def groups(self):
         """The control groups of its sandboxes, and those above them."""
-        return [p for p in pathlib.Path("/sys/fs/cgroup").glob(f"**/{self.prefix}/**/") if p.is_dir()]
+        tops = [p for depth in ("", "*/") for p in pathlib.Path("/sys/fs/cgroup").glob(depth + self.prefix)]
+        return [pathlib.Path(path) for top in tops for path, _, _ in os.walk(top)]
 
     def remove(self):
         deadline = time.monotonic() + STOP_SECONDS

@@ -86,3 +86,13 @@ def test_release_programs_are_hardened():
     assert "BIND_NOW" in headers and "GNU_RELRO" in headers and "RWE" not in headers
     symbols = subprocess.run(["nm", "-D", program], check=True, capture_output=True, text=True).stdout
     assert "__stack_chk_fail" in symbols and "_chk@" in symbols
+
+
+def test_no_two_archives_define_the_same_name():
+    """The linker would take whichever comes first, without a word."""
+    archives = sorted((ROOT / "build/asan").glob("lib*.a"))
+    if not archives:
+        pytest.skip("nothing is built")
+    names = subprocess.run(["nm", "-g", "--defined-only", *archives], capture_output=True, text=True, check=True).stdout
+    seen = re.findall(r"^[0-9a-f]+ T (\w+)$", names, re.M)
+    assert len(seen) > 500 and sorted({n for n in seen if seen.count(n) > 1}) == []

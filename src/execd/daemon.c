@@ -184,7 +184,7 @@ static int start(struct execd *x, struct execd_config *config, struct err *e)
 		.leaf = &config->leaf,
 		.max = EXECD_COMMANDS_MAX,
 	};
-	service_init(&x->service, x);
+	execd_service_init(&x->service, x);
 	if (init_open(&x->init, x->loop, on_stop, x, e) < 0 ||
 	    timer_init(&x->stop_timer, x->loop, on_stop_deadline, x, "stop", e) < 0)
 		return -1;

@@ -61,7 +61,7 @@ static inline struct execd *execd_of(const struct request *rq)
 int execd_run(struct execd_config *config, struct err *e);
 
 /* service.c */
-void service_init(struct http_service *s, struct execd *x);
+void execd_service_init(struct http_service *s, struct execd *x);
 extern const struct http_limits service_limits;
 
 /* Codes of error answers. */

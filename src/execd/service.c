@@ -96,7 +96,7 @@ int reply_too_many(struct reply *rp, const char *what)
 	return reply_error(rp, 429, CODE_TOO_MANY, "too many %s at once", what);
 }
 
-void service_init(struct http_service *s, struct execd *x)
+void execd_service_init(struct http_service *s, struct execd *x)
 {
 	*s = (struct http_service){
 		.routes = routes,

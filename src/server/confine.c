@@ -65,7 +65,7 @@ void confine_end(void)
 		(void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 }
 
-int confine(uid_t uid, gid_t gid, struct err *e)
+int confine_server(uid_t uid, gid_t gid, struct err *e)
 {
 	static struct seccomp_program program; /* too large for the stack */
 

@@ -11,7 +11,7 @@
 struct err;
 
 /* Of this process, with one thread, for good. */
-int confine(uid_t uid, gid_t gid, struct err *e);
+int confine_server(uid_t uid, gid_t gid, struct err *e);
 void confine_end(void); /* right before exit(): lets the leak checker of test builds do its work */
 
 /* ---- for tests ---- */

@@ -188,7 +188,9 @@ static struct runtime *make_native(struct loop *l, const struct config *c, struc
 {
 	struct native n = NATIVE_INIT;
 
-	return native_names(c, &n, e) < 0 ? NULL : runtime_native(l, n.socket, e);
+	if (native_names(c, &n, e) < 0)
+		return NULL;
+	return runtime_native(l, &(struct runtime_native_spec){ n.socket, c->native.images.items, c->native.images.n }, e);
 }
 
 /* Loads the configuration and either shows it or serves it. */

@@ -49,20 +49,48 @@ struct supervisor {
 
 /* ---- the warden ---- */
 
+struct arguments {
+	const char *argv[32 + 2 * CONFIG_IMAGES_MAX];
+	size_t n;
+	char uid[24], slots[24];
+};
+
+static void add(struct arguments *a, const char *option, const char *value)
+{
+	a->argv[a->n++] = option;
+	if (value)
+		a->argv[a->n++] = value;
+	a->argv[a->n] = NULL;
+}
+
+static void make_arguments(const struct supervisor *s, struct arguments *a)
+{
+	const struct config *c = s->spec->config;
+
+	(void)snprintf(a->uid, sizeof(a->uid), "%u", s->native.uid);
+	(void)snprintf(a->slots, sizeof(a->slots), "%lld", (long long)c->native.slots);
+	a->n = 0;
+	add(a, "opensandbox-warden", NULL);
+	add(a, "--state-dir", c->native.state_dir);
+	add(a, "--prefix", c->native.prefix);
+	add(a, "--execd", s->native.execd);
+	add(a, "--socket-fd", "3");
+	add(a, "--server-uid", a->uid);
+	add(a, "--slots", a->slots);
+	add(a, "--log-level", c->log.level);
+	if (c->log.format == LOG_FORMAT_JSON)
+		add(a, "--log-json", NULL);
+	for (size_t i = 0; i < c->native.images.n; i++) /* numbered by their order, for the server as well */
+		add(a, "--image", c->native.images.items[i].value);
+}
+
 static int start_warden(struct supervisor *s, struct err *e)
 {
-	const struct config_native *c = &s->spec->config->native;
-	char uid[24], slots[24];
-	const char *const argv[] = {
-		"opensandbox-warden", "--state-dir", c->state_dir, "--prefix", c->prefix, "--execd", s->native.execd,
-		"--socket-fd", "3", "--server-uid", uid, "--slots", slots, "--log-level", s->spec->config->log.level,
-		s->spec->config->log.format == LOG_FORMAT_JSON ? "--log-json" : NULL, NULL,
-	};
 	const struct spawn_fd fds[] = { { s->native.listener, WARDEN_FD } };
-	struct spawn_spec sp = SPAWN_INIT(s->native.warden, (char *const *)(uintptr_t)argv);
+	struct arguments a;
+	struct spawn_spec sp = SPAWN_INIT(s->native.warden, (char *const *)(uintptr_t)a.argv);
 
-	(void)snprintf(uid, sizeof(uid), "%u", s->native.uid);
-	(void)snprintf(slots, sizeof(slots), "%lld", (long long)c->slots);
+	make_arguments(s, &a);
 	sp.err = STDERR_FILENO;
 	sp.fds = fds;
 	sp.n_fds = ARRAY_LEN(fds);
@@ -79,7 +107,7 @@ static int drop_rights(void *arg, struct err *e)
 {
 	const struct supervisor *s = arg;
 
-	if (confine(s->native.uid, s->native.gid, e) < 0)
+	if (confine_server(s->native.uid, s->native.gid, e) < 0)
 		return -1;
 	if (prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) < 0) /* after the ids: a change of them clears it */
 		return err_sys(e, errno, "follow the supervisor");
