@@ -6,11 +6,11 @@
  *     connections       400 x (16 KiB head or input, 4 KiB for the request)                     8 MiB
  *     their output      400 x 32 KiB (the high-water mark of 16 KiB, and a slice of 16)        13 MiB
  *     commands          256 x (2 x 4 KiB of input, 32 KiB of events) that need no grant        10 MiB
- *     drains            1,024 x 0.3 KiB; children, timers, epoll                                1 MiB
+ *     records           1,000 x 2.5 KiB; drains, 1,024 x 0.3 KiB; children, timers, epoll       4 MiB
  *     one at a time     a body being decoded (4 MiB), a buffer being moved (2 MiB)              6 MiB
- *     this account      bodies on their way, long lines, larger reads                           8 MiB
+ *     this account      bodies on their way, long lines, larger reads                           7 MiB
  *
- * 46 MiB. What is asked for beyond the account is refused, and each caller has a way to go on without: a body is
+ * 48 MiB. What is asked for beyond the account is refused, and each caller has a way to go on without: a body is
  * answered 503, a line is split, a read is smaller. */
 #pragma once
 #include <stdbool.h>
@@ -21,7 +21,7 @@
 #define EXECD_HIGH_WATER ((size_t)16 * 1024)
 #define EXECD_COMMANDS_MAX 256
 #define EXECD_DRAINS_MAX 1024
-#define EXECD_BUDGET ((size_t)8 * 1024 * 1024)
+#define EXECD_BUDGET ((size_t)7 * 1024 * 1024)
 
 struct budget {
 	size_t used, max;

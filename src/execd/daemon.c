@@ -166,6 +166,13 @@ static void on_slow(const char *name, uint64_t ms, void *arg)
 	log_warn("the event loop was held up", LOG_S("by", name), LOG_MS("held", ms));
 }
 
+static const char *temp_dir(const struct env *env)
+{
+	const char *dir = env_get(env, STR("TMPDIR"));
+
+	return dir && dir[0] == '/' ? dir : "/tmp";
+}
+
 static int start(struct execd *x, struct execd_config *config, struct err *e)
 {
 	x->ready_fd = take_fd(&config->ready_fd);
@@ -177,11 +184,10 @@ static int start(struct execd *x, struct execd_config *config, struct err *e)
 	drains_init(&x->drains, x->loop, EXECD_DRAINS_MAX);
 	x->budget.max = EXECD_BUDGET;
 	x->commands = (struct commands){
-		.loop = x->loop,
+		.host = { x->loop, &x->budget, &x->drains },
 		.init = &x->init,
-		.budget = &x->budget,
-		.drains = &x->drains,
 		.leaf = &config->leaf,
+		.history.dir = temp_dir(&config->env),
 		.max = EXECD_COMMANDS_MAX,
 	};
 	execd_service_init(&x->service, x);

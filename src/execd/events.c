@@ -118,20 +118,27 @@ int exit_code_of(const struct process_end *end)
 	return end->by_signal ? 128 + end->code : end->code;
 }
 
-void event_end(struct buf *b, const struct process_end *end, uint64_t took_ms, bool is_oom)
+const char *end_text(const struct process_end *end, struct end_text *out)
 {
 	struct signal_text name;
-	char value[16], trace[96];
+
+	if (end->by_signal)
+		(void)snprintf(out->z, sizeof(out->z), "signal: %s%s", signal_text(end->code, &name),
+			       end->dumped_core ? " (core dumped)" : "");
+	else
+		(void)snprintf(out->z, sizeof(out->z), "exit status %d", end->code);
+	return out->z;
+}
+
+void event_end(struct buf *b, const struct process_end *end, uint64_t took_ms, bool is_oom)
+{
+	struct end_text trace;
+	char value[16];
 
 	if (!end->by_signal && end->code == 0) {
 		event_complete(b, took_ms);
 		return;
 	}
 	(void)snprintf(value, sizeof(value), "%d", exit_code_of(end));
-	if (end->by_signal)
-		(void)snprintf(trace, sizeof(trace), "signal: %s%s", signal_text(end->code, &name),
-			       end->dumped_core ? " (core dumped)" : "");
-	else
-		(void)snprintf(trace, sizeof(trace), "exit status %d", end->code);
-	event_error(b, value, trace, is_oom ? "oom_killed" : NULL);
+	event_error(b, value, end_text(end, &trace), is_oom ? "oom_killed" : NULL);
 }

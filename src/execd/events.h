@@ -32,4 +32,8 @@ struct signal_text {
 	char z[48];
 };
 const char *signal_text(int signo, struct signal_text *out);
+struct end_text {
+	char z[96];
+};
+const char *end_text(const struct process_end *end, struct end_text *out); /* "exit status 1", "signal: killed" */
 int exit_code_of(const struct process_end *end); /* 128 + n for signal n */

@@ -68,6 +68,7 @@ extern const struct http_limits service_limits;
 #define CODE_INVALID_BODY "INVALID_REQUEST_BODY"
 #define CODE_RUNTIME "RUNTIME_ERROR"
 #define CODE_NOT_FOUND "NOT_FOUND"
+#define CODE_MISSING_QUERY "MISSING_QUERY"
 #define CODE_NOT_SUPPORTED "NOT_SUPPORTED"
 #define CODE_TOO_LARGE "CONTENT_TOO_LARGE"
 #define CODE_TOO_MANY "TOO_MANY_REQUESTS"
@@ -78,4 +79,7 @@ int reply_too_many(struct reply *rp, const char *what);
 /* ---- routes ---- */
 
 handler_fn command_post;
+handler_fn command_status;
+handler_fn command_logs;
+handler_fn command_delete;
 #define COMMAND_BODY_MAX ((uint64_t)2 * 1024 * 1024) /* the longest command and environment, each byte escaped */

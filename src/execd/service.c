@@ -40,6 +40,9 @@ static int not_found(struct request *rq, struct reply *rp, struct err *e)
 static const struct route routes[] = {
 	{ "GET", "/ping", ping_get, 0, 0 },
 	{ "POST", "/command", command_post, ROUTE_STREAM_IN, COMMAND_BODY_MAX },
+	{ "DELETE", "/command", command_delete, 0, 0 },
+	{ "GET", "/command/status/:id", command_status, 0, 0 },
+	{ "GET", "/command/:id/logs", command_logs, 0, 0 },
 	{ "*", "/*", not_found, 0, 0 },
 	{ 0 },
 };

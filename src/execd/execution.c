@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execd/execution.h"
+
+#include "base/own.h"
+#include "execd/budget.h"
+#include "execd/drain.h"
+#include "execd/events.h"
+#include "net/server.h"
+#include "net/utf8.h"
+
+#include "base/banned.h"
+
+#define OUT_BATCH ((size_t)4 * 1024)  /* events are collected up to this before they go to the peer */
+#define OUT_SLICE ((size_t)16 * 1024) /* and go there in pieces, so that the connection's buffer stays small */
+#define PIECE_MIN ((size_t)2 * 1024)  /* text of an event for which there is no grant */
+#define EVENT_FRAME 256               /* of an event, around its text */
+
+static void pump(struct execution *x);
+
+/* ---- events ---- */
+
+static void out_release(struct execution *x)
+{
+	buf_done(&x->out);
+	x->out.max = EXECUTION_OUT_BASE;
+	x->out_at = 0;
+	budget_give(x->host->budget, x->out_granted);
+	x->out_granted = 0;
+}
+
+/* Raises the ceiling of the output so that NEED more bytes fit. */
+static bool out_widen(struct execution *x, size_t need)
+{
+	size_t to = x->out.n + need, have = EXECUTION_OUT_BASE + x->out_granted;
+
+	if (to > have) {
+		if (!budget_take(x->host->budget, to - have))
+			return false;
+		x->out_granted += to - have;
+	}
+	x->out.max = EXECUTION_OUT_BASE + x->out_granted;
+	return true;
+}
+
+/* Adds the event if it fits into the output. */
+static bool out_try(struct execution *x, const struct stream *s, struct str text)
+{
+	size_t before = x->out.n;
+
+	event_text(&x->out, s->kind, text);
+	if (!x->out.failed)
+		return true;
+	x->out.failed = false;
+	x->out.n = before;
+	return false;
+}
+
+/* Returns how many bytes of TEXT an event may have instead, 0 when it was added: most text grows little by being
+ * written as JSON, some six times, and an event must not exceed its ceiling. */
+static size_t out_event(struct execution *x, const struct stream *s, struct str text)
+{
+	size_t little = text.n + text.n / 8 + EVENT_FRAME, most = 6 * text.n + EVENT_FRAME;
+
+	if (most <= EXECUTION_OUT_BASE - x->out.n || out_widen(x, MIN(little, EVENT_MAX))) {
+		if (out_try(x, s, text))
+			return 0;
+		if (out_widen(x, MIN(most, EVENT_MAX)) && out_try(x, s, text))
+			return 0;
+	}
+	return text.n > EVENT_TEXT_MAX && x->out_granted > 0 ? EVENT_TEXT_MAX : PIECE_MIN;
+}
+
+/* At most N bytes of TEXT, without half a character at the end. */
+static struct str first_piece(struct str text, size_t n)
+{
+	struct str piece = str_first(text, n);
+
+	for (size_t k = 1; k <= 3 && piece.n < text.n && k < piece.n; k++)
+		if (utf8_is_cut(str_skip(piece, piece.n - k)))
+			return str_first(piece, piece.n - k);
+	return piece;
+}
+
+/* Turns the next line of S into an event. False: there is none yet. */
+static bool take_event(struct execution *x, struct stream *s)
+{
+	struct stream_text t;
+	struct str part;
+	size_t piece;
+
+	if (!stream_next(s, &t))
+		return false;
+	piece = out_event(x, s, t.text);
+	if (piece == 0) {
+		stream_use(s, &t);
+		return true;
+	}
+	/* A part of the line; the rest stays where it is. */
+	part = first_piece(t.text, piece);
+	if (!out_try(x, s, part)) {
+		part = first_piece(t.text, PIECE_MIN);
+		if (!out_try(x, s, part)) {
+			stream_put_back(s, &t); /* for when memory is there again */
+			return false;
+		}
+	}
+	stream_use_part(s, &t, part.n);
+	return true;
+}
+
+/* ---- output ---- */
+
+/* True when all of it has gone to the peer's connection. */
+static bool out_flush(struct execution *x)
+{
+	while (x->out_at < x->out.n && reply_room(x->rp) > 0) {
+		struct str left = str_skip(buf_str(&x->out), x->out_at);
+		struct str slice = str_first(left, OUT_SLICE);
+
+		reply_write(x->rp, slice);
+		x->out_at += slice.n;
+	}
+	if (x->out_at < x->out.n)
+		return false;
+	out_release(x);
+	return true;
+}
+
+static bool take_events(struct execution *x)
+{
+	bool any = false;
+
+	x->turn = !x->turn; /* the one that came second goes first */
+	for (int i = 0; i < 2; i++)
+		while (x->out.n < OUT_BATCH && take_event(x, &x->streams[x->turn ^ i]))
+			any = true;
+	return any;
+}
+
+/* What was written before the end comes without waiting for the loop. */
+static bool fill_bounded(struct execution *x)
+{
+	bool any = false;
+
+	for (int i = 0; i < 2; i++)
+		if (x->streams[i].is_bounded && x->streams[i].left > 0)
+			any |= stream_fill(&x->streams[i]);
+	return any;
+}
+
+static bool is_all_said(const struct execution *x)
+{
+	return x->has_ended && stream_is_said(&x->streams[0]) && stream_is_said(&x->streams[1]);
+}
+
+uint64_t execution_took_ms(const struct execution *x)
+{
+	return loop_now_ms(x->host->loop) - x->began_ms;
+}
+
+static void add_terminal(struct execution *x)
+{
+	if (x->failure.code != ERR_NONE)
+		event_not_started(&x->out, x->failure.msg);
+	else
+		event_end(&x->out, &x->end, execution_took_ms(x), x->is_oom);
+	x->has_terminal = true;
+	x->is_broken = x->out.failed;
+}
+
+static void finish(struct execution *x)
+{
+	struct reply *rp = x->rp;
+
+	x->rp = NULL;
+	timer_cancel(&x->ping);
+	if (x->is_broken) /* a stream without its last event must not look whole */
+		reply_abort(rp);
+	else
+		reply_end(rp);
+	x->done(x->arg);
+}
+
+/* One thing that can be done while the peer has room. False: nothing but waiting. */
+static bool step(struct execution *x)
+{
+	if (take_events(x) || fill_bounded(x))
+		return true;
+	if (x->has_terminal || !is_all_said(x))
+		return false;
+	add_terminal(x);
+	return true;
+}
+
+/* Moves what can be moved. X may be gone afterwards. */
+static void pump(struct execution *x)
+{
+	bool is_free = out_flush(x);
+
+	while (is_free && step(x))
+		is_free = out_flush(x);
+	if (is_free && x->has_terminal) {
+		finish(x);
+		return;
+	}
+	for (int i = 0; i < 2; i++) {
+		struct stream *s = &x->streams[i];
+
+		if (s->fd >= 0)
+			io_want(&s->io, is_free && !stream_is_over(s) ? IO_IN : 0); /* a full reader makes the program wait */
+	}
+}
+
+static void on_proceed(void *arg)
+{
+	pump(arg);
+}
+
+/* Nobody listens: what comes is only kept, at full speed while the program runs. */
+static void on_reader_gone(void *arg)
+{
+	struct execution *x = arg;
+
+	x->rp = NULL;
+	timer_cancel(&x->ping);
+	out_release(x);
+	for (int i = 0; i < 2; i++) {
+		stream_forget(&x->streams[i]);
+		if (x->streams[i].fd >= 0)
+			io_want(&x->streams[i].io, IO_IN);
+	}
+	if (x->has_ended)
+		x->done(x->arg);
+}
+
+static void on_ping(void *arg)
+{
+	struct execution *x = arg;
+
+	timer_in(&x->ping, EXECUTION_PING_MS);
+	if (x->out.n > 0 || x->has_terminal) /* a reader who is behind has enough to read */
+		return;
+	event_ping(&x->out);
+	if (x->out.failed)
+		out_release(x); /* the next one, then */
+	pump(x);
+}
+
+static void on_stream(struct execution *x, struct stream *s)
+{
+	if (!x->rp) {
+		stream_drop(s);
+		if (x->lingers && x->streams[0].fd < 0 && x->streams[1].fd < 0)
+			x->done(x->arg);
+		return;
+	}
+	(void)stream_fill(s);
+	pump(x);
+}
+
+static void on_stdout(unsigned ready, void *arg)
+{
+	struct execution *x = arg;
+
+	(void)ready;
+	on_stream(x, &x->streams[0]);
+}
+
+static void on_stderr(unsigned ready, void *arg)
+{
+	struct execution *x = arg;
+
+	(void)ready;
+	on_stream(x, &x->streams[1]);
+}
+
+/* ---- begin and end ---- */
+
+int execution_begin_unheard(struct execution *x, const struct execution_host *host, struct kept *kept, struct err *e)
+{
+	*x = (struct execution){ .host = host, .out = BUF_INIT(EXECUTION_OUT_BASE), .began_ms = loop_now_ms(host->loop) };
+	for (int i = 0; i < 2; i++)
+		x->streams[i] = (struct stream){ .kind = i == 0 ? EVENT_STDOUT : EVENT_STDERR, .budget = host->budget,
+						 .drains = host->drains, .kept = kept, .fd = -1, .is_bounded = true };
+	return timer_init(&x->ping, host->loop, on_ping, x, "execution ping", e);
+}
+
+int execution_begin(struct execution *x, const struct execution_host *host, struct str id, struct kept *kept, struct reply *rp,
+		    struct err *e)
+{
+	static const struct reply_source source = { .proceed = on_proceed, .stop = on_reader_gone };
+
+	if (execution_begin_unheard(x, host, kept, e) < 0)
+		return -1;
+	event_init(&x->out, id);
+	event_ping(&x->out);
+	if (x->out.failed ? err_no_memory(e) < 0 : reply_event_stream(rp, &source, x, e) < 0)
+		return -1;
+	x->rp = rp;
+	timer_in(&x->ping, EXECUTION_PING_MS);
+	return 0;
+}
+
+int execution_pipe(struct execution *x, int which, int fd, struct err *e)
+{
+	struct stream *s = &x->streams[which];
+
+	s->is_bounded = false;
+	return stream_open(s, x->host->loop, fd, which == 0 ? on_stdout : on_stderr, x, e);
+}
+
+/* What was in the pipes when it ended is kept also when nobody listens. */
+static void collect_unheard(struct execution *x)
+{
+	for (int i = 0; i < 2; i++)
+		while (x->streams[i].left > 0 && stream_fill(&x->streams[i]))
+			stream_forget(&x->streams[i]);
+}
+
+static void over(struct execution *x)
+{
+	x->has_ended = true;
+	if (x->rp) {
+		pump(x);
+		return;
+	}
+	collect_unheard(x);
+	x->done(x->arg);
+}
+
+void execution_end(struct execution *x, const struct process_end *end, bool is_oom)
+{
+	x->end = *end;
+	x->is_oom = is_oom;
+	for (int i = 0; i < 2; i++)
+		stream_bound(&x->streams[i]);
+	over(x);
+}
+
+void execution_fail_later(struct execution *x, const struct err *why)
+{
+	x->failure = *why;
+	for (int i = 0; i < 2; i++)
+		stream_finish(&x->streams[i]);
+	x->has_ended = true;
+}
+
+void execution_fail(struct execution *x, const struct err *why)
+{
+	execution_fail_later(x, why);
+	over(x);
+}
+
+void execution_done(struct execution *x)
+{
+	if (!x->host)
+		return;
+	if (x->rp)
+		reply_abort(x->rp);
+	x->rp = NULL;
+	for (int i = 0; i < 2; i++)
+		stream_done(&x->streams[i]);
+	out_release(x);
+	timer_done(&x->ping);
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/* execd/kept.h - the last bytes that a program has written, in a file without a name on the sandbox's own disk.
+ *
+ * Bytes are counted from the first one ever written; the oldest make room for new ones once there are KEPT_MAX. What the
+ * disk has no room for is gone, and then `is_cut` says so. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+#define KEPT_MAX (UINT64_C(64) * 1024 * 1024)
+
+struct kept {
+	const char *dir; /* where the file is made, with the first byte; not owned */
+	int fd;          /* -1: there is none yet, or none could be had */
+	uint64_t start, end; /* offsets of the first byte that is there, and behind the last */
+	bool is_cut;         /* something before `end` is missing */
+};
+
+#define KEPT_INIT(dir_) ((struct kept){ .dir = (dir_), .fd = -1 }) /* a folder that is missing is made */
+void kept_done(struct kept *k);
+
+void kept_add(struct kept *k, struct str bytes);
+/* From OFFSET on, at most CAP bytes that lie in one piece; 0 at the end. */
+size_t kept_read(const struct kept *k, uint64_t offset, void *out, size_t cap);
+
+static inline uint64_t kept_bytes(const struct kept *k)
+{
+	return k->end - k->start;
+}
