@@ -5,7 +5,7 @@
  *
  *     connections       400 x (16 KiB head or input, 4 KiB for the request)                     8 MiB
  *     their output      400 x 32 KiB (the high-water mark of 16 KiB, and a slice of 16)        13 MiB
- *     commands          256 x (2 x 4 KiB of input, 32 KiB of events) that need no grant        10 MiB
+ *     commands, runs    320 x (2 x 4 KiB of input, 24 KiB of events) that need no grant        10 MiB
  *     records           1,000 x 2.5 KiB; drains, 1,024 x 0.3 KiB; children, timers, epoll       4 MiB
  *     one at a time     a body being decoded (4 MiB), a buffer being moved (2 MiB)              6 MiB
  *     this account      bodies on their way, long lines, larger reads                           7 MiB
@@ -20,6 +20,7 @@
 #define EXECD_HEAD_MAX ((size_t)16 * 1024)
 #define EXECD_HIGH_WATER ((size_t)16 * 1024)
 #define EXECD_COMMANDS_MAX 256
+#define EXECD_RUNS_MAX 64 /* of sessions, waiting ones included */
 #define EXECD_DRAINS_MAX 1024
 #define EXECD_BUDGET ((size_t)7 * 1024 * 1024)
 

@@ -14,7 +14,6 @@
 
 #include "base/banned.h"
 
-#define COMMAND_TEXT_MAX 131071 /* one argument of exec, with its NUL */
 #define COMMAND_ENVS_MAX 256
 #define COMMAND_ENV_BYTES_MAX (128 * 1024)
 #define TIMEOUT_MAX_MS (INT64_C(1) << 53)
@@ -93,17 +92,6 @@ static int make_env(const struct execd_config *config, const struct command_requ
 	return 0;
 }
 
-/* bash, or sh where there is none; always with a '/'. Without either, exec says what is wrong. */
-static const char *find_shell(const struct env *env, struct arena *a)
-{
-	struct err ignored = { 0 };
-	const char *path = env_find_program(env, a, "bash", &ignored);
-
-	if (!path)
-		path = env_find_program(env, a, "sh", &ignored);
-	return path ? path : "/bin/sh";
-}
-
 /* Who it runs as; NULL in *ret: as we are. */
 static int find_identity(const struct execd_config *config, const struct command_request *cr, struct identity *room,
 			 const struct identity **ret, struct err *e)
@@ -154,7 +142,7 @@ static int run(struct execd *x, const struct command_request *cr, struct arena *
 		return r < 0 ? -1 : 0;
 	if (find_identity(x->config, cr, &room, &sp.as, e) < 0)
 		return -1;
-	sp.path = find_shell(&x->config->env, a);
+	sp.path = launch_shell(&x->config->env, a);
 	argv[0] = arena_dup(a, str_of(strrchr(sp.path, '/') + 1)); /* what the shell calls itself in its messages */
 	argv[1] = arena_dup(a, STR("-c"));
 	argv[2] = arena_dup(a, str_of(cr->command));

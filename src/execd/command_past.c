@@ -142,6 +142,7 @@ int command_delete(struct request *rq, struct reply *rp, struct err *e)
 {
 	struct err why = { 0 };
 	struct str id = { 0 };
+	struct session *session;
 
 	if (query_value(rq, "id", &id, e) < 0)
 		return -1;
@@ -149,6 +150,11 @@ int command_delete(struct request *rq, struct reply *rp, struct err *e)
 		return reply_error(rp, 400, CODE_MISSING_QUERY, "missing query parameter 'id'");
 	if (command_interrupt(&execd_of(rq)->commands, id, rp, &why) == 0)
 		return 0;
+	session = why.code == ERR_NOT_FOUND ? session_find(&execd_of(rq)->sessions, id) : NULL;
+	if (session) {
+		session_delete(session);
+		return reply_empty(rp, 200);
+	}
 	if (why.code == ERR_NOT_FOUND)
 		return reply_error(rp, 404, CODE_RUNTIME, "command '%.*s' not found", STR_ARG(str_first(id, 64)));
 	if (why.code == ERR_CONFLICT)

@@ -35,12 +35,18 @@ static void on_drained(void *arg)
 	loop_stop(x->loop);
 }
 
+static void signal_all(struct execd *x, int signo)
+{
+	commands_signal(&x->commands, signo);
+	sessions_signal(&x->sessions, signo);
+}
+
 /* Nothing is left to run for: whatever runs is killed, and streams get a moment to say so. */
 static void end_all(struct execd *x, int exit_code)
 {
 	x->is_stopping = true;
 	x->exit_code = exit_code;
-	commands_signal(&x->commands, SIGKILL);
+	signal_all(x, SIGKILL);
 	http_server_drain(x->http, END_GRACE_MS, on_drained, x);
 }
 
@@ -49,7 +55,7 @@ static void on_stop_deadline(void *arg)
 	struct execd *x = arg;
 
 	child_signal(&x->entrypoint, SIGKILL);
-	commands_signal(&x->commands, SIGKILL);
+	signal_all(x, SIGKILL);
 }
 
 static void on_stop(int signo, void *arg)
@@ -64,6 +70,7 @@ static void on_stop(int signo, void *arg)
 	x->is_stopping = true;
 	child_signal(&x->entrypoint, signo);
 	commands_signal(&x->commands, SIGTERM);
+	sessions_signal(&x->sessions, SIGKILL); /* a shell that is to read on would not go for less */
 	timer_in(&x->stop_timer, STOP_GRACE_MS);
 	http_server_drain(x->http, STOP_GRACE_MS + END_GRACE_MS, on_drained, x);
 }
@@ -190,6 +197,12 @@ static int start(struct execd *x, struct execd_config *config, struct err *e)
 		.history.dir = temp_dir(&config->env),
 		.max = EXECD_COMMANDS_MAX,
 	};
+	x->sessions = (struct sessions){
+		.host = x->commands.host,
+		.init = &x->init,
+		.leaf = &config->leaf,
+		.temp_dir = x->commands.history.dir,
+	};
 	execd_service_init(&x->service, x);
 	if (init_open(&x->init, x->loop, on_stop, x, e) < 0 ||
 	    timer_init(&x->stop_timer, x->loop, on_stop_deadline, x, "stop", e) < 0)
@@ -213,8 +226,9 @@ static void serve(struct execd *x)
 
 static void execd_done(struct execd *x)
 {
-	commands_signal(&x->commands, SIGKILL);
+	signal_all(x, SIGKILL);
 	child_signal(&x->entrypoint, SIGKILL);
+	sessions_done(&x->sessions);
 	commands_done(&x->commands);
 	http_server_free(x->http);
 	drains_done(&x->drains);

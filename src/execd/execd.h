@@ -13,6 +13,7 @@
 #include "execd/init.h"
 #include "execd/launch.h"
 #include "execd/output.h"
+#include "execd/session.h"
 #include "execd/users.h"
 #include "net/server.h"
 
@@ -42,6 +43,7 @@ struct execd {
 	struct budget budget;
 	struct drains drains;
 	struct commands commands;
+	struct sessions sessions;
 	struct output output;
 	struct child entrypoint;
 	uint64_t oom_before;
@@ -69,6 +71,7 @@ extern const struct http_limits service_limits;
 #define CODE_RUNTIME "RUNTIME_ERROR"
 #define CODE_NOT_FOUND "NOT_FOUND"
 #define CODE_MISSING_QUERY "MISSING_QUERY"
+#define CODE_NO_CONTEXT "CONTEXT_NOT_FOUND"
 #define CODE_NOT_SUPPORTED "NOT_SUPPORTED"
 #define CODE_TOO_LARGE "CONTENT_TOO_LARGE"
 #define CODE_TOO_MANY "TOO_MANY_REQUESTS"
@@ -82,4 +85,8 @@ handler_fn command_post;
 handler_fn command_status;
 handler_fn command_logs;
 handler_fn command_delete;
+handler_fn session_post;
+handler_fn session_run_post;
+handler_fn session_delete_route;
+#define COMMAND_TEXT_MAX 131071 /* one argument of exec, with its NUL */
 #define COMMAND_BODY_MAX ((uint64_t)2 * 1024 * 1024) /* the longest command and environment, each byte escaped */

@@ -231,6 +231,8 @@ static void on_reader_gone(void *arg)
 	}
 	if (x->has_ended)
 		x->done(x->arg);
+	else if (x->gone)
+		x->gone(x->arg);
 }
 
 static void on_ping(void *arg)

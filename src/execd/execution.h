@@ -16,7 +16,7 @@
 
 struct reply;
 
-#define EXECUTION_OUT_BASE ((size_t)32 * 1024) /* events on their way that need no grant */
+#define EXECUTION_OUT_BASE ((size_t)24 * 1024) /* events on their way that need no grant */
 #define EXECUTION_PING_MS 3000
 
 /* What all of them share. */
@@ -42,12 +42,13 @@ struct execution {
 	struct process_end end;
 	bool is_oom;
 	struct err failure; /* why it never began */
+	void (*gone)(void *arg); /* the reader went away before the end; or NULL */
 	void (*done)(void *arg); /* it has ended and nobody listens any more, or all has been said: the last call */
 	void *arg;
 };
 
-/* Begins the answer with the events `init` and `ping`. Answers nothing and returns -1 when it cannot. `done` and `arg` are
- * the caller's to set afterwards. KEPT may be NULL. */
+/* Begins the answer with the events `init` and `ping`. Answers nothing and returns -1 when it cannot. `done`, `gone` and `arg`
+ * are the caller's to set afterwards. KEPT may be NULL. */
 int execution_begin(struct execution *x, const struct execution_host *host, struct str id, struct kept *kept, struct reply *rp,
 		    struct err *e);
 /* The same without anybody who listens. */

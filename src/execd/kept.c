@@ -27,7 +27,7 @@ static int open_unlinked(const char *dir, struct err *e)
 	return fd;
 }
 
-static int open_file(const char *dir, struct err *e)
+int unnamed_file(const char *dir, struct err *e)
 {
 	int fd;
 
@@ -42,7 +42,7 @@ static void open_first(struct kept *k)
 {
 	struct err why = { 0 };
 
-	k->fd = open_file(k->dir, &why);
+	k->fd = unnamed_file(k->dir, &why);
 	k->dir = NULL;
 	if (k->fd < 0)
 		log_warn("what a command writes is not kept, ignoring", LOG_ERR(&why));

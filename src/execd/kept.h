@@ -10,6 +10,8 @@
 
 #include "base/str.h"
 
+struct err;
+
 #define KEPT_MAX (UINT64_C(64) * 1024 * 1024)
 
 struct kept {
@@ -25,6 +27,9 @@ void kept_done(struct kept *k);
 void kept_add(struct kept *k, struct str bytes);
 /* From OFFSET on, at most CAP bytes that lie in one piece; 0 at the end. */
 size_t kept_read(const struct kept *k, uint64_t offset, void *out, size_t cap);
+
+/* A file without a name in DIR, which is made if it is missing. */
+int unnamed_file(const char *dir, struct err *e);
 
 static inline uint64_t kept_bytes(const struct kept *k)
 {

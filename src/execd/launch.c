@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/syscall.h>
 
+#include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/escape.h"
@@ -74,6 +75,29 @@ static int absolute(struct buf *path, struct err *e)
 		return err_set(e, ERR_INVALID, "longer than %d bytes", PATH_BYTES_MAX);
 	buf_clear(path);
 	return buf_add_str(path, buf_str(&full)) ? 0 : err_no_memory(e);
+}
+
+const char *launch_cwd_path(const struct env *env, struct str path, struct arena *a, struct err *e)
+{
+	AUTO(buf_done) struct buf full = BUF_INIT(PATH_BYTES_MAX);
+	const char *copy;
+
+	if (env_expand_path(env, path, &full, e) < 0 || absolute(&full, e) < 0 || path_check(buf_str(&full), e) < 0)
+		return NULL;
+	copy = arena_dup(a, buf_str(&full));
+	if (!copy)
+		(void)err_no_memory(e);
+	return copy;
+}
+
+const char *launch_shell(const struct env *env, struct arena *a)
+{
+	struct err ignored = { 0 };
+	const char *path = env_find_program(env, a, "bash", &ignored);
+
+	if (!path)
+		path = env_find_program(env, a, "sh", &ignored);
+	return path ? path : "/bin/sh";
 }
 
 int launch_open_cwd(const struct env *env, struct str path, struct err *e)

@@ -10,6 +10,7 @@
 #include "base/guest.h"
 #include "execd/users.h"
 
+struct arena;
 struct env;
 struct err;
 
@@ -32,5 +33,11 @@ int launch_setup(void *launch, struct err *e); /* a spawn_setup_fn */
 /* A directory by its name in a request, with variables and "~" from ENV; relative to our own. Magic links do not lead
  * anywhere (R1). ERR_INVALID with a reason that names the path when there is no such directory. */
 int launch_open_cwd(const struct env *env, struct str path, struct err *e);
+
+/* The same as an absolute path, whether it is there or not. NULL with an error as above. */
+const char *launch_cwd_path(const struct env *env, struct str path, struct arena *a, struct err *e);
+
+/* bash, or sh where there is none; always with a '/'. Without either, exec says what is wrong. */
+const char *launch_shell(const struct env *env, struct arena *a);
 
 uint64_t leaf_oom_kills(const struct leaf *leaf); /* so far; 0 if that cannot be known */

@@ -43,6 +43,9 @@ static const struct route routes[] = {
 	{ "DELETE", "/command", command_delete, 0, 0 },
 	{ "GET", "/command/status/:id", command_status, 0, 0 },
 	{ "GET", "/command/:id/logs", command_logs, 0, 0 },
+	{ "POST", "/session", session_post, ROUTE_STREAM_IN, COMMAND_BODY_MAX },
+	{ "POST", "/session/:id/run", session_run_post, ROUTE_STREAM_IN, COMMAND_BODY_MAX },
+	{ "DELETE", "/session/:id", session_delete_route, 0, 0 },
 	{ "*", "/*", not_found, 0, 0 },
 	{ 0 },
 };
