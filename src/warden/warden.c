@@ -120,16 +120,16 @@ static int try_box(struct warden *w, struct err *e)
 	return r;
 }
 
-/* What is only advised is told once, by a start that succeeds. */
+/* What is only advised is told in one line, by a start that succeeds; `opensandbox-server doctor` tells the rest. */
 static void warn(const struct preflight_report *r)
 {
-	for (size_t i = 0; i < r->n; i++) {
-		const struct preflight_finding *f = &r->at[i];
+	AUTO(buf_done) struct buf names = BUF_INIT(PROBLEMS_MAX);
 
-		if (f->outcome == PREFLIGHT_WARNING)
-			log_warn("this host could be set up better", LOG_S("check", f->check->name), LOG_S("found", f->detail),
-				 LOG_S("cost", f->check->cost), LOG_S("remedy", f->check->remedy));
-	}
+	for (size_t i = 0; i < r->n; i++)
+		if (r->at[i].outcome == PREFLIGHT_WARNING)
+			buf_addf(&names, "%s%s", names.n > 0 ? ", " : "", r->at[i].check->name);
+	if (names.n > 0)
+		log_warn("this host could be set up better: see 'opensandbox-server doctor'", LOG_S("settings", buf_z(&names)));
 }
 
 /* A host that has boxes has proven itself, and they must stay within reach when it is short of something now. */
