@@ -201,13 +201,23 @@ int mount_idmap(int fd, int userns, bool whole, struct err *e)
 	return change(fd, whole, &attr) < 0 ? err_sys(e, errno, "map the ids of a mount") : 0;
 }
 
-int mount_private_all(struct err *e)
+static int propagate_all(uint64_t how, const char *name, struct err *e)
 {
-	const struct kernel_mount_attr attr = { .propagation = MS_PRIVATE };
+	const struct kernel_mount_attr attr = { .propagation = how };
 
 	if (syscall(SYS_mount_setattr, AT_FDCWD, "/", AT_RECURSIVE, &attr, sizeof(attr)) < 0)
-		return err_sys(e, errno, "make all mounts private");
+		return err_sys(e, errno, "make all mounts %s", name);
 	return 0;
+}
+
+int mount_private_all(struct err *e)
+{
+	return propagate_all(MS_PRIVATE, "private", e);
+}
+
+int mount_slave_all(struct err *e)
+{
+	return propagate_all(MS_SLAVE, "slaves", e);
 }
 
 /* ---- the root ------------------------------------------------------------------------------------------ */

@@ -76,6 +76,8 @@ int mount_idmap(int fd, int userns, bool whole, struct err *e);
 
 /* No mount event of this namespace reaches another one from now on, and none comes in. */
 int mount_private_all(struct err *e);
+/* The same, but what is mounted and unmounted outside is still seen here. */
+int mount_slave_all(struct err *e);
 
 /* ROOT, the root of an attached mount, becomes "/" and the working directory of this process; the old root and
  * all mounts on it are detached. Descriptors that are still open keep what they refer to. */

@@ -474,6 +474,35 @@ static void all_mounts_become_private_and_kernels_without_the_calls_are_named(vo
 	in_own_mounts(state, private_task);
 }
 
+static int slave_child(void *arg)
+{
+	const struct place *p = arg;
+	struct err e = { 0 };
+	struct stat st;
+
+	CHECK(unshare(CLONE_NEWNS) == 0);
+	CHECK_OK(mount_slave_all(&e), &e);
+	CHECK(!has_shared_mounts());
+	CHECK(mount("tmpfs", p->top, "tmpfs", 0, "mode=123") == 0 && stat(p->top, &st) == 0 && (st.st_mode & 0777) == 0123);
+	return 0;
+}
+
+static int slave_task(struct place *p, struct err *e)
+{
+	struct stat st;
+
+	(void)e;
+	CHECK(mount(p->top, p->top, NULL, MS_BIND, NULL) == 0 && mount(NULL, p->top, NULL, MS_SHARED, NULL) == 0);
+	CHECK(in_child(slave_child, p) == 0);
+	CHECK(stat(p->top, &st) == 0 && (st.st_mode & 0777) != 0123);
+	return 0;
+}
+
+static void what_a_slave_mounts_is_not_seen_outside(void **state)
+{
+	in_own_mounts(state, slave_task);
+}
+
 /* Everything above happened in namespaces that are gone. */
 static void no_mount_of_these_tests_is_left(void **state)
 {
@@ -505,6 +534,7 @@ int main(void)
 						remove_place),
 		cmocka_unit_test_setup_teardown(all_mounts_become_private_and_kernels_without_the_calls_are_named,
 						make_place, remove_place),
+		cmocka_unit_test_setup_teardown(what_a_slave_mounts_is_not_seen_outside, make_place, remove_place),
 		cmocka_unit_test(no_mount_of_these_tests_is_left),
 	};
 

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/btrfs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/btrfs.h>
+#include <linux/btrfs_tree.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/vfs.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/own.h"
+#include "base/str.h"
+#include "sys/fd.h"
+
+#include "base/banned.h"
+
+#define ENABLE_SIMPLE 4 /* BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA, which older headers lack */
+#define LEVEL_SHIFT 48  /* a quota's number is its level and, on level 0, that of its subvolume */
+#define NAME_BYTES_MAX 255
+#define DEVICE 1 /* of a file system that has one */
+#define VALUE_MAX 64
+
+int btrfs_open(struct btrfs *ret, int fd, struct err *e)
+{
+	struct btrfs_ioctl_fs_info_args info = { 0 };
+	struct btrfs b = { .fd = fd };
+	struct statfs st;
+	size_t n = 0;
+
+	if (fstatfs(fd, &st) < 0)
+		return err_sys(e, errno, "look at a file system");
+	if ((unsigned long)st.f_type != BTRFS_SUPER_MAGIC)
+		return err_set(e, ERR_UNAVAILABLE, "the file system is no btrfs");
+	if (ioctl(fd, BTRFS_IOC_FS_INFO, &info) < 0)
+		return err_sys(e, errno, "ask for the id of a btrfs");
+	for (size_t i = 0; i < BTRFS_FSID_SIZE; i++) {
+		bool is_dashed = i == 4 || i == 6 || i == 8 || i == 10;
+
+		n += (size_t)snprintf(b.id + n, sizeof(b.id) - n, is_dashed ? "-%02x" : "%02x", info.fsid[i]); /* 36 in all */
+	}
+	*ret = b;
+	return 0;
+}
+
+/* ---- what the kernel tells in /sys ---- */
+
+static int read_value(const struct btrfs *b, const char *file, struct buf *out, struct err *e)
+{
+	char path[128 + BTRFS_ID_TEXT_SIZE];
+
+	(void)snprintf(path, sizeof(path), "/sys/fs/btrfs/%s/qgroups/%s", b->id, file); /* names of ours are short */
+	return fd_read_file(AT_FDCWD, path, VALUE_MAX, out, e);
+}
+
+static int read_number(const struct btrfs *b, const char *file, uint64_t *ret, struct err *e)
+{
+	AUTO(buf_done) struct buf text = BUF_INIT(VALUE_MAX);
+
+	if (read_value(b, file, &text, e) < 0)
+		return -1;
+	if (!str_to_u64(str_trim(buf_str(&text)), 0, UINT64_MAX, ret))
+		return err_set(e, ERR_IO, "'%s' of a btrfs is no number", file);
+	return 0;
+}
+
+/* The folder is there only while quotas are enabled; "mode" came with the simple ones. */
+int btrfs_quota_read(const struct btrfs *b, enum btrfs_quota *ret, bool *ret_is_stale, struct err *e)
+{
+	AUTO(buf_done) struct buf mode = BUF_INIT(VALUE_MAX);
+	struct err why = { 0 };
+	uint64_t stale;
+
+	if (read_number(b, "inconsistent", &stale, &why) < 0) {
+		if (why.code != ERR_NOT_FOUND) {
+			*e = why;
+			return -1;
+		}
+		*ret = BTRFS_QUOTA_OFF;
+		*ret_is_stale = false;
+		return 0;
+	}
+	*ret = BTRFS_QUOTA_FULL;
+	if (read_value(b, "mode", &mode, &why) == 0 && str_is(str_trim(buf_str(&mode)), "squota"))
+		*ret = BTRFS_QUOTA_SIMPLE;
+	*ret_is_stale = stale != 0;
+	return 0;
+}
+
+int btrfs_usage(const struct btrfs *b, uint64_t subvolume, uint64_t *ret_bytes, struct err *e)
+{
+	uint64_t written, reserved;
+	char file[64];
+
+	(void)snprintf(file, sizeof(file), "0_%llu/referenced", (unsigned long long)subvolume);
+	if (read_number(b, file, &written, e) < 0)
+		return -1;
+	(void)snprintf(file, sizeof(file), "0_%llu/rsv_data", (unsigned long long)subvolume);
+	if (read_number(b, file, &reserved, e) < 0)
+		return -1;
+	*ret_bytes = written + reserved;
+	return 0;
+}
+
+/* ---- quotas ---- */
+
+int btrfs_quota_rescan(const struct btrfs *b, struct err *e)
+{
+	struct btrfs_ioctl_quota_rescan_args args = { 0 };
+
+	if (ioctl(b->fd, BTRFS_IOC_QUOTA_RESCAN, &args) < 0 && errno != EINPROGRESS)
+		return err_sys(e, errno, "count what subvolumes hold");
+	if (ioctl(b->fd, BTRFS_IOC_QUOTA_RESCAN_WAIT) < 0)
+		return err_sys(e, errno, "wait for the count of what subvolumes hold");
+	return 0;
+}
+
+int btrfs_quota_enable(const struct btrfs *b, struct err *e)
+{
+	struct btrfs_ioctl_quota_ctl_args args = { .cmd = ENABLE_SIMPLE };
+
+	if (ioctl(b->fd, BTRFS_IOC_QUOTA_CTL, &args) == 0)
+		return 0;
+	if (errno != EINVAL && errno != EOPNOTSUPP)
+		return err_sys(e, errno, "enable simple quotas");
+	args = (struct btrfs_ioctl_quota_ctl_args){ .cmd = BTRFS_QUOTA_CTL_ENABLE };
+	if (ioctl(b->fd, BTRFS_IOC_QUOTA_CTL, &args) < 0)
+		return err_sys(e, errno, "enable quotas");
+	return btrfs_quota_rescan(b, e);
+}
+
+int btrfs_limit(int fd, uint64_t limit_bytes, struct err *e)
+{
+	struct btrfs_ioctl_qgroup_limit_args args = {
+		.lim = { .flags = BTRFS_QGROUP_LIMIT_MAX_RFER, .max_rfer = limit_bytes },
+	};
+
+	return ioctl(fd, BTRFS_IOC_QGROUP_LIMIT, &args) < 0 ? err_sys(e, errno, "limit a subvolume") : 0;
+}
+
+/* ---- subvolumes ---- */
+
+static int check_name(const char *name, struct err *e)
+{
+	size_t n = strlen(name);
+
+	if (n == 0 || n > NAME_BYTES_MAX || strchr(name, '/'))
+		return err_set(e, ERR_INVALID, "'%.64s' cannot be the name of a subvolume", name);
+	return 0;
+}
+
+int btrfs_subvolume_make(int dir, const char *name, uint64_t limit_bytes, struct err *e)
+{
+	struct btrfs_qgroup_inherit quota = {
+		.flags = BTRFS_QGROUP_INHERIT_SET_LIMITS,
+		.lim = { .flags = BTRFS_QGROUP_LIMIT_MAX_RFER, .max_rfer = limit_bytes },
+	};
+	struct btrfs_ioctl_vol_args_v2 args = {
+		.flags = BTRFS_SUBVOL_QGROUP_INHERIT, .size = sizeof(quota), .qgroup_inherit = &quota,
+	};
+
+	if (check_name(name, e) < 0)
+		return -1;
+	memcpy(args.name, name, strlen(name));
+	return ioctl(dir, BTRFS_IOC_SUBVOL_CREATE_V2, &args) < 0 ? err_sys(e, errno, "make subvolume '%s'", name) : 0;
+}
+
+int btrfs_subvolume_remove(int dir, const char *name, struct err *e)
+{
+	struct btrfs_ioctl_vol_args args = { 0 };
+
+	if (check_name(name, e) < 0)
+		return -1;
+	memcpy(args.name, name, strlen(name));
+	return ioctl(dir, BTRFS_IOC_SNAP_DESTROY, &args) < 0 ? err_sys(e, errno, "remove subvolume '%s'", name) : 0;
+}
+
+int btrfs_subvolume_id(int fd, uint64_t *ret, struct err *e)
+{
+	struct btrfs_ioctl_ino_lookup_args args = { .objectid = BTRFS_FIRST_FREE_OBJECTID };
+
+	if (ioctl(fd, BTRFS_IOC_INO_LOOKUP, &args) < 0)
+		return err_sys(e, errno, "ask for the id of a subvolume");
+	*ret = args.treeid;
+	return 0;
+}
+
+/* ---- what is left of removed ones ---- */
+
+/* The first key (OBJECT, TYPE, from FIRST on) of a tree: 1 with its offset, 0 none, -1. */
+static int search(int fd, uint64_t tree, uint64_t object, uint32_t type, uint64_t first, uint64_t *ret, struct err *e)
+{
+	struct btrfs_ioctl_search_args args = {
+		.key = { .tree_id = tree, .min_objectid = object, .max_objectid = object, .min_type = type, .max_type = type,
+			 .min_offset = first, .max_offset = UINT64_MAX, .max_transid = UINT64_MAX, .nr_items = 1 },
+	};
+	struct btrfs_ioctl_search_header found;
+
+	if (ioctl(fd, BTRFS_IOC_TREE_SEARCH, &args) < 0)
+		return err_sys(e, errno, "search a tree of a btrfs");
+	if (args.key.nr_items == 0)
+		return 0;
+	memcpy(&found, args.buf, sizeof(found));
+	*ret = found.offset;
+	return 1;
+}
+
+int btrfs_quota_remove(const struct btrfs *b, uint64_t subvolume, struct err *e)
+{
+	struct btrfs_ioctl_qgroup_create_args args = { .create = 0, .qgroupid = subvolume };
+
+	if (ioctl(b->fd, BTRFS_IOC_QGROUP_CREATE, &args) == 0)
+		return 1;
+	if (errno == ENOENT || errno == EBUSY) /* removed by the kernel, or still charged for something */
+		return 0;
+	return err_sys(e, errno, "remove the quota of subvolume %llu", (unsigned long long)subvolume);
+}
+
+/* Asked after the quota was seen, and numbers do not come back: one without a root has lost it for good. */
+static int sweep_one(const struct btrfs *b, uint64_t id, size_t *removed, struct err *e)
+{
+	uint64_t any;
+	int r;
+
+	if (id >> LEVEL_SHIFT || id < BTRFS_FIRST_FREE_OBJECTID)
+		return 0;
+	r = search(b->fd, BTRFS_ROOT_TREE_OBJECTID, id, BTRFS_ROOT_ITEM_KEY, 0, &any, e);
+	if (r != 0)
+		return r < 0 ? -1 : 0;
+	r = btrfs_quota_remove(b, id, e);
+	*removed += r > 0;
+	return r < 0 ? -1 : 0;
+}
+
+int btrfs_quota_sweep(const struct btrfs *b, size_t *ret_removed, struct err *e)
+{
+	uint64_t id = 0;
+	int r;
+
+	*ret_removed = 0;
+	while ((r = search(b->fd, BTRFS_QUOTA_TREE_OBJECTID, 0, BTRFS_QGROUP_INFO_KEY, id, &id, e)) > 0) {
+		if (sweep_one(b, id, ret_removed, e) < 0)
+			return -1;
+		if (id++ == UINT64_MAX)
+			break;
+	}
+	return r < 0 ? -1 : 0;
+}
+
+/* ---- size ---- */
+
+int btrfs_grow(const struct btrfs *b, uint64_t device_bytes, struct err *e)
+{
+	struct btrfs_ioctl_dev_info_args info = { .devid = DEVICE };
+	struct btrfs_ioctl_vol_args args = { .name = "1:max" };
+
+	if (ioctl(b->fd, BTRFS_IOC_DEV_INFO, &info) < 0)
+		return err_sys(e, errno, "ask for the size of a btrfs");
+	if (info.total_bytes >= device_bytes)
+		return 0;
+	return ioctl(b->fd, BTRFS_IOC_RESIZE, &args) < 0 ? err_sys(e, errno, "grow a btrfs") : 0;
+}

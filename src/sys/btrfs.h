@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sys/btrfs.h - subvolumes of a btrfs and how much each may hold.
+ *
+ *     btrfs_open(&b, dir, e);                                 any directory of it
+ *     btrfs_subvolume_make(dir, "b17", 10 << 30, e);          with its limit, in one step
+ *     btrfs_limit(fd, 64 << 20, e);                           of the subvolume that FD is in
+ *     btrfs_subvolume_remove(dir, "b17", e);                  returns before its blocks are free
+ *
+ * A limit counts everything that the subvolume has on the disk, names and inodes included, so it bounds their number
+ * too: an empty file takes some 360 bytes. Writing beyond it is EDQUOT. Simple quotas (Linux 6.7) charge a block to the
+ * subvolume that wrote it first, full ones to everybody who shares it; without shared blocks both say the same.
+ * Everything here needs root. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct err;
+
+#define BTRFS_ID_TEXT_SIZE 40 /* of a file system: a UUID with its NUL */
+
+enum btrfs_quota { BTRFS_QUOTA_OFF, BTRFS_QUOTA_SIMPLE, BTRFS_QUOTA_FULL };
+
+struct btrfs {
+	int fd; /* borrowed */
+	char id[BTRFS_ID_TEXT_SIZE];
+};
+
+/* ERR_UNAVAILABLE when FD is on another file system. */
+int btrfs_open(struct btrfs *ret, int fd, struct err *e);
+
+/* ---- quotas ---- */
+
+int btrfs_quota_read(const struct btrfs *b, enum btrfs_quota *ret, bool *ret_is_stale, struct err *e);
+/* Simple ones where the kernel knows them and full ones otherwise. What is there already when simple ones are enabled is
+ * charged to nobody; full ones count it, for which is waited. */
+int btrfs_quota_enable(const struct btrfs *b, struct err *e);
+int btrfs_quota_rescan(const struct btrfs *b, struct err *e); /* full ones count anew; waits */
+
+/* ---- subvolumes ---- */
+
+/* NAME is one component. */
+int btrfs_subvolume_make(int dir, const char *name, uint64_t limit_bytes, struct err *e);
+/* ERR_NOT_FOUND: there is none. ERR_INVALID: it is something else. ERR_CONFLICT: it has subvolumes of its own. */
+int btrfs_subvolume_remove(int dir, const char *name, struct err *e);
+/* Of the one that FD is in: never given to another. */
+int btrfs_subvolume_id(int fd, uint64_t *ret, struct err *e);
+
+int btrfs_limit(int fd, uint64_t limit_bytes, struct err *e);
+/* What counts against the limit, with what is still to be written. */
+int btrfs_usage(const struct btrfs *b, uint64_t subvolume, uint64_t *ret_bytes, struct err *e);
+
+/* Older kernels keep the quota of a subvolume that is gone, and all of them keep it where blocks of it were shared. Removes
+ * one, or all of these; one of a subvolume that the kernel is still taking apart stays for the next time (0, not 1). The
+ * latter is not for a file system that we share with others. */
+int btrfs_quota_remove(const struct btrfs *b, uint64_t subvolume, struct err *e);
+int btrfs_quota_sweep(const struct btrfs *b, size_t *ret_removed, struct err *e);
+
+/* ---- size ---- */
+
+/* To all of its one device. */
+int btrfs_grow(const struct btrfs *b, uint64_t device_bytes, struct err *e);

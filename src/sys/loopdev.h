@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sys/loopdev.h - a file as a block device, for as long as somebody has it open or mounted.
+ *
+ * The kernel lets the device go by itself with its last user, so nobody has to clean up after a kill. Writes to the file
+ * bypass the page cache where its file system can do that: the pages above the device are enough. What the file system of
+ * the file cannot store (it is full) is an EIO above. */
+#pragma once
+#include <stdint.h>
+
+struct err;
+
+#define LOOPDEV_PATH_MAX 32 /* "/dev/loop1048575" */
+
+/* The device that has FILE already, or a free one that has it from now on: two devices over one file would destroy it.
+ * Only one process may do this for a file at a time. Returns the open device, for as long as nothing is mounted. */
+int loopdev_attach(int file, char path[LOOPDEV_PATH_MAX], struct err *e);
+
+/* The former alone: ERR_NOT_FOUND when no device has it. */
+int loopdev_find(int file, char path[LOOPDEV_PATH_MAX], struct err *e);
+
+/* Makes the device as large as its file is now, and tells how large that is. */
+int loopdev_resize(int dev, uint64_t *ret_bytes, struct err *e);
