@@ -19,6 +19,7 @@
 #include "box/host.h"
 #include "box/slot.h"
 #include "sys/memfd.h"
+#include "sys/mounts.h"
 #include "sys/namespace.h"
 #include "sys/tree.h"
 
@@ -28,6 +29,7 @@
 #define COUNT_DEFAULT 200
 #define COUNT_MAX 10000
 #define PREFIX "osbbench"
+#define STORE_SIZE_BENCH (UINT64_C(4) << 30)
 
 struct bench {
 	char dir[64];
@@ -142,7 +144,7 @@ static uint64_t box_once(const struct bench *b, unsigned number, uint64_t *ret_m
 	struct slot s = SLOT_INIT;
 	struct err e = { 0 };
 	AUTO_FD spec = memfd_sealed_bytes("spec", STR("{}"), &e);
-	struct slot_order order = { .limits = { 512 << 20, 1000, 4096 }, .layers = layers, .n_layers = 1, .spec = spec,
+	struct slot_order order = { .limits = SLOT_LIMITS_DEFAULT, .layers = layers, .n_layers = 1, .spec = spec,
 				    .hostname = "box" };
 	uint64_t began = clock_mono_us(), took;
 	struct pollfd p;
@@ -155,7 +157,7 @@ static uint64_t box_once(const struct bench *b, unsigned number, uint64_t *ret_m
 	p = (struct pollfd){ .fd = s.control, .events = POLLIN };
 	(void)poll(&p, 1, 40); /* the child parks itself meanwhile: slots are made ahead of time */
 	began = clock_mono_us();
-	if (slot_wake(&s, &order, 5000, &e) < 0)
+	if (slot_wake(&b->host, &s, &order, 5000, &e) < 0)
 		die("wake", &e);
 	took = clock_mono_us() - began;
 	began = clock_mono_us();
@@ -170,7 +172,8 @@ static uint64_t box_once(const struct bench *b, unsigned number, uint64_t *ret_m
 
 static void prepare(struct bench *b)
 {
-	struct box_host_spec spec = { PREFIX, b->dir, INIT };
+	struct box_host_spec spec = { .prefix = PREFIX, .state_dir = b->dir, .execd_path = INIT,
+				      .disk_size_bytes = STORE_SIZE_BENCH };
 	struct err e = { 0 };
 	char path[128];
 	int fd = open(INIT, O_RDONLY | O_CLOEXEC);
@@ -182,9 +185,11 @@ static void prepare(struct bench *b)
 	if (b->init < 0)
 		die(INIT, fd < 0 ? NULL : &e);
 	(void)close(fd);
+	if (unshare(CLONE_NEWNS) < 0 || mount_slave_all(&e) < 0) /* the store is mounted for us alone */
+		die("leave the host's mounts", NULL);
 	if (box_host_open(&b->host, &spec, &e) < 0)
 		die("host", &e);
-	(void)snprintf(path, sizeof(path), "%s/layers/base", b->dir);
+	(void)snprintf(path, sizeof(path), "%.64s/base", b->host.layers_path);
 	if (mkdir(path, 0755) < 0)
 		die(path, NULL);
 }
@@ -194,9 +199,11 @@ static void clean_up(struct bench *b)
 	int tmp = open("/tmp", O_PATH | O_CLOEXEC);
 	struct err e = { 0 };
 
-	if (cgroup_remove_top(&b->host.layout, PREFIX, 5000, &e) < 0 || tree_remove(tmp, b->dir + sizeof("/tmp/") - 1, &e) < 0)
+	if (cgroup_remove_top(&b->host.layout, PREFIX, 5000, &e) < 0)
 		die("clean up", &e);
 	box_host_done(&b->host);
+	if (tree_remove(tmp, b->dir + sizeof("/tmp/") - 1, &e) < 0)
+		die("clean up", &e);
 	(void)close(b->init);
 	(void)close(tmp);
 }

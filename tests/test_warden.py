@@ -36,6 +36,7 @@ REQUEST = struct.Struct("=IIQ64sII5Q")
 REPLY = struct.Struct("=IIQ64sIIIiiI6Qii496s")
 LIMITS = (1000, 256 << 20, 256, 10 << 30, 1000000)  # cpu, memory, pids, disk, inodes
 SLOTS = 2
+DISK_SIZE = 4 << 30  # of all boxes together
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
@@ -167,7 +168,7 @@ class Warden:
         fd = self.listener.fileno()
         self.process = subprocess.Popen(
             [WARDEN, "--state-dir", self.state, "--prefix", self.prefix, "--execd", self.execd, "--socket-fd", str(fd),
-             "--slots", str(slots), *more], pass_fds=[fd], stderr=self.log, env={})
+             "--slots", str(slots), "--disk-size", str(DISK_SIZE), *more], pass_fds=[fd], stderr=self.log, env={})
         if check:
             self.settle(slots)
         return self
@@ -201,6 +202,14 @@ class Warden:
     def folders(self):
         return sorted(p.name for p in (self.state / "boxes").iterdir())
 
+    @property
+    def store(self):
+        """Where the warden, and nobody else on the host, sees disks and layers."""
+        return pathlib.Path(f"/proc/{self.process.pid}/root{self.state}/store")
+
+    def disks(self):
+        return sorted(p.name for p in (self.store / "disks").iterdir())
+
     def groups(self):
         return sorted({p.name for top in self.tops() for p in top.iterdir() if p.is_dir()})
 
@@ -210,7 +219,8 @@ class Warden:
     def census(self):
         return {"children": len(self.children()), "fds": self.fds(), "folders": len(self.folders()),
                 "groups": len(self.groups()), "mounts": pathlib.Path("/proc/self/mountinfo").read_text().count("\n"),
-                "networks": len(self.networks()), "layers": len(list((self.state / "layers").iterdir()))}
+                "networks": len(self.networks()), "layers": len(list((self.store / "layers").iterdir())),
+                "disks": len(self.disks())}
 
     def networks(self):
         """Network namespaces of its boxes and slots."""
@@ -373,7 +383,7 @@ def test_pause_stops_everything_and_resume_lets_it_go_on(warden):
         with pytest.raises(Failed) as e:
             peer.call(call, name)
         assert e.value.code == CONFLICT
-    upper = next((warden.state / "boxes").glob("*/upper/tmp/t"))
+    upper = next((warden.store / "disks").glob("*/upper/tmp/t"))
     first = upper.read_text()
     time.sleep(0.2)
     assert upper.read_text() == first
@@ -496,7 +506,7 @@ def test_boxes_survive_a_killed_warden(warden):
     names = [peer.create() for _ in range(3)]
     peer.shell(names[0], "echo kept >/root/f")
     peer.call(PAUSE, names[1])
-    layers = len(list((warden.state / "layers").iterdir()))
+    layers = len(list((warden.store / "layers").iterdir()))
     warden.stop(signal.SIGKILL)
     warden.start(check=False)
     peer = warden.peer()
@@ -512,7 +522,7 @@ def test_boxes_survive_a_killed_warden(warden):
     for name in names:
         peer.call(REMOVE, name)
     warden.settle()
-    assert len(list((warden.state / "layers").iterdir())) == layers + 1
+    assert len(list((warden.store / "layers").iterdir())) == layers + 1
     assert warden.groups() == warden.folders()
 
 

@@ -3,12 +3,15 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/err.h"
 #include "sys/memfd.h"
 
 #include "base/banned.h"
+
+_Static_assert(STORE_PATH_MAX <= BOX_PATH_MAX, "the paths of the store fit");
 
 static int make_folder(const char *state_dir, const char *name, char path[BOX_PATH_MAX], struct err *e)
 {
@@ -19,11 +22,16 @@ static int make_folder(const char *state_dir, const char *name, char path[BOX_PA
 	return 0;
 }
 
-static int make_folders(struct box_host *h, const char *state_dir, struct err *e)
+static int make_folders(struct box_host *h, const struct box_host_spec *spec, struct err *e)
 {
-	if (make_folder(state_dir, "layers", h->layers_path, e) < 0 || make_folder(state_dir, "boxes", h->boxes_path, e) < 0 ||
-	    make_folder(state_dir, "stage", h->stage_path, e) < 0)
+	const struct box_store_spec store = { .state_dir = spec->state_dir, .size_bytes = spec->disk_size_bytes,
+					  .is_unlimited = spec->no_disk_limit };
+
+	if (make_folder(spec->state_dir, "boxes", h->boxes_path, e) < 0 ||
+	    make_folder(spec->state_dir, "stage", h->stage_path, e) < 0 || box_store_open(&h->store, &store, e) < 0)
 		return -1;
+	memcpy(h->layers_path, h->store.layers_path, sizeof(h->layers_path));
+	memcpy(h->disks_path, h->store.disks_path, sizeof(h->disks_path));
 	h->boxes = open(h->boxes_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	return h->boxes < 0 ? err_sys(e, errno, "open '%s'", h->boxes_path) : 0;
 }
@@ -41,7 +49,7 @@ static int copy_execd(struct box_host *h, const char *path, struct err *e)
 int box_host_open(struct box_host *h, const struct box_host_spec *spec, struct err *e)
 {
 	*h = BOX_HOST_INIT;
-	if (make_folders(h, spec->state_dir, e) < 0 || copy_execd(h, spec->execd_path, e) < 0 ||
+	if (make_folders(h, spec, e) < 0 || copy_execd(h, spec->execd_path, e) < 0 ||
 	    filter_compile(FILTER_NATIVE, &h->filter, e) < 0 ||
 	    cgroup_layout_find(&(struct cgroup_find){ 0 }, &h->layout, e) < 0 ||
 	    cgroup_open_top(&h->layout, spec->prefix, spec->prefix, &h->top, e) < 0) {
@@ -57,5 +65,6 @@ void box_host_done(struct box_host *h)
 	cgroup_layout_done(&h->layout);
 	closep(&h->execd);
 	closep(&h->boxes);
+	box_store_done(&h->store);
 	*h = BOX_HOST_INIT;
 }

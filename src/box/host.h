@@ -3,6 +3,7 @@
 #pragma once
 #include "base/own.h"
 #include "box/filter.h"
+#include "box/store.h"
 #include "sys/cgroup.h"
 
 struct err;
@@ -12,8 +13,10 @@ struct err;
 
 struct box_host_spec {
 	const char *prefix;     /* of names in the kernel: "osb"; the owner tag of its control groups */
-	const char *state_dir;  /* absolute; boxes/, layers/ and stage/ are made in it */
+	const char *state_dir;  /* absolute; boxes/, stage/ and the store are made in it */
 	const char *execd_path; /* the program that becomes PID 1 */
+	uint64_t disk_size_bytes; /* of the store, see there */
+	bool no_disk_limit;
 };
 
 struct box_host {
@@ -21,14 +24,16 @@ struct box_host {
 	struct cgroup top; /* above all boxes */
 	struct seccomp_program filter;
 	int execd; /* sealed copy */
-	int boxes; /* directory: a box per number */
+	struct box_store store; /* their disks, and layers */
+	int boxes; /* directory: what is written about a box, per number */
 	/* A child in a mount namespace of its own needs the mounts of that one, so it opens these anew, by path. */
 	char layers_path[BOX_PATH_MAX]; /* a layer per name */
 	char boxes_path[BOX_PATH_MAX];
+	char disks_path[BOX_PATH_MAX]; /* a disk per number */
 	char stage_path[BOX_PATH_MAX]; /* an empty directory, to be covered */
 };
 
 int box_host_open(struct box_host *h, const struct box_host_spec *spec, struct err *e);
 void box_host_done(struct box_host *h); /* the groups, if empty, go too */
 DEFINE_AUTO_DONE(struct box_host, box_host_done)
-#define BOX_HOST_INIT ((struct box_host){ .top = CGROUP_INIT, .execd = -1, .boxes = -1 })
+#define BOX_HOST_INIT ((struct box_host){ .top = CGROUP_INIT, .execd = -1, .store = BOX_STORE_INIT, .boxes = -1 })

@@ -132,7 +132,7 @@ static int open_folders(struct child *c, const struct park *p, struct err *e)
 	char name[BOX_NAME_MAX], path[BOX_PATH_MAX + BOX_NAME_MAX];
 
 	slot_name(p->slot->number, name);
-	(void)snprintf(path, sizeof(path), "%s/%s", p->host->boxes_path, name); /* as long as its parts */
+	(void)snprintf(path, sizeof(path), "%s/%s", p->host->disks_path, name); /* as long as its parts */
 	c->usr = open_folder("/usr", &(struct err){ 0 }); /* a host may be without */
 	c->dir = open_folder(path, e);
 	c->layers = c->dir < 0 ? -1 : open_folder(p->host->layers_path, e);

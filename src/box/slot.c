@@ -51,7 +51,12 @@ void slot_name(unsigned number, char out[16])
 
 /* ---- making ---- */
 
-static int set_limits(struct slot *s, const struct slot_limits *l, struct err *e)
+static bool is_same_for_groups(const struct slot_limits *a, const struct slot_limits *b)
+{
+	return a->memory_bytes == b->memory_bytes && a->cpu_milli == b->cpu_milli && a->pids == b->pids;
+}
+
+static int limit_groups(struct slot *s, const struct slot_limits *l, struct err *e)
 {
 	struct cgroup_limits user = { .memory_bytes = l->memory_bytes, .pids = l->pids, .no_swap = true };
 	struct cgroup_limits init = { .memory_bytes = ASIDE_MEMORY, .pids = ASIDE_PIDS, .no_swap = true };
@@ -59,7 +64,7 @@ static int set_limits(struct slot *s, const struct slot_limits *l, struct err *e
 				      .cpu_milli = l->cpu_milli, .no_swap = true };
 	unsigned lacking = 0, more = 0;
 
-	if (memcmp(&s->limits, l, sizeof(*l)) == 0)
+	if (is_same_for_groups(&s->limits, l))
 		return 0;
 	if (cgroup_limit(&s->group, &both, &lacking, e) < 0 || cgroup_limit(&s->user, &user, &more, e) < 0)
 		return -1;
@@ -71,7 +76,22 @@ static int set_limits(struct slot *s, const struct slot_limits *l, struct err *e
 	if (lacking)
 		return err_set(e, ERR_UNAVAILABLE, "this host cannot enforce the limit '%s'",
 			       cgroup_limit_name(lacking & -lacking));
-	s->limits = *l;
+	s->limits.memory_bytes = l->memory_bytes;
+	s->limits.cpu_milli = l->cpu_milli;
+	s->limits.pids = l->pids;
+	return 0;
+}
+
+static int limit_disk(const struct box_host *h, struct slot *s, uint64_t bytes, struct err *e)
+{
+	char name[16];
+
+	if (bytes == 0 || bytes == s->limits.disk_bytes)
+		return 0;
+	slot_name(s->number, name);
+	if (box_disk_limit(&h->store, name, bytes, e) < 0)
+		return -1;
+	s->limits.disk_bytes = bytes;
 	return 0;
 }
 
@@ -85,7 +105,7 @@ static int make_groups(const struct box_host *h, struct slot *s, struct err *e)
 		return -1;
 	if (cgroup_make(&s->group, "init", &s->init, e) < 0 || cgroup_make(&s->group, "user", &s->user, e) < 0)
 		return -1;
-	return set_limits(s, &SLOT_LIMITS_DEFAULT, e);
+	return limit_groups(s, &SLOT_LIMITS_DEFAULT, e);
 }
 
 /* A directory of the writable layer, owned by the box's root. */
@@ -98,9 +118,26 @@ static int make_owned(int dir, const char *path, uint64_t owner, mode_t mode, st
 	return 0;
 }
 
-static int make_folder(const struct box_host *h, struct slot *s, struct err *e)
+static int make_disk(const struct box_host *h, struct slot *s, const char *name, struct err *e)
 {
 	static const char *const owned[] = { "upper", "upper/proc", "upper/sys", "upper/dev", "usr-upper" };
+	uint64_t limit = SLOT_LIMITS_DEFAULT.disk_bytes;
+	AUTO_FD disk = box_disk_make(&h->store, name, limit, e);
+
+	if (disk < 0)
+		return -1;
+	s->limits.disk_bytes = limit;
+	for (size_t i = 0; i < ARRAY_LEN(owned); i++)
+		if (make_owned(disk, owned[i], s->id_base, 0755, e) < 0)
+			return -1;
+	if (mkdirat(disk, "work", 0700) < 0 || mkdirat(disk, "usr-work", 0700) < 0)
+		return err_sys(e, errno, "make work folders");
+	return 0;
+}
+
+/* The folder before the disk, and removed after it: as long as there is a disk, the folder tells of it. */
+static int make_folder(const struct box_host *h, struct slot *s, struct err *e)
+{
 	char name[16];
 
 	slot_name(s->number, name);
@@ -109,12 +146,7 @@ static int make_folder(const struct box_host *h, struct slot *s, struct err *e)
 	s->dir = openat(h->boxes, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (s->dir < 0)
 		return err_sys(e, errno, "open the folder of box %u", s->number);
-	for (size_t i = 0; i < ARRAY_LEN(owned); i++)
-		if (make_owned(s->dir, owned[i], s->id_base, 0755, e) < 0)
-			return -1;
-	if (mkdirat(s->dir, "work", 0700) < 0 || mkdirat(s->dir, "usr-work", 0700) < 0)
-		return err_sys(e, errno, "make work folders");
-	return 0;
+	return make_disk(h, s, name, e);
 }
 
 static int set_lo_up(int netns, struct err *e)
@@ -273,11 +305,12 @@ static int send_order(const struct slot *s, const struct slot_order *order, cons
 	return passing_send(s->control, &o, sizeof(o), fds, PARK_FDS, e) == 1 ? 0 : child_failure(s, e);
 }
 
-int slot_wake_start(struct slot *s, const struct slot_order *order, struct err *e)
+int slot_wake_start(const struct box_host *h, struct slot *s, const struct slot_order *order, struct err *e)
 {
 	AUTO(wake_done) struct wake w = { .files = { -1, -1, -1 }, .ready = { -1, -1 } };
 
-	if (set_limits(s, &order->limits, e) < 0 || wake_open(s, &w, e) < 0 || send_order(s, order, &w, e) < 0)
+	if (limit_groups(s, &order->limits, e) < 0 || limit_disk(h, s, order->limits.disk_bytes, e) < 0 ||
+	    wake_open(s, &w, e) < 0 || send_order(s, order, &w, e) < 0)
 		return -1;
 	return take_fd(&w.ready[0]); /* and ours of the other end is closed: without a byte, its end is execd's */
 }
@@ -295,10 +328,10 @@ int slot_wake_finish(const struct slot *s, int ready, struct err *e)
 	return n == 1 ? 1 : child_failure(s, e);
 }
 
-int slot_wake(struct slot *s, const struct slot_order *order, int timeout_ms, struct err *e)
+int slot_wake(const struct box_host *h, struct slot *s, const struct slot_order *order, int timeout_ms, struct err *e)
 {
 	uint64_t until = clock_mono_ms() + (uint64_t)timeout_ms;
-	AUTO_FD ready = slot_wake_start(s, order, e);
+	AUTO_FD ready = slot_wake_start(h, s, order, e);
 	struct pollfd p = { .fd = ready, .events = POLLIN };
 	int n;
 
@@ -427,7 +460,7 @@ int slot_destroy(const struct box_host *h, struct slot *s, struct err *e)
 
 	slot_name(s->number, name);
 	close_fd(&s->control);
-	if (end_processes(h, s, e) < 0 || tree_remove(h->boxes, name, e) < 0)
+	if (end_processes(h, s, e) < 0 || box_disk_remove(&h->store, name, e) < 0 || tree_remove(h->boxes, name, e) < 0)
 		return err_wrap(e, "destroy box %u", s->number);
 	slot_done(s);
 	return 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* box/slot.h - all of a box that can exist before the request for it does.
  *
- * A slot has an id range with its user namespace, a network namespace, control groups, a writable layer, the socket
+ * A slot has an id range with its user namespace, a network namespace, control groups, a disk with its quota, the socket
  * that execd will listen on, and a parked child that has done everything else which does not depend on the image. It
  * is woken once, and destroyed after use, never used again. Its number names all that it has. */
 #pragma once
@@ -21,23 +21,26 @@ struct err;
 #define SLOT_LAYERS_MAX 128
 #define SLOT_LAYER_NAME_MAX 71 /* "sha256-" and 64 digits */
 
-/* What a sandbox may use (L1, L2). A slot has the defaults already: a request that asks for them costs nothing. */
+/* What a sandbox may use (L1 to L3). A slot has the defaults already: a request that asks for them costs nothing. */
 struct slot_limits {
 	uint64_t memory_bytes, cpu_milli, pids;
+	uint64_t disk_bytes; /* of an order, 0: the default */
 };
-#define SLOT_LIMITS_DEFAULT ((struct slot_limits){ .memory_bytes = UINT64_C(512) << 20, .cpu_milli = 1000, .pids = 4096 })
+#define SLOT_LIMITS_DEFAULT \
+	((struct slot_limits){ .memory_bytes = UINT64_C(512) << 20, .cpu_milli = 1000, .pids = 4096, \
+			       .disk_bytes = UINT64_C(10) << 30 })
 
 struct slot {
 	unsigned number;
 	uint64_t id_base;
 	int userns, netns;
 	struct cgroup group, init, user;
-	int dir;      /* boxes/NUMBER: upper, work, and what is written about the box */
+	int dir;      /* boxes/NUMBER: what is written about the box, its logs, its socket */
 	int listener; /* execd's socket, bound in the box's network */
 	int pidfd;    /* the child: parked, then PID 1 */
 	pid_t pid;
 	int control;  /* to the parked child */
-	struct slot_limits limits; /* that its groups have now */
+	struct slot_limits limits; /* that its groups and its disk have now */
 };
 
 #define SLOT_INIT \
@@ -67,14 +70,15 @@ struct slot_order {
 	const char *hostname;
 };
 
-/* Sets the limits and wakes the child. Returns the end of a pipe, non-blocking: once it is readable, ask
+/* Sets the limits and wakes the child. A limit that cannot be enforced is ERR_UNAVAILABLE; for the disk see
+ * box_disk_limit(). Returns the end of a pipe, non-blocking: once it is readable, ask
  * slot_wake_finish(). */
-int slot_wake_start(struct slot *s, const struct slot_order *order, struct err *e);
+int slot_wake_start(const struct box_host *h, struct slot *s, const struct slot_order *order, struct err *e);
 /* 1 once execd says that it listens and the entrypoint runs, 0 not yet, -1. The error of the child, up to exec, is the
  * error here. */
 int slot_wake_finish(const struct slot *s, int ready, struct err *e);
 /* Both, waiting in between. */
-int slot_wake(struct slot *s, const struct slot_order *order, int timeout_ms, struct err *e);
+int slot_wake(const struct box_host *h, struct slot *s, const struct slot_order *order, int timeout_ms, struct err *e);
 
 /* Keeps only the descriptors that a running box needs: its network, its folder, its PID 1. Groups are opened anew where
  * they are needed. A host has thousands of boxes, and a v1 group is nine descriptors. */

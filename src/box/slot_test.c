@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <cmocka.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -17,6 +18,7 @@
 #include "sys/caps.h"
 #include "sys/fd.h"
 #include "sys/memfd.h"
+#include "sys/mounts.h"
 #include "sys/namespace.h"
 #include "sys/tree.h"
 
@@ -39,7 +41,8 @@ static bool can_run(void)
 static int setup(void **state)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
-	struct box_host_spec spec = { f->prefix, f->dir, INIT };
+	struct box_host_spec spec = { .prefix = f->prefix, .state_dir = f->dir, .execd_path = INIT,
+				      .disk_size_bytes = STORE_SIZE_MIN };
 	char path[128];
 	struct err e = { 0 };
 
@@ -51,9 +54,11 @@ static int setup(void **state)
 	(void)snprintf(f->dir, sizeof(f->dir), "/tmp/slot_test.XXXXXX");
 	(void)snprintf(f->prefix, sizeof(f->prefix), "osbtest%d", (int)getpid());
 	assert_non_null(mkdtemp(f->dir));
+	assert_int_equal(unshare(CLONE_NEWNS), 0); /* the store is mounted for us alone */
+	assert_int_equal(mount_slave_all(&e), 0);
 	if (box_host_open(&f->host, &spec, &e) < 0)
 		fail_msg("%s", e.msg);
-	(void)snprintf(path, sizeof(path), "%s/layers/base", f->dir);
+	(void)snprintf(path, sizeof(path), "%.64s/base", f->host.layers_path);
 	assert_int_equal(mkdir(path, 0755), 0);
 	return 0;
 }
@@ -82,13 +87,13 @@ static void start(struct fixture *f)
 	static const char *const layers[] = { "base" };
 	struct err e = { 0 };
 	AUTO_FD spec = memfd_sealed_bytes("spec", STR("{}"), &e);
-	struct slot_order order = { .limits = { 64 << 20, 500, 50 }, .layers = layers, .n_layers = 1, .spec = spec,
+	struct slot_order order = { .limits = { 64 << 20, 500, 50, 32 << 20 }, .layers = layers, .n_layers = 1, .spec = spec,
 				    .hostname = "box" };
 
 	if (slot_make(&f->host, 3, &f->slot, &e) < 0)
 		fail_msg("%s", e.msg);
 	f->pid = f->slot.pid;
-	if (slot_wake(&f->slot, &order, 10000, &e) < 0)
+	if (slot_wake(&f->host, &f->slot, &order, 10000, &e) < 0)
 		fail_msg("%s", e.msg);
 }
 
@@ -178,13 +183,34 @@ static void a_frozen_box_stands_still(void **state)
 	assert_int_equal(slot_is_frozen(&f->host, &f->slot, &(struct err){ 0 }), 0);
 }
 
+static void its_disk_holds_what_was_ordered(void **state) /* L3 */
+{
+	struct fixture *f = *state;
+	static const char block[65536];
+	uint64_t wrote = 0, used = 0;
+	AUTO_FD file = -1;
+	ssize_t n;
+
+	if (!can_run())
+		skip();
+	start(f);
+	file = openat(f->host.store.disks, "b3/upper/f", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	while ((n = write(file, block, sizeof(block))) > 0)
+		wrote += (uint64_t)n;
+	assert_int_equal(errno, EDQUOT);
+	assert_in_range(wrote, 31 << 20, 32 << 20);
+	assert_int_equal(box_disk_usage(&f->host.store, "b3", &used, &(struct err){ 0 }), 0);
+	assert_in_range(used, wrote, 32 << 20);
+	assert_int_equal(slot_freeze(&f->host, &f->slot, &(struct err){ 0 }), 0); /* and is still in our hand */
+}
+
 static void a_layer_that_is_not_there_is_told(void **state)
 {
 	struct fixture *f = *state;
 	static const char *const layers[] = { "nothing" };
 	struct err e = { 0 };
 	AUTO_FD spec = -1;
-	struct slot_order order = { .limits = { 64 << 20, 500, 50 }, .layers = layers, .n_layers = 1, .hostname = "box" };
+	struct slot_order order = { .limits = { 64 << 20, 500, 50, 32 << 20 }, .layers = layers, .n_layers = 1, .hostname = "box" };
 
 	if (!can_run())
 		skip();
@@ -192,7 +218,7 @@ static void a_layer_that_is_not_there_is_told(void **state)
 	order.spec = spec;
 	assert_int_equal(slot_make(&f->host, 3, &f->slot, &e), 0);
 	f->pid = f->slot.pid;
-	assert_int_equal(slot_wake(&f->slot, &order, 10000, &e), -1);
+	assert_int_equal(slot_wake(&f->host, &f->slot, &order, 10000, &e), -1);
 	assert_string_equal(e.msg, "open layer 'nothing': No such file or directory");
 	assert_int_equal(e.code, ERR_NOT_FOUND);
 }
@@ -210,6 +236,7 @@ static void an_unused_slot_leaves_nothing(void **state)
 	assert_int_equal(slot_destroy(&f->host, &f->slot, &e), 0);
 	(void)snprintf(path, sizeof(path), "%s/boxes/b3", f->dir);
 	assert_int_equal(access(path, F_OK), -1);
+	assert_int_equal(faccessat(f->host.store.disks, "b3", F_OK, 0), -1);
 	f->slot.number = 3;
 	assert_int_equal(slot_destroy(&f->host, &f->slot, &e), 0); /* and again */
 }
@@ -223,6 +250,7 @@ int main(void)
 		TEST(nothing_is_left_of_its_privileges),
 		TEST(mounts_are_as_they_must_be),
 		TEST(a_frozen_box_stands_still),
+		TEST(its_disk_holds_what_was_ordered),
 		TEST(a_layer_that_is_not_there_is_told),
 		TEST(an_unused_slot_leaves_nothing),
 	};

@@ -22,7 +22,7 @@ int stage_make(const struct stage_spec *spec, struct err *e);
 
 struct stage_root {
 	int stage;
-	int dir; /* boxes/NUMBER, with upper, work, usr-upper and usr-work */
+	int dir; /* the box's disk, with upper, work, usr-upper and usr-work */
 	const char *const *layers;
 	size_t n_layers;
 	int image; /* a directory of the host below the layers, shown with the ids of `userns`; -1: none */

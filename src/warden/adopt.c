@@ -159,11 +159,30 @@ static int sweep_groups(struct warden *w, struct err *e)
 	return 0;
 }
 
+/* Disks without a folder: both are on different file systems, which a loss of power leaves at different times. */
+static int sweep_disks(struct warden *w, struct err *e)
+{
+	AUTO(closedir) DIR *d = opendir(w->host.disks_path);
+	const struct dirent *entry;
+
+	if (!d)
+		return err_sys(e, errno, "open '%s'", w->host.disks_path);
+	while ((entry = readdir(d))) {
+		int number = number_of(entry->d_name);
+
+		if (number < 0 || w->is_taken[number])
+			continue;
+		w->is_taken[number] = true;
+		box_sweep(w, (unsigned)number);
+	}
+	return 0;
+}
+
 int adopt_all(struct warden *w, size_t *ret_alive, struct err *e)
 {
 	size_t alive = 0;
 
-	if (adopt_folders(w, &alive, e) < 0 || sweep_groups(w, e) < 0)
+	if (adopt_folders(w, &alive, e) < 0 || sweep_groups(w, e) < 0 || sweep_disks(w, e) < 0)
 		return err_wrap(e, "look for boxes of an earlier start");
 	*ret_alive = alive;
 	return 0;

@@ -497,7 +497,7 @@ static int check_create(const struct warden *w, const struct wire_request *rq, i
 	if (map_get(&w->by_id, str_of(rq->id)))
 		return err_set(e, ERR_CONFLICT, "there is a sandbox '%s'", rq->id);
 	if (l->memory_bytes < MEMORY_MIN || l->memory_bytes > MEMORY_MAX || l->pids > PIDS_MAX ||
-	    l->cpu_milli > CGROUP_CPU_MILLI_MAX)
+	    l->cpu_milli > CGROUP_CPU_MILLI_MAX || l->disk_bytes < STORE_LIMIT_MIN || l->disk_bytes > STORE_LIMIT_MAX)
 		return err_set(e, ERR_INVALID, "a limit that cannot be set");
 	return check_spec(spec, e);
 }
@@ -527,12 +527,13 @@ static int wake(struct box *b, const struct wire_request *rq, const struct image
 {
 	const char *const layers[] = { b->file.layer };
 	const struct slot_order order = {
-		.limits = { .memory_bytes = rq->limits.memory_bytes, .cpu_milli = rq->limits.cpu_milli, .pids = rq->limits.pids },
+		.limits = { .memory_bytes = rq->limits.memory_bytes, .cpu_milli = rq->limits.cpu_milli, .pids = rq->limits.pids,
+			    .disk_bytes = rq->limits.disk_bytes },
 		.layers = layers, .n_layers = use->layer[0] ? 1 : 0, .dir = use->dir, .has_host_usr = use->has_host_usr,
 		.spec = spec, .hostname = b->file.id,
 	};
 
-	b->ready = slot_wake_start(&b->slot, &order, e);
+	b->ready = slot_wake_start(&b->w->host, &b->slot, &order, e);
 	if (b->ready < 0 || io_add(&b->ready_io, b->w->loop, b->ready, IO_IN, on_ready, b, "box that starts", e) < 0)
 		return -1;
 	timer_in(&b->timer, BOX_WAKE_MS);

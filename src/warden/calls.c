@@ -87,7 +87,7 @@ static int read_stats(const struct box *b, struct wire_stats *ret, struct err *e
 		return -1;
 	*ret = (struct wire_stats){ .cpu_usec = s.cpu_usage_us, .memory_bytes = s.memory_bytes,
 				    .memory_peak_bytes = s.memory_peak_bytes, .pids = s.pids, .oom_kills = s.oom_kills };
-	return 0;
+	return box_disk_usage(&b->w->host.store, name, &ret->disk_bytes, e);
 }
 
 static void call_stats(struct box *b, const struct ticket *t)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* warden/calls.h - what each request of box/wire.h does.
  *
- *     CREATE  ERR_INVALID when the entrypoint cannot be started, with execd's own words, or the image cannot be used. The limits of cpu, memory and pids
- *             hold from the first instruction on, or the create fails (ERR_UNAVAILABLE). disk_bytes and inodes are not
- *             enforced on plain directories: who advertises them must not before a store with quotas is in use.
+ *     CREATE  ERR_INVALID when the entrypoint cannot be started, with execd's own words, or the image cannot be used.
+ *             The limits of cpu, memory, pids and disk hold from the first instruction on, or the create fails (ERR_UNAVAILABLE; with EDQUOT in `sys` when it
+ *             is the disk's: a store of plain directories takes the default, and does not hold it, but nothing else).
+ *             There is no limit on inodes but the disk's, which counts them as bytes.
  *     PAUSE, RESUME  ERR_CONFLICT in any other state.
  *     REMOVE  answered when nothing is left, however long that takes; of what is not there at once.
  *     DIAL    ERR_CONFLICT unless it runs: nobody would answer. */

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* opensandbox-warden: the only process with root's rights that runs while there are sandboxes. It holds the host's own
- * namespaces, all capabilities, one listening socket from its parent, and reads nothing but the fixed messages of
- * box/wire.h and files of the kernel. */
+/* opensandbox-warden: the only process with root's rights that runs while there are sandboxes. It holds a mount namespace
+ * of its own, which sees what the host mounts and shows nothing, the host's other namespaces, all capabilities, one
+ * listening socket from its parent, and reads nothing but the fixed messages of box/wire.h and files of the kernel. */
+#include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,6 +14,7 @@
 #include "base/opt.h"
 #include "base/own.h"
 #include "base/uuid.h"
+#include "sys/mounts.h"
 #include "sys/signals.h"
 #include "warden/warden.h"
 
@@ -28,9 +31,9 @@ enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_TAKEN = 4 /* as of the server: ano
 struct options {
 	const char *state_dir, *prefix, *execd, *unpack;
 	struct opt_list images;
-	int64_t socket_fd, server_uid, slots;
+	int64_t socket_fd, server_uid, slots, disk_size;
 	const char *log_level;
-	bool log_json;
+	bool no_disk_limit, log_json;
 };
 
 static const struct opt opts[] = {
@@ -48,6 +51,11 @@ static const struct opt opts[] = {
 	OPT(struct options, slots, OPT_INT, "slots", 0, "N", "Keep N boxes ready.", .min = 0, .max = SLOTS_MAX),
 	OPT(struct options, log_level, OPT_STRING, "log-level", 0, "LEVEL", "Log from LEVEL on."),
 	OPT(struct options, log_json, OPT_FLAG, "log-json", 0, NULL, "Log lines of JSON."),
+	OPT(struct options, disk_size, OPT_INT, "disk-size", 0, "BYTES",
+	    "Give all sandboxes together this much, if they have less; by default, four fifths of what is free at first.",
+	    .min = STORE_SIZE_MIN, .max = STORE_SIZE_MAX),
+	OPT(struct options, no_disk_limit, OPT_FLAG, "unsafe-no-disk-limit", 0, NULL,
+	    "Let every sandbox fill the disk of the host."),
 	{ 0 },
 };
 
@@ -101,11 +109,20 @@ static void set_log(const struct options *o)
 		log_set_format(LOG_FORMAT_JSON);
 }
 
+/* The store is mounted for this process and for boxes alone: with the last of them nothing is left of it. */
+static int leave_mounts(struct err *e)
+{
+	if (unshare(CLONE_NEWNS) < 0)
+		return err_sys(e, errno, "make a mount namespace");
+	return mount_slave_all(e);
+}
+
 static int run(const struct options *o)
 {
 	const struct warden_spec spec = { .state_dir = o->state_dir, .prefix = o->prefix, .execd = o->execd,
 					  .listener = (int)o->socket_fd, .server_uid = o->server_uid,
-					  .slots = (unsigned)o->slots,
+					  .slots = (unsigned)o->slots, .disk_size_bytes = (uint64_t)o->disk_size,
+					  .no_disk_limit = o->no_disk_limit,
 					  .images = { o->images.items, o->images.n, o->unpack } };
 	static struct warden w; /* too large for the stack */
 	struct err e = { 0 };
@@ -115,6 +132,8 @@ static int run(const struct options *o)
 		(void)err_set(&e, ERR_DENIED, "needs to run as root");
 		return fail(&e, EXIT_FAILED);
 	}
+	if (leave_mounts(&e) < 0)
+		return fail(&e, EXIT_FAILED);
 	if (warden_open(&w, &spec, &e) < 0 || warden_run(&w, &e) < 0)
 		status = w.is_locked_out ? fail(&e, EXIT_TAKEN) : fail_all(&w.problems, &e);
 	warden_done(&w);

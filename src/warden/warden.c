@@ -58,7 +58,7 @@ static int lock_state(struct warden *w, const char *state_dir, struct err *e)
 }
 
 /* The groups below the top have numbers, which mean something only together with the folders of one state directory: a
- * top that has groups of another one is not ours to clean. */
+ * top that has groups of another one is not ours to clean. The lock file stands for the directory. */
 static int claim_groups(struct warden *w, struct err *e)
 {
 	int dir = w->host.top.dirs[0], other;
@@ -68,7 +68,7 @@ static int claim_groups(struct warden *w, struct err *e)
 
 	for (size_t i = 0; dir < 0 && i < w->host.layout.n; i++)
 		dir = w->host.top.dirs[i];
-	if (fstat(w->host.boxes, &st) < 0 || fstat(dir, &top) < 0)
+	if (fstat(w->lock, &st) < 0 || fstat(dir, &top) < 0)
 		return err_sys(e, errno, "look at our own folders");
 	(void)snprintf(mine, sizeof(mine), "%llx:%llx", (unsigned long long)st.st_dev, (unsigned long long)st.st_ino);
 	n = fgetxattr(dir, STATE_ATTR, tag, sizeof(tag));
@@ -101,8 +101,8 @@ static void raise_limits(void)
 static int try_box(struct warden *w, struct err *e)
 {
 	const char *const layers[] = { w->host_layer };
-	struct slot_order order = { .limits = { UINT64_C(64) << 20, 1000, 64 }, .layers = layers, .n_layers = 1,
-				    .has_host_usr = true, .hostname = "preflight" };
+	struct slot_order order = { .limits = { .memory_bytes = UINT64_C(64) << 20, .cpu_milli = 1000, .pids = 64 },
+				    .layers = layers, .n_layers = 1, .has_host_usr = true, .hostname = "preflight" };
 	AUTO(slot_done) struct slot slot = SLOT_INIT;
 	AUTO_FD spec = memfd_sealed_bytes("spec", STR(TRIAL_SPEC), e);
 	int number = spec < 0 ? -1 : number_take(w, e), r;
@@ -112,7 +112,7 @@ static int try_box(struct warden *w, struct err *e)
 	order.spec = spec;
 	r = slot_make(&w->host, (unsigned)number, &slot, e);
 	if (r == 0) {
-		r = slot_wake(&slot, &order, TRIAL_MS, e);
+		r = slot_wake(&w->host, &slot, &order, TRIAL_MS, e);
 		if (slot_destroy(&w->host, &slot, r < 0 ? &(struct err){ 0 } : e) < 0)
 			return -1;
 	}
@@ -247,7 +247,8 @@ static int take_up_all(struct warden *w, size_t *alive, struct err *e)
 static int open_boxes(struct warden *w, const struct warden_spec *spec, const struct preflight_report *r, size_t *alive,
 		      struct err *e)
 {
-	const struct box_host_spec hs = { .prefix = spec->prefix, .state_dir = spec->state_dir, .execd_path = spec->execd };
+	const struct box_host_spec hs = { .prefix = spec->prefix, .state_dir = spec->state_dir, .execd_path = spec->execd,
+					  .disk_size_bytes = spec->disk_size_bytes, .no_disk_limit = spec->no_disk_limit };
 
 	if (box_host_open(&w->host, &hs, e) < 0)
 		return -1;
@@ -279,7 +280,7 @@ int warden_open(struct warden *w, const struct warden_spec *spec, struct err *e)
 	if (images_open(w, &spec->images, e) < 0 || ready_open(w, e) < 0 || peers_open(w, spec->listener, e) < 0)
 		return -1;
 	warn(&report);
-	log_info("warden is ready", LOG_U("boxes", alive));
+	log_info("warden is ready", LOG_U("boxes", alive), LOG_S("store", box_store_driver(&w->host.store)));
 	return 0;
 }
 

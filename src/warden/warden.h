@@ -30,6 +30,8 @@ struct warden_spec {
 	int64_t server_uid; /* who may ask, besides root; -1: nobody */
 	unsigned slots;   /* kept ready */
 	struct images_spec images; /* as the operator lists them */
+	uint64_t disk_size_bytes; /* see box/store.h */
+	bool no_disk_limit;
 };
 
 struct warden {

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/* box/store.h - where the disks of boxes and the layers below them are, and what bounds the former (L3).
+ *
+ * A disk is a folder that holds the writable layers of one box, and nothing that anybody else has to write: a box that has
+ * filled its disk is still logged, recorded, frozen and removed. There are two drivers:
+ *
+ *     btrfs      a subvolume per disk, with a quota in bytes. Names and inodes count as bytes, which bounds their number:
+ *                some 2,900 empty files for each MiB. The file system is the one that the state directory is on, if that
+ *                is a btrfs with quotas, and otherwise one in a sparse file, "disk.img", mounted at "store".
+ *     directory  plain folders without any limit: only for operators who ask for it.
+ *
+ * The mount is in the mount namespace of the caller, who therefore has one of its own. It lives as long as somebody uses
+ * it: a box that outlives its maker keeps the file system and its loop device, the next maker finds both, and with the
+ * last user both go.
+ *
+ * The image grows with its use up to its size. When the file system below it is full before, writes in sandboxes that
+ * were promised room fail with EIO and btrfs goes read-only, for all of them. So the default size leaves a fifth of what is
+ * free; who names a size should leave it free, too. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/own.h"
+#include "sys/btrfs.h"
+
+struct err;
+struct box_store_ops;
+
+#define STORE_PATH_MAX 1024
+#define STORE_SIZE_MIN (UINT64_C(256) << 20)
+#define STORE_SIZE_MAX (UINT64_C(1) << 50)
+#define STORE_LIMIT_MIN (UINT64_C(1) << 20) /* of a disk */
+#define STORE_LIMIT_MAX STORE_SIZE_MAX
+
+struct box_store_spec {
+	const char *state_dir;
+	uint64_t size_bytes;   /* of a new image; one that is smaller grows, none shrinks; 0: four fifths of what is free */
+	bool is_unlimited;     /* the directory driver */
+};
+
+struct box_store {
+	const struct box_store_ops *ops;
+	char layers_path[STORE_PATH_MAX]; /* a layer per name */
+	char disks_path[STORE_PATH_MAX];  /* a disk per name */
+	int disks;
+	/* btrfs */
+	struct btrfs fs;
+	bool is_ours; /* nobody else uses the file system */
+	char mounted_at[STORE_PATH_MAX];
+};
+
+/* ERR_UNAVAILABLE, with what is missing, where no limit can be enforced. */
+int box_store_open(struct box_store *ret, const struct box_store_spec *spec, struct err *e);
+void box_store_done(struct box_store *s); /* detaches the mount: others keep theirs */
+DEFINE_AUTO_DONE(struct box_store, box_store_done)
+#define BOX_STORE_INIT ((struct box_store){ .disks = -1, .fs = { .fd = -1 } })
+
+const char *box_store_driver(const struct box_store *s); /* "btrfs" */
+bool box_store_has_limits(const struct box_store *s);
+
+/* Empty, of mode 0700, and owned by root. Returns its descriptor. */
+int box_disk_make(const struct box_store *s, const char *name, uint64_t limit_bytes, struct err *e);
+/* ERR_UNAVAILABLE, and EDQUOT in `sys`, when the driver has none (which nothing else is told by). */
+int box_disk_limit(const struct box_store *s, const char *name, uint64_t limit_bytes, struct err *e);
+int box_disk_usage(const struct box_store *s, const char *name, uint64_t *ret_bytes, struct err *e); /* 0: not known */
+/* With all that is in it, at once: what takes time happens in the kernel, later. Not there is removed already. */
+int box_disk_remove(const struct box_store *s, const char *name, struct err *e);

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "base/err.h"
+#include "box/store_impl.h"
+#include "sys/tree.h"
+
+#include "base/banned.h"
+
+/* Quotas that do not count any more limit nothing. Those of others are not ours to count anew. */
+int box_store_btrfs_prepare(struct box_store *s, struct err *e)
+{
+	enum btrfs_quota quota;
+	bool is_stale;
+	size_t removed;
+
+	if (btrfs_quota_read(&s->fs, &quota, &is_stale, e) < 0)
+		return -1;
+	if (quota == BTRFS_QUOTA_OFF && (btrfs_quota_enable(&s->fs, e) < 0 || btrfs_quota_read(&s->fs, &quota, &is_stale, e) < 0))
+		return -1;
+	if (is_stale && s->is_ours && quota == BTRFS_QUOTA_FULL &&
+	    (btrfs_quota_rescan(&s->fs, e) < 0 || btrfs_quota_read(&s->fs, &quota, &is_stale, e) < 0))
+		return -1;
+	if (quota == BTRFS_QUOTA_OFF || is_stale)
+		return err_set(e, ERR_UNAVAILABLE, "the quotas of btrfs '%s' do not count: see 'btrfs quota rescan'", s->fs.id);
+	return s->is_ours ? btrfs_quota_sweep(&s->fs, &removed, e) : 0;
+}
+
+static int open_disk(const struct box_store *s, const char *name, struct err *e)
+{
+	int fd = openat(s->disks, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? err_sys(e, errno, "open disk '%s'", name) : fd;
+}
+
+/* The limit is set once more, which fails where somebody has disabled quotas meanwhile: the first time does not. */
+static int make(const struct box_store *s, const char *name, uint64_t limit_bytes, struct err *e)
+{
+	AUTO_FD disk = -1;
+
+	if (btrfs_subvolume_make(s->disks, name, limit_bytes, e) < 0)
+		return -1;
+	disk = open_disk(s, name, e);
+	if (disk < 0 || btrfs_limit(disk, limit_bytes, e) < 0)
+		return -1;
+	return fchmod(disk, 0700) < 0 ? err_sys(e, errno, "close disk '%s' to others", name) : 0;
+}
+
+static int limit(const struct box_store *s, const char *name, uint64_t limit_bytes, struct err *e)
+{
+	AUTO_FD disk = open_disk(s, name, e);
+
+	return disk < 0 ? -1 : btrfs_limit(disk, limit_bytes, e);
+}
+
+static int usage(const struct box_store *s, const char *name, uint64_t *ret_bytes, struct err *e)
+{
+	AUTO_FD disk = open_disk(s, name, e);
+	uint64_t id;
+
+	if (disk < 0 || btrfs_subvolume_id(disk, &id, e) < 0)
+		return -1;
+	return btrfs_usage(&s->fs, id, ret_bytes, e);
+}
+
+/* Of a disk that is gone. In a file system of our own of all that are, since the kernel may not be done with this one; the
+ * next start tries again. */
+static void remove_quota(const struct box_store *s, uint64_t id)
+{
+	struct err ignored;
+	size_t removed;
+
+	if (s->is_ours)
+		(void)btrfs_quota_sweep(&s->fs, &removed, &ignored);
+	else if (id != 0)
+		(void)btrfs_quota_remove(&s->fs, id, &ignored);
+}
+
+static uint64_t id_of(const struct box_store *s, const char *name)
+{
+	AUTO_FD disk = open_disk(s, name, &(struct err){ 0 });
+	uint64_t id;
+
+	return disk >= 0 && btrfs_subvolume_id(disk, &id, &(struct err){ 0 }) == 0 ? id : 0;
+}
+
+/* A sandbox cannot make subvolumes: overlayfs hands no such call on. What is no subvolume was not made by us, but has
+ * the name of something of ours. */
+static int remove_disk(const struct box_store *s, const char *name, struct err *e)
+{
+	uint64_t id = s->is_ours ? 0 : id_of(s, name);
+	struct err why = { 0 };
+
+	if (btrfs_subvolume_remove(s->disks, name, &why) < 0) {
+		if (why.code == ERR_NOT_FOUND)
+			return 0;
+		if (why.code == ERR_INVALID)
+			return tree_remove(s->disks, name, e);
+		*e = why;
+		return -1;
+	}
+	remove_quota(s, id);
+	return 0;
+}
+
+const struct box_store_ops box_store_btrfs_ops = {
+	.name = "btrfs",
+	.has_limits = true,
+	.make = make,
+	.limit = limit,
+	.usage = usage,
+	.remove = remove_disk,
+};
