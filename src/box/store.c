@@ -22,8 +22,8 @@ static int directory_make(const struct box_store *s, const char *name, uint64_t 
 
 static int directory_limit(const struct box_store *s, const char *name, uint64_t limit_bytes, struct err *e)
 {
-	(void)s, (void)limit_bytes;
-	(void)err_set(e, ERR_UNAVAILABLE, "disk '%s' is a plain folder, which cannot be limited", name);
+	(void)s, (void)name, (void)limit_bytes;
+	(void)err_set(e, ERR_UNAVAILABLE, "the disks of sandboxes cannot be limited here");
 	e->sys = EDQUOT;
 	return -1;
 }

@@ -17,7 +17,7 @@
 #define WIRE_IMAGE_HOST 0 /* the host's own programs; others are numbered as the operator lists them */
 
 enum wire_call {
-	WIRE_CREATE = 1, /* with the sealed spec */
+	WIRE_CREATE = 1, /* with the sealed spec; ERR_UNAVAILABLE and EDQUOT: disks cannot be limited here */
 	WIRE_PAUSE,
 	WIRE_RESUME,
 	WIRE_REMOVE,

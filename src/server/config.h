@@ -55,6 +55,8 @@ struct config_native {
 	const char *user, *prefix, *execd;
 	int64_t slots;
 	struct string_map images; /* name -> directory or tar, in the order of the file: image 1, 2, ... of the warden */
+	const char *disk_size; /* an amount of storage; NULL: the warden's own choice */
+	bool unsafe_no_disk_limit;
 };
 
 struct config_limits {

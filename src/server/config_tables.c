@@ -58,6 +58,18 @@ static const char *check_size(const void *value)
 		       NULL : "must be an amount such as 1Gi";
 }
 
+#define DISK_SIZE_MIN (UINT64_C(256) << 20) /* what the warden takes */
+
+static const char *check_disk_size(const void *value)
+{
+	uint64_t bytes;
+
+	if (!(*(const char *const *)value)[0])
+		return NULL; /* not set */
+	return quantity_storage(str_of(*(const char *const *)value), &bytes, &(struct err){ 0 }) == 0 && bytes >= DISK_SIZE_MIN ?
+		       NULL : "must be an amount such as 40Gi, and at least 256Mi";
+}
+
 static const char *check_level(const void *value)
 {
 	enum log_level level;
@@ -161,6 +173,10 @@ static const struct field native_fields[] = {
 	      .help = "sandboxes that are kept half-made, ready for the next creates"),
 	FIELD(struct config_native, execd, FIELD_STRING, "execd", .min = 1, PATH_LEN, .check = check_absolute,
 	      .help = "the program that becomes PID 1 of each sandbox; the one beside this program"),
+	FIELD(struct config_native, disk_size, FIELD_STRING, "disk_size", .max = 32, .check = check_disk_size,
+	      .help = "what all sandboxes together may fill; can grow later; default: 80 % of what is free at first"),
+	FIELD(struct config_native, unsafe_no_disk_limit, FIELD_BOOL, "unsafe_no_disk_limit",
+	      .help = "allow a host without btrfs, where every sandbox can fill the disk"),
 	FIELD(struct config_native, images, FIELD_MAP, "images", .min = 0, .max = CONFIG_IMAGES_MAX,
 	      .help = "further images, name = \"path\" of a root directory or of a tar of one (plain, gzip, zstd, xz)"),
 	{ 0 },

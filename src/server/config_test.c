@@ -100,6 +100,8 @@ static void without_any_source_every_key_has_its_default(void **state)
 	assert_string_equal(f->c.native.state_dir, "/var/lib/opensandbox");
 	assert_string_equal(f->c.native.run_dir, "/run/opensandbox");
 	assert_string_equal(f->c.native.default_image, "host");
+	assert_null(f->c.native.disk_size);
+	assert_false(f->c.native.unsafe_no_disk_limit);
 	assert_int_equal(f->c.limits.connections, 20000);
 	assert_int_equal(f->c.docker.drop_capabilities.n, 9);
 	assert_int_equal(f->c.kubernetes.snapshot_create_timeout_seconds, 900);
@@ -172,6 +174,9 @@ static void problems_name_file_line_and_key(void **state)
 		{ "[native.images]\na = \"x\"\n", ":1: native.images: 'a' needs an absolute path" },
 		{ "[native.images]\na = 3\n", ":2: native.images.a: " },
 		{ "[native]\ndefault_image = \"a\"\n[native.images]\nb = \"/x\"\n", ":2: native.default_image: 'a' is neither" },
+		{ "[native]\ndisk_size = \"much\"\n", ":2: native.disk_size: value error, must be an amount such as 40Gi" },
+		{ "[native]\ndisk_size = \"255Mi\"\n", ":2: native.disk_size: value error, must be an amount such as 40Gi" },
+		{ "[native]\nunsafe_no_disk_limit = 1\n", ":2: native.unsafe_no_disk_limit: " },
 		{ "[storage]\nallowed_host_paths = [\"x\"]\n", ":2: storage.allowed_host_paths: " },
 		{ "[storage]\nvolume_default_size = \"big\"\n", ":2: storage.volume_default_size: " },
 		{ "[secure_runtime]\ndocker_runtime = \"x\"\n", ":2: secure_runtime.docker_runtime: needs secure_runtime.type" },

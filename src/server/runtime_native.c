@@ -111,6 +111,9 @@ static struct runtime_failure failure_of(const struct call *c, const struct err 
 		f.status = 404;
 	} else if (e->code == ERR_CONFLICT) {
 		f.status = 409;
+	} else if (c->kind == WIRE_CREATE && e->code == ERR_UNAVAILABLE && e->sys == EDQUOT) {
+		f.code = "DISK_LIMIT_UNSUPPORTED";
+		f.status = 400;
 	} else if (c->kind == WIRE_CREATE && e->code == ERR_INVALID) {
 		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the entrypoint, from the sandbox itself, or the image */
 	} else if (e->code == ERR_UNAVAILABLE || e->code == ERR_LIMIT) {
@@ -678,7 +681,7 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 		return NULL;
 	}
 	n->rt = (struct runtime){ .ops = &ops, .name = "native", .code_prefix = "NATIVE", .os = "linux", .arch = RUNTIME_ARCH,
-				  .enforces = LIMIT_CPU | LIMIT_MEMORY | LIMIT_PIDS };
+				  .enforces = LIMIT_CPU | LIMIT_MEMORY | LIMIT_PIDS | LIMIT_DISK };
 	n->loop = l;
 	n->images = spec->images;
 	n->n_images = spec->n_images;

@@ -15,5 +15,6 @@ struct runtime_native_spec {
 	size_t n_images;
 };
 
-/* The socket need not be there yet: it is tried again until it is, and after it went away. */
+/* The socket need not be there yet: it is tried again until it is, and after it went away.
+ * It enforces disk limits; who starts a warden without them takes LIMIT_DISK out of `enforces`. */
 struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec *spec, struct err *e);

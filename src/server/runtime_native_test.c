@@ -276,6 +276,25 @@ static void a_failure_gets_the_code_of_its_operation(void **state)
 	assert_int_equal(f->failure.status, 404);
 }
 
+static void a_disk_that_cannot_be_limited_is_told_by_name(void **state) /* L3 */
+{
+	struct fixture *f = *state;
+	AUTO(passed_done) struct passed got = PASSED_INIT;
+	struct wire_request rq;
+	struct wire_reply rp;
+
+	assert_true(f->rt->enforces & LIMIT_DISK);
+	start_create(f);
+	rq = hear(f, &got);
+	rp = reply_to(&rq);
+	rp.failed = 1;
+	(void)err_set(&rp.err, ERR_UNAVAILABLE, "no quota");
+	rp.err.sys = EDQUOT;
+	say(f, &rp, NULL, 0);
+	assert_string_equal(f->failure.code, "DISK_LIMIT_UNSUPPORTED");
+	assert_int_equal(f->failure.status, 400);
+}
+
 static void a_dial_gives_the_socket_as_a_transport(void **state)
 {
 	struct fixture *f = *state;
@@ -400,6 +419,7 @@ int main(void)
 		TEST(a_create_hands_on_numbers_and_a_sealed_spec),
 		TEST(images_go_by_their_number),
 		TEST(an_image_that_is_gone_fails_the_create),
+		TEST(a_disk_that_cannot_be_limited_is_told_by_name),
 		TEST(a_failure_gets_the_code_of_its_operation),
 		TEST(a_dial_gives_the_socket_as_a_transport),
 		TEST(lists_come_in_rows),
