@@ -376,7 +376,8 @@ def test_ports_are_dialled_in_the_boxes_own_network(warden):
 def test_pause_stops_everything_and_resume_lets_it_go_on(warden):
     peer = warden.start().peer()
     name = peer.create()
-    peer.shell(name, "(setsid sh -c 'while :; do date +%s%N >/tmp/t; sleep 0.01; done' &) >/dev/null 2>&1 </dev/null")
+    peer.shell(name, "(setsid sh -c 'while :; do date +%s%N >/tmp/t; sleep 0.01; done' &) >/dev/null 2>&1 </dev/null; "
+               "until [ -s /tmp/t ]; do sleep 0.01; done")
     peer.call(PAUSE, name)
     assert peer.list()[name].state == PAUSED
     for call in (PAUSE, DIAL):
