@@ -213,7 +213,8 @@ static const struct config_check config_checks[] = {
 void doctor_examine(const struct config *c, struct preflight_report *ret)
 {
 	const struct preflight_host host = { .state_dir = c->native.state_dir, .volumes = c->storage.allowed_host_paths.items,
-					     .n_volumes = c->storage.allowed_host_paths.n };
+					     .n_volumes = c->storage.allowed_host_paths.n,
+					     .no_disk_limit = c->native.unsafe_no_disk_limit };
 
 	preflight_run(&host, ret);
 	for (size_t i = 0; i < ARRAY_LEN(config_checks) && ret->n < PREFLIGHT_FINDINGS_MAX; i++) {

@@ -17,6 +17,7 @@
 #include "server/doctor.h"
 #include "server/init_config.h"
 #include "server/native.h"
+#include "server/runtime.h"
 #include "server/runtime_native.h"
 #include "server/serve.h"
 #include "server/supervise.h"
@@ -187,10 +188,14 @@ static int print_help(const struct opt_command *c, const char *path)
 static struct runtime *make_native(struct loop *l, const struct config *c, struct err *e)
 {
 	struct native n = NATIVE_INIT;
+	struct runtime *rt;
 
 	if (native_names(c, &n, e) < 0)
 		return NULL;
-	return runtime_native(l, &(struct runtime_native_spec){ n.socket, c->native.images.items, c->native.images.n }, e);
+	rt = runtime_native(l, &(struct runtime_native_spec){ n.socket, c->native.images.items, c->native.images.n }, e);
+	if (rt && c->native.unsafe_no_disk_limit)
+		rt->enforces &= ~(unsigned)LIMIT_DISK;
+	return rt;
 }
 
 /* Loads the configuration and either shows it or serves it. */

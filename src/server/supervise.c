@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/quantity.h"
 #include "server/confine.h"
 #include "server/native.h"
 #include "server/serve.h"
@@ -52,7 +53,7 @@ struct supervisor {
 struct arguments {
 	const char *argv[32 + 2 * CONFIG_IMAGES_MAX];
 	size_t n;
-	char uid[24], slots[24];
+	char uid[24], slots[24], disk_size[24];
 };
 
 static void add(struct arguments *a, const char *option, const char *value)
@@ -66,6 +67,7 @@ static void add(struct arguments *a, const char *option, const char *value)
 static void make_arguments(const struct supervisor *s, struct arguments *a)
 {
 	const struct config *c = s->spec->config;
+	uint64_t disk_size;
 
 	(void)snprintf(a->uid, sizeof(a->uid), "%u", s->native.uid);
 	(void)snprintf(a->slots, sizeof(a->slots), "%lld", (long long)c->native.slots);
@@ -80,6 +82,12 @@ static void make_arguments(const struct supervisor *s, struct arguments *a)
 	add(a, "--log-level", c->log.level);
 	if (c->log.format == LOG_FORMAT_JSON)
 		add(a, "--log-json", NULL);
+	if (c->native.disk_size && quantity_storage(str_of(c->native.disk_size), &disk_size, &(struct err){ 0 }) == 0) {
+		(void)snprintf(a->disk_size, sizeof(a->disk_size), "%llu", (unsigned long long)disk_size);
+		add(a, "--disk-size", a->disk_size);
+	}
+	if (c->native.unsafe_no_disk_limit)
+		add(a, "--unsafe-no-disk-limit", NULL);
 	for (size_t i = 0; i < c->native.images.n; i++) /* numbered by their order, for the server as well */
 		add(a, "--image", c->native.images.items[i].value);
 }

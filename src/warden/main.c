@@ -3,7 +3,6 @@
  * of its own, which sees what the host mounts and shows nothing, the host's other namespaces, all capabilities, one
  * listening socket from its parent, and reads nothing but the fixed messages of box/wire.h and files of the kernel. */
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,7 +13,6 @@
 #include "base/opt.h"
 #include "base/own.h"
 #include "base/uuid.h"
-#include "sys/mounts.h"
 #include "sys/signals.h"
 #include "warden/warden.h"
 
@@ -109,14 +107,6 @@ static void set_log(const struct options *o)
 		log_set_format(LOG_FORMAT_JSON);
 }
 
-/* The store is mounted for this process and for boxes alone: with the last of them nothing is left of it. */
-static int leave_mounts(struct err *e)
-{
-	if (unshare(CLONE_NEWNS) < 0)
-		return err_sys(e, errno, "make a mount namespace");
-	return mount_slave_all(e);
-}
-
 static int run(const struct options *o)
 {
 	const struct warden_spec spec = { .state_dir = o->state_dir, .prefix = o->prefix, .execd = o->execd,
@@ -132,8 +122,6 @@ static int run(const struct options *o)
 		(void)err_set(&e, ERR_DENIED, "needs to run as root");
 		return fail(&e, EXIT_FAILED);
 	}
-	if (leave_mounts(&e) < 0)
-		return fail(&e, EXIT_FAILED);
 	if (warden_open(&w, &spec, &e) < 0 || warden_run(&w, &e) < 0)
 		status = w.is_locked_out ? fail(&e, EXIT_TAKEN) : fail_all(&w.problems, &e);
 	warden_done(&w);

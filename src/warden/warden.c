@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -16,6 +17,7 @@
 #include "sys/fd.h"
 #include "sys/memfd.h"
 #include "sys/process.h"
+#include "sys/mounts.h"
 #include "sys/signals.h"
 #include "warden/adopt.h"
 #include "warden/box.h"
@@ -243,6 +245,14 @@ static int take_up_all(struct warden *w, size_t *alive, struct err *e)
 	return 0;
 }
 
+/* The store is mounted for this process and for boxes alone: with the last of them nothing is left of it. */
+static int leave_mounts(struct err *e)
+{
+	if (unshare(CLONE_NEWNS) < 0)
+		return err_sys(e, errno, "make a mount namespace");
+	return mount_slave_all(e);
+}
+
 /* What needs the host to be as the checks want it. */
 static int open_boxes(struct warden *w, const struct warden_spec *spec, const struct preflight_report *r, size_t *alive,
 		      struct err *e)
@@ -250,7 +260,7 @@ static int open_boxes(struct warden *w, const struct warden_spec *spec, const st
 	const struct box_host_spec hs = { .prefix = spec->prefix, .state_dir = spec->state_dir, .execd_path = spec->execd,
 					  .disk_size_bytes = spec->disk_size_bytes, .no_disk_limit = spec->no_disk_limit };
 
-	if (box_host_open(&w->host, &hs, e) < 0)
+	if (leave_mounts(e) < 0 || box_host_open(&w->host, &hs, e) < 0)
 		return -1;
 	w->has_host = true;
 	if (claim_groups(w, e) < 0 || take_up_all(w, alive, e) < 0)
