@@ -20,6 +20,8 @@ import jsonschema
 import pytest
 import yaml
 
+from api import Api
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(os.environ.get("OPENSANDBOX_BIN", ROOT / "build/asan/bin")).resolve()
 SERVER = BIN / "opensandbox-server"
@@ -300,7 +302,79 @@ class Spec:
         if code:
             assert answer.json["code"] == code
 
+    def resolve(self, node):
+        """What NODE stands for: it may be a reference."""
+        while "$ref" in node:
+            at = self.document
+            for step in node["$ref"].removeprefix("#/").split("/"):
+                at = at[step]
+            node = at
+        return node
+
+    def operation(self, method, path):
+        """The operation that METHOD PATH calls. HEAD is GET, /v1 changes nothing; {path} may have slashes."""
+        path = path.split("?")[0].removeprefix("/v1")
+        for template, item in self.document["paths"].items():
+            pattern = re.sub(r"\\{(\w+)\\}", lambda m: ".*" if m[1] == "path" else "[^/]+", re.escape(template))
+            name = "get" if method == "HEAD" and "head" not in item else method.lower()
+            if re.fullmatch(pattern, path) and name in item:
+                return item[name]
+        raise AssertionError(f"{method} {path} is not described")
+
+    def check_answer(self, method, path, answer):
+        """ANSWER is one that the document describes for METHOD PATH: its status by number, its headers, its body."""
+        responses = self.operation(method, path)["responses"]
+        assert str(answer.status) in responses, f"{method} {path}: a status that is not described: {answer}"
+        response = self.resolve(responses[str(answer.status)])
+        for name, header in response["headers"].items():
+            header = self.resolve(header)
+            assert name in answer.headers or not header.get("required"), f"{name} is missing: {answer}"
+            if name in answer.headers and self.resolve(header["schema"]).get("type") == "string":
+                self.check_schema(header["schema"], answer.headers[name])
+        if "content" not in response:
+            assert answer.body == b"" and "Content-Type" not in answer.headers, answer
+            return
+        kind = answer.headers["Content-Type"].split(";")[0]
+        assert kind in response["content"], f"{method} {path}: {kind} is not described"
+        if kind == "application/json" and method != "HEAD":
+            self.check_schema(response["content"][kind]["schema"], answer.json)
+
+    def check_schema(self, schema, value):
+        root = {"allOf": [schema], "components": self.document["components"]}
+        jsonschema.Draft202012Validator(root).validate(value)
+
 
 @pytest.fixture(scope="session")
 def spec():
     return Spec(ROOT / "specs/server.yml")
+
+
+@pytest.fixture(scope="module")
+def api(server, spec):
+    """The module's server, as its clients have it. What a failed test has left there goes with the module."""
+    api = Api(server, spec)
+    yield api
+    for sandbox in api.get("/sandboxes?pageSize=200").json["items"]:
+        assert api.delete(sandbox["id"]).status == 204
+
+
+@pytest.fixture
+def box(api):
+    """box(...) makes a sandbox as Api.create does; it goes with the test."""
+    made = []
+
+    def make(*args, **changes):
+        made.append(api.create(*args, **changes))
+        return made[-1]
+
+    yield make
+    for sandbox in made:
+        assert api.delete(sandbox["id"]).status in (204, 404)
+
+
+@pytest.fixture(scope="module")
+def shared(api):
+    """The id of a sandbox that all tests of a module read and none changes."""
+    sandbox = api.create(metadata={"kind": "shared"})
+    yield sandbox["id"]
+    assert api.delete(sandbox["id"]).status == 204
