@@ -309,19 +309,19 @@ void box_apply_end(struct box *b, const struct runtime_end *end, struct store_tx
 	switch (end->reason) {
 	case RUNTIME_END_EXITED:
 		if (end->exit_code == 0)
-			box_set_state(b, SANDBOX_TERMINATED, "SANDBOX_EXITED", "Sandbox exited successfully.");
+			box_set_state(b, SANDBOX_TERMINATED, "CONTAINER_EXITED", "Sandbox container exited successfully.");
 		else
-			box_set_state(b, SANDBOX_FAILED, end->oom ? "SANDBOX_OUT_OF_MEMORY" : "SANDBOX_EXITED_ERROR",
-				      "Sandbox exited with code %d.%s", end->exit_code, oom);
+			box_set_state(b, SANDBOX_FAILED, "CONTAINER_EXITED_ERROR", "Sandbox container exited with code %d.%s",
+				      end->exit_code, oom);
 		break;
 	case RUNTIME_END_INIT:
-		box_set_state(b, SANDBOX_FAILED, "SANDBOX_INIT_DIED", "The sandbox's own daemon died.%s", oom);
+		box_set_state(b, SANDBOX_FAILED, "CONTAINER_INIT_DIED", "The sandbox's own daemon died.%s", oom);
 		break;
 	case RUNTIME_END_KILLED:
-		box_set_state(b, SANDBOX_FAILED, "SANDBOX_KILLED", "Sandbox was killed from outside.%s", oom);
+		box_set_state(b, SANDBOX_FAILED, "CONTAINER_KILLED", "Sandbox was killed from outside.%s", oom);
 		break;
 	case RUNTIME_END_LOST:
-		box_set_state(b, SANDBOX_FAILED, "SANDBOX_LOST", "Sandbox is gone and left no trace.");
+		box_set_state(b, SANDBOX_FAILED, "CONTAINER_LOST", "Sandbox is gone and left no trace.");
 		break;
 	}
 	if (end->oom)

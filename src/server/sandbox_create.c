@@ -173,9 +173,9 @@ static void on_committed(const struct err *e, void *arg)
 	create_over(b);
 	box_arm(b);
 	log_info("sandbox created", LOG_S("id", b->id), LOG_S("image", b->pub.row.image));
-	box_set_state(b, SANDBOX_RUNNING, "SANDBOX_RUNNING", "Sandbox started successfully.");
+	box_set_state(b, SANDBOX_RUNNING, "CONTAINER_RUNNING", "Sandbox container started successfully.");
 	task_finish(b, NULL);
-	box_set_state(b, SANDBOX_RUNNING, "SANDBOX_RUNNING", "Sandbox is running.");
+	box_set_state(b, SANDBOX_RUNNING, "CONTAINER_RUNNING", "Sandbox container is running.");
 	if (!b->pub.has_end)
 		return;
 	tx = store_tx_new();
@@ -229,13 +229,13 @@ static void on_created(const struct runtime_failure *failure, void *arg)
 	}
 	committed = b->pub.row; /* nobody is told before the commit */
 	committed.state = SANDBOX_RUNNING;
-	committed.reason = "SANDBOX_RUNNING";
-	committed.message = "Sandbox is running.";
+	committed.reason = "CONTAINER_RUNNING";
+	committed.message = "Sandbox container is running.";
 	committed.changed_us = sandboxes_wall_us(b->pub.set);
 	tx = store_tx_new();
 	store_tx_state(tx, &committed);
 	store_tx_intent(tx, b->id, INTENT_NONE);
-	box_event(b, tx, EVENT_LIFECYCLE, "Started", "Sandbox started successfully.");
+	box_event(b, tx, EVENT_LIFECYCLE, "Started", "Sandbox container started successfully.");
 	if (box_submit(b, tx, on_committed, &f) < 0)
 		roll_back(b, &f);
 }
@@ -368,8 +368,8 @@ static int make_row(struct sandboxes *s, const struct sandbox_order *o, struct s
 	*r = (struct sandbox_row){
 		.image = o->image, .entrypoint = o->entrypoint, .os = o->os, .arch = o->arch, .limits = o->limits,
 		.renew_s = o->renew_s, .metadata = o->metadata, .created_us = now, .changed_us = now,
-		.expires_us = expires, .state = SANDBOX_PENDING, .reason = "SANDBOX_STARTING",
-		.message = "Sandbox is starting.",
+		.expires_us = expires, .state = SANDBOX_PENDING, .reason = "CONTAINER_STARTING",
+		.message = "Sandbox container is starting.",
 	};
 	if (expires != 0)
 		r->deadline_ms = loop_now_ms(s->spec.loop) + (uint64_t)o->timeout_s * 1000;

@@ -104,13 +104,13 @@ static void what_was_done_is_recorded_later(void **state)
 	atomic_store(&disk_failure, SQLITE_FULL);
 	fake_end(&r->fake, id, &(struct runtime_end){ .exit_code = 5 });
 	rig_turn(r, 20);
-	has(rig_on(r, "GET", id, "", NULL), "Sandbox exited with code 5.");
+	has(rig_on(r, "GET", id, "", NULL), "Sandbox container exited with code 5.");
 	atomic_store(&disk_failure, 0);
 	rig_pass(r, 2001);
 	rig_turn(r, 30);
 	r->fake.n_boxes = 0;
 	rig_restart(r);
-	has(rig_on(r, "GET", id, "", NULL), "Sandbox exited with code 5.");
+	has(rig_on(r, "GET", id, "", NULL), "Sandbox container exited with code 5.");
 	rig_stop(r);
 }
 

@@ -121,8 +121,8 @@ static void adopt(struct box *b, enum sandbox_state state)
 	struct store_tx *tx = store_tx_new();
 	bool is_running = state == SANDBOX_RUNNING;
 
-	box_set_state(b, state, is_running ? "SANDBOX_RUNNING" : "SANDBOX_PAUSED", "%s",
-		      is_running ? "Sandbox is running." : "Sandbox is paused.");
+	box_set_state(b, state, is_running ? "CONTAINER_RUNNING" : "CONTAINER_PAUSED", "%s",
+		      is_running ? "Sandbox container is running." : "Sandbox container is paused.");
 	box_event(b, tx, EVENT_RUNTIME, "Adopted", "The server was restarted; the sandbox went on.");
 	box_save(b, tx);
 }

@@ -74,8 +74,8 @@ static void every_record_is_compared_with_the_runtime(void **state)
 	assert_null(fake_find(&r->fake, "create-run"));
 	assert_null(fake_find(&r->fake, "create-half"));
 	assert_null(fake_find(&r->fake, "remove-run"));
-	has(rig_on(r, "GET", "run-gone", "", NULL), "\"reason\":\"SANDBOX_LOST\"");
-	has(rig_on(r, "GET", "run-ended", "", NULL), "Sandbox exited with code 3.");
+	has(rig_on(r, "GET", "run-gone", "", NULL), "\"reason\":\"CONTAINER_LOST\"");
+	has(rig_on(r, "GET", "run-ended", "", NULL), "Sandbox container exited with code 3.");
 	has(rig_on(r, "GET", "over-gone", "", NULL), "\"reason\":\"R\",\"message\":\"M\"");
 	has(rig_on(r, "GET", "run-run", "/diagnostics/events?limit=2", NULL), "runtime Adopted ");
 	rig_stop(r);

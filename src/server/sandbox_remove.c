@@ -128,7 +128,8 @@ void remove_begin(struct box *b, struct task *t)
 	t->was_changed_us = b->pub.row.changed_us;
 	memcpy(t->was_reason, b->reason, sizeof(t->was_reason));
 	memcpy(t->was_message, b->message, sizeof(t->was_message));
-	box_set_state(b, SANDBOX_STOPPING, t->is_expiry ? "SANDBOX_EXPIRED" : "SANDBOX_STOPPING", "Sandbox is being removed.");
+	box_set_state(b, SANDBOX_STOPPING, t->is_expiry ? "CONTAINER_EXPIRED" : "CONTAINER_STOPPING",
+		      "Sandbox is being removed.");
 	box_event(b, tx, EVENT_LIFECYCLE, t->is_expiry ? "Expired" : "Removing", "Sandbox is being removed.");
 	store_tx_state(tx, &b->pub.row);
 	store_tx_intent(tx, b->id, INTENT_REMOVE);

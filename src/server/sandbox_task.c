@@ -149,11 +149,11 @@ struct turn {
 
 static const struct turn turns[] = {
 	{ TASK_PAUSE, SANDBOX_RUNNING, SANDBOX_PAUSING, SANDBOX_PAUSED, INTENT_PAUSE, "SANDBOX_NOT_RUNNING",
-	  "SANDBOX_PAUSE_FAILED", "SANDBOX_PAUSING", "Sandbox is being paused.", "SANDBOX_PAUSED", "Sandbox is paused.",
-	  "Paused" },
+	  "SANDBOX_PAUSE_FAILED", "CONTAINER_PAUSING", "Sandbox is being paused.", "CONTAINER_PAUSED",
+	  "Sandbox container is paused.", "Paused" },
 	{ TASK_RESUME, SANDBOX_PAUSED, SANDBOX_RESUMING, SANDBOX_RUNNING, INTENT_RESUME, "SANDBOX_NOT_PAUSED",
-	  "SANDBOX_RESUME_FAILED", "SANDBOX_RESUMING", "Sandbox is being resumed.", "SANDBOX_RUNNING",
-	  "Sandbox is running.", "Resumed" },
+	  "SANDBOX_RESUME_FAILED", "CONTAINER_RESUMING", "Sandbox is being resumed.", "CONTAINER_RUNNING",
+	  "Sandbox container is running.", "Resumed" },
 };
 
 static const struct turn *turn_of(const struct box *b)
@@ -175,8 +175,8 @@ static void turn_back(struct box *b)
 	const struct turn *t = turn_of(b);
 
 	if (b->pub.row.state == t->during)
-		box_set_state(b, t->from, t->from == SANDBOX_RUNNING ? "SANDBOX_RUNNING" : "SANDBOX_PAUSED", "%s",
-			      t->from == SANDBOX_RUNNING ? "Sandbox is running." : "Sandbox is paused.");
+		box_set_state(b, t->from, t->from == SANDBOX_RUNNING ? "CONTAINER_RUNNING" : "CONTAINER_PAUSED", "%s",
+			      t->from == SANDBOX_RUNNING ? "Sandbox container is running." : "Sandbox container is paused.");
 }
 
 static void on_turn_committed(const struct err *e, void *arg)

@@ -14,7 +14,8 @@ static void a_create_is_running_when_it_is_answered(void **state)
 	(void)state;
 	rig_start(r);
 	rig_create(r, ",\"timeout\":600,\"metadata\":{\"team\":\"infra\"},\"env\":{\"A\":\"secret-value\",\"B\":null,\"C\":\"\"}", id);
-	has(r->answer, "\"status\":{\"state\":\"Running\",\"reason\":\"SANDBOX_RUNNING\",\"message\":\"Sandbox started successfully.\"");
+	has(r->answer, "\"status\":{\"state\":\"Running\",\"reason\":\"CONTAINER_RUNNING\",\"message\":"
+		       "\"Sandbox container started successfully.\"");
 	has(r->answer, "\"metadata\":{\"team\":\"infra\"}");
 	has(r->answer, "\"expiresAt\":\"2026-05-28T20:36:40Z\",\"createdAt\":\"2026-05-28T20:26:40Z\"");
 	has(r->answer, "\"entrypoint\":[\"tail\",\"-f\",\"/dev/null\"]}");
@@ -26,7 +27,7 @@ static void a_create_is_running_when_it_is_answered(void **state)
 	assert_int_equal(strlen(r->fake.token), 64);
 	assert_int_equal(r->fake.limits.memory_bytes, 512 << 20);
 	has(rig_on(r, "GET", id, "", NULL), "\"image\":{\"uri\":\"host\"}");
-	has(r->answer, "\"message\":\"Sandbox is running.\"");
+	has(r->answer, "\"message\":\"Sandbox container is running.\"");
 	lacks(rig_on(r, "GET", id, "/diagnostics/summary", NULL), "secret-value");
 	has(r->answer, "env: A=***");
 	rig_stop(r);
@@ -64,7 +65,7 @@ static void pausing_and_resuming_follow_the_states(void **state)
 	has(r->answer, "NATIVE::SANDBOX_NOT_PAUSED");
 	has(rig_on(r, "POST", id, "/pause", NULL), "HTTP/1.1 202 ");
 	has(r->answer, "Content-Length: 0\r\n");
-	has(rig_on(r, "GET", id, "", NULL), "\"state\":\"Paused\",\"reason\":\"SANDBOX_PAUSED\"");
+	has(rig_on(r, "GET", id, "", NULL), "\"state\":\"Paused\",\"reason\":\"CONTAINER_PAUSED\"");
 	has(rig_on(r, "POST", id, "/pause", NULL), "NATIVE::SANDBOX_NOT_RUNNING");
 	has(rig_on(r, "POST", id, "/resume", ""), "HTTP/1.1 202 ");
 	has(rig_on(r, "GET", id, "", NULL), "\"state\":\"Running\"");
@@ -202,13 +203,13 @@ static void an_end_by_itself_is_told_as_it_was(void **state)
 		struct runtime_end end;
 		const char *want;
 	} rows[] = {
-		{ { RUNTIME_END_EXITED, 0, 0, false }, "\"state\":\"Terminated\",\"reason\":\"SANDBOX_EXITED\"" },
+		{ { RUNTIME_END_EXITED, 0, 0, false }, "\"state\":\"Terminated\",\"reason\":\"CONTAINER_EXITED\"" },
 		{ { RUNTIME_END_EXITED, 7, 0, false },
-		  "\"state\":\"Failed\",\"reason\":\"SANDBOX_EXITED_ERROR\",\"message\":\"Sandbox exited with code 7.\"" },
-		{ { RUNTIME_END_EXITED, 137, 9, true }, "\"reason\":\"SANDBOX_OUT_OF_MEMORY\"" },
-		{ { RUNTIME_END_INIT, 0, 9, false }, "\"state\":\"Failed\",\"reason\":\"SANDBOX_INIT_DIED\"" },
-		{ { RUNTIME_END_KILLED, 0, 9, false }, "\"reason\":\"SANDBOX_KILLED\"" },
-		{ { RUNTIME_END_LOST, 0, 0, false }, "\"reason\":\"SANDBOX_LOST\"" },
+		  "\"Failed\",\"reason\":\"CONTAINER_EXITED_ERROR\",\"message\":\"Sandbox container exited with code 7.\"" },
+		{ { RUNTIME_END_EXITED, 137, 9, true }, "\"reason\":\"CONTAINER_EXITED_ERROR\"" },
+		{ { RUNTIME_END_INIT, 0, 9, false }, "\"state\":\"Failed\",\"reason\":\"CONTAINER_INIT_DIED\"" },
+		{ { RUNTIME_END_KILLED, 0, 9, false }, "\"reason\":\"CONTAINER_KILLED\"" },
+		{ { RUNTIME_END_LOST, 0, 0, false }, "\"reason\":\"CONTAINER_LOST\"" },
 	};
 	struct rig *r = &rig;
 	char ids[ARRAY_LEN(rows)][UUID_LEN + 1];
