@@ -184,7 +184,7 @@ void write_sandbox(struct json_out *o, const struct sandbox *sb)
 	json_close(o, '}');
 }
 
-void write_created(struct json_out *o, const struct sandbox *sb, const struct string_list *entrypoint)
+static void write_created(struct json_out *o, const struct sandbox *sb, const struct string_list *entrypoint)
 {
 	json_open(o, '{');
 	write_common(o, &sb->row);
@@ -199,6 +199,18 @@ int reply_sandbox(struct reply *rp, unsigned status, const struct sandbox *sb)
 
 	write_sandbox(&o, sb);
 	return reply_json(rp, status, &body);
+}
+
+int reply_created(struct reply *rp, const struct sandbox *sb, const struct string_list *entrypoint)
+{
+	AUTO(buf_done) struct buf body = BUF_INIT(SANDBOX_BODY_MAX);
+	struct json_out o = json_out(&body);
+	char location[sizeof("/v1/sandboxes/") + ID_MAX];
+
+	(void)snprintf(location, sizeof(location), "/v1/sandboxes/%s", sb->row.id);
+	(void)reply_header(rp, "Location", str_of(location));
+	write_created(&o, sb, entrypoint);
+	return reply_json(rp, 202, &body);
 }
 
 /* ---- waiting ---- */
@@ -227,7 +239,6 @@ static void pending_answer(const struct pending *p, const struct sandbox *sb)
 {
 	AUTO(buf_done) struct buf body = BUF_INIT(SANDBOX_BODY_MAX);
 	struct json_out o = json_out(&body);
-	char location[sizeof("/v1/sandboxes/") + ID_MAX];
 
 	switch (p->shows) {
 	case PENDING_EMPTY:
@@ -237,10 +248,8 @@ static void pending_answer(const struct pending *p, const struct sandbox *sb)
 		write_sandbox(&o, sb);
 		break;
 	case PENDING_CREATED:
-		(void)snprintf(location, sizeof(location), "/v1/sandboxes/%s", sb->row.id);
-		(void)reply_header(p->rp, "Location", str_of(location));
-		write_created(&o, sb, p->entrypoint);
-		break;
+		(void)reply_created(p->rp, sb, p->entrypoint);
+		return;
 	case PENDING_EXPIRY:
 		json_open(&o, '{');
 		write_time(&o, "expiresAt", sb->row.expires_us);

@@ -38,15 +38,6 @@ static int take_key(const struct request *rq, struct sandbox_order *o, struct fa
 	return 0;
 }
 
-static int reply_created(struct reply *rp, const struct sandbox *sb, const struct string_list *entrypoint)
-{
-	AUTO(buf_done) struct buf body = BUF_INIT(4 * API_BODY_MAX);
-	struct json_out o = json_out(&body);
-
-	write_created(&o, sb, entrypoint);
-	return reply_json(rp, 202, &body);
-}
-
 int sandboxes_post(struct request *rq, struct reply *rp, struct err *e)
 {
 	struct plane *plane = plane_of(rq);
