@@ -244,14 +244,15 @@ static int bind_objects(struct binding *b, const struct spot *at, const struct f
 	return 0;
 }
 
-static int bind_pair(struct binding *b, const struct spot *at, const struct json *v, struct string_map *map)
+static int bind_pair(struct binding *b, const struct spot *at, const struct field *f, const struct json *v,
+		     struct string_map *map)
 {
 	struct spot here = { .up = at, .key = v->key, .v = v, .secret = at->secret };
 	struct string_pair *pair = &map->items[map->n];
 
 	if (v->key.n > 0 && memchr(v->key.p, '\0', v->key.n))
 		return problem_say(b, &here, "value_error", "Value error, the key must not contain a NUL character");
-	if (v->type == JSON_NULL)
+	if (v->type == JSON_NULL && !f->no_nulls)
 		return 0;
 	if (bind_take_string(b, &here, &pair->value) < 0)
 		return -1;
@@ -283,7 +284,7 @@ static int bind_map(struct binding *b, const struct spot *at, const struct field
 		return -1;
 	for (const struct json *v = at->v->kids.first; v; v = v->next) {
 		keys[n++] = v;
-		if (bind_pair(b, at, v, &map) < 0)
+		if (bind_pair(b, at, f, v, &map) < 0)
 			return -1;
 	}
 	*(struct string_map *)to = map;

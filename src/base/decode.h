@@ -34,7 +34,8 @@ enum field_kind {
 	FIELD_BOOL,    /* bool */
 	FIELD_ENUM,    /* int: index into .names (a NULL-terminated list of strings) */
 	FIELD_STRINGS, /* struct string_list; min/max bound the count */
-	FIELD_MAP,     /* struct string_map: an object whose values are strings; null values are left out; min/max: count */
+	FIELD_MAP,     /* struct string_map: an object whose values are strings; null values are left out unless .no_nulls;
+			* min/max: count */
 	FIELD_OBJECT,  /* struct at offset, by .fields */
 	FIELD_OBJECTS, /* struct object_list: array of structs of .size bytes, each by .fields; min/max bound the count */
 	FIELD_ANY,     /* const struct json *: left as it is */
@@ -67,6 +68,7 @@ struct field {
 	size_t has;           /* of a bool that says "was present", plus 1; see HAS(); 0: none */
 	bool required;
 	bool secret;          /* the value is never repeated in an error, a log or a dump */
+	bool no_nulls;        /* of FIELD_MAP: a null value is a problem */
 	int64_t min, max;     /* both 0: no bound; max below min: no upper bound; from 0 on: .max = INT64_MAX */
 	double real_min, real_max; /* the same for FIELD_REAL */
 	const char *const *names;
