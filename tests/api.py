@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The API of sandboxes as a client has it. Every answer of the server itself is held to specs/server.yml."""
 import contextlib
+import datetime
 import http.client
 import json
 import time
@@ -21,6 +22,10 @@ def wait_for(condition, timeout=TIMEOUT_S, what="it"):
             return value
         time.sleep(POLL_S)
     raise AssertionError(f"{what} did not come true within {timeout} s")
+
+
+def when(text):
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def nulls(value, path="$"):

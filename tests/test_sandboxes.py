@@ -10,15 +10,11 @@ import uuid
 
 import pytest
 
-from api import BODY, EGRESS, EXECD, STAY, Api, nulls, wait_for
+from api import BODY, EGRESS, EXECD, STAY, Api, nulls, wait_for, when
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z")
 UTC = datetime.timezone.utc
 NO_ID = "00000000-0000-4000-8000-000000000000"
-
-
-def when(text):
-    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def in_seconds(s):

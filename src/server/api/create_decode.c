@@ -101,9 +101,10 @@ static const struct field create_fields[] = {
 	MEMBER(rq.snapshot_id, FIELD_STRING, "snapshotId", .alias = "snapshot_id"),
 	MEMBER(rq.platform, FIELD_OBJECT, "platform", .fields = platform_fields, .has = HAS(struct bound, rq.has_platform)),
 	MEMBER(rq.timeout, FIELD_INT, "timeout", .min = 60),
-	MEMBER(rq.limits, FIELD_MAP, "resourceLimits", .alias = "resource_limits", .has = HAS(struct bound, rq.has_limits)),
+	MEMBER(rq.limits, FIELD_MAP, "resourceLimits", .alias = "resource_limits", .no_nulls = true,
+	       .has = HAS(struct bound, rq.has_limits)),
 	MEMBER(rq.env, FIELD_MAP, "env", .secret = true),
-	MEMBER(rq.metadata, FIELD_MAP, "metadata"),
+	MEMBER(rq.metadata, FIELD_MAP, "metadata", .no_nulls = true),
 	MEMBER(rq.entrypoint, FIELD_STRINGS, "entrypoint", .min = 1),
 	MEMBER(policy, FIELD_OBJECT, "networkPolicy", .alias = "network_policy", .fields = policy_fields,
 	       .has = HAS(struct bound, rq.has_network_policy)),
@@ -111,7 +112,7 @@ static const struct field create_fields[] = {
 	MEMBER(rq.is_secure_access, FIELD_BOOL, "secureAccess", .alias = "secure_access"),
 	MEMBER(volumes, FIELD_OBJECTS, "volumes", .fields = volume_fields, .size = sizeof(struct volume),
 	       .check_item = check_volume),
-	MEMBER(rq.extensions, FIELD_MAP, "extensions"),
+	MEMBER(rq.extensions, FIELD_MAP, "extensions", .no_nulls = true),
 	{ 0 },
 };
 
