@@ -166,19 +166,33 @@ static void on_end(void *arg)
 	call_free(x);
 }
 
+/* Nothing was answered yet. The first words are what clients know. A sandbox that goes takes its connections along
+ * before anybody else hears of it: that is no fault of whoever listened there. */
+static void reply_failure(struct proxy_call *x, const struct err *e)
+{
+	const struct sandbox *sb = sandboxes_find(x->target.plane->sandboxes, str_of(x->target.id));
+
+	if (!sb || !sandbox_can_be_called(sb))
+		(void)reply_error(x->rp, 502, CODE_UNKNOWN_ERROR, "Could not connect to the backend sandbox: it is not running");
+	else if (e->code == ERR_UNAVAILABLE) /* as the dialer says it */
+		(void)reply_error(x->rp, 502, CODE_UNKNOWN_ERROR,
+				  "Could not connect to the backend sandbox: does anything listen on port %u?", x->target.port);
+	else
+		(void)reply_error(x->rp, 500, CODE_UNKNOWN_ERROR, "An internal error occurred in the proxy: %s",
+				  e->code == ERR_TIMEOUT ? "the sandbox did not answer in time" :
+							   "the sandbox sent no whole HTTP answer");
+}
+
 static void on_error(const struct err *e, void *arg)
 {
 	struct proxy_call *x = arg;
-	bool is_connect = e->code == ERR_UNAVAILABLE; /* as the dialer says it */
 
 	x->call = NULL;
 	log_debug("a request into a sandbox failed", LOG_S("id", x->target.id), LOG_U("port", x->target.port), LOG_ERR(e));
 	if (x->rp && x->has_head)
 		reply_abort(x->rp);
-	else if (x->rp && is_connect)
-		(void)reply_error(x->rp, 502, CODE_UNKNOWN_ERROR, "Could not connect to the backend sandbox");
 	else if (x->rp)
-		(void)reply_error(x->rp, 500, CODE_UNKNOWN_ERROR, "An internal error occurred in the proxy");
+		reply_failure(x, e);
 	call_free(x);
 }
 
@@ -187,7 +201,7 @@ void proxy_call_drop(struct proxy_call *x)
 	if (x->rp && x->has_head)
 		reply_abort(x->rp);
 	else if (x->rp)
-		(void)reply_error(x->rp, 502, CODE_UNKNOWN_ERROR, "Could not connect to the backend sandbox: it was removed");
+		(void)reply_error(x->rp, 502, CODE_UNKNOWN_ERROR, "Could not connect to the backend sandbox: it is not running");
 	call_free(x);
 }
 

@@ -209,7 +209,7 @@ static void what_cannot_be_reached_is_said_so(void **state)
 	start(r);
 	r->fake.fails[FAKE_DIAL] = 1;
 	has(rig_on(r, "GET", id, "/proxy/80/", NULL), "HTTP/1.1 502 ");
-	has(r->answer, "\"code\":\"GENERAL::UNKNOWN_ERROR\",\"message\":\"Could not connect to the backend sandbox\"");
+	has(r->answer, "\"code\":\"GENERAL::UNKNOWN_ERROR\",\"message\":\"Could not connect to the backend sandbox: ");
 	r->fake.fails[FAKE_DIAL] = 1;
 	r->fake.failure.err.code = ERR_TIMEOUT;
 	has(rig_on(r, "GET", id, "/proxy/80/", NULL), "HTTP/1.1 500 ");
