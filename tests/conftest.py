@@ -20,7 +20,8 @@ import jsonschema
 import pytest
 import yaml
 
-from api import Api
+from api import Api, wait_for
+from way import ENTRYPOINT
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(os.environ.get("OPENSANDBOX_BIN", ROOT / "build/asan/bin")).resolve()
@@ -378,3 +379,13 @@ def shared(api):
     sandbox = api.create(metadata={"kind": "shared"})
     yield sandbox["id"]
     assert api.delete(sandbox["id"]).status == 204
+
+
+@pytest.fixture(scope="module")
+def inside(api):
+    """The id of a sandbox with the web server of tests/peers/backend.py, for all tests of a module."""
+    sandbox_id = api.create(entrypoint=ENTRYPOINT, resourceLimits={"cpu": "2", "memory": "256Mi"})["id"]
+    listens = lambda: api.server.get(f"/sandboxes/{sandbox_id}/proxy/8080/").status == 200  # noqa: E731
+    wait_for(listens, what="the server in the sandbox")
+    yield sandbox_id
+    assert api.delete(sandbox_id).status == 204
