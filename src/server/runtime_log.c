@@ -66,6 +66,26 @@ static struct str last_lines(struct str all, unsigned tail)
 	return str_skip(all, at);
 }
 
+/* Of LINES the newest, from one that is young enough, that fit into MAX bytes. */
+static struct str newest_that_fit(struct str lines, int64_t oldest_s, size_t max, bool *ret_is_cut)
+{
+	bool is_cut = false;
+
+	while (lines.n > 0) {
+		struct str line, rest;
+		bool is_young;
+
+		(void)str_cut(lines, '\n', &line, &rest);
+		is_young = is_recent(line, oldest_s);
+		if (is_young && lines.n <= max)
+			break;
+		is_cut |= is_young;
+		lines = rest;
+	}
+	*ret_is_cut = is_cut;
+	return lines;
+}
+
 int runtime_log_read(const int segments[2], const struct runtime_log_query *query, struct buf *text, bool *ret_is_cut,
 		     struct err *e)
 {
@@ -76,16 +96,12 @@ int runtime_log_read(const int segments[2], const struct runtime_log_query *quer
 
 	if (older < 0 || read_segment(segments[older], &all, e) < 0 || read_segment(segments[!older], &all, e) < 0)
 		return -1;
-	*ret_is_cut = false;
-	for (rest = last_lines(buf_str(&all), query->tail); rest.n > 0;) {
+	rest = newest_that_fit(last_lines(buf_str(&all), query->tail), oldest_s, text->max, ret_is_cut);
+	while (rest.n > 0) {
 		bool is_whole = str_cut(rest, '\n', &line, &rest);
 
 		if (!is_recent(line, oldest_s))
 			continue;
-		if (text->n + line.n + 1 > text->max) {
-			*ret_is_cut = true;
-			break;
-		}
 		buf_add_str(text, line);
 		if (is_whole)
 			(void)buf_add_char(text, '\n');

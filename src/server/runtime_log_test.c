@@ -64,12 +64,15 @@ static void an_unfinished_line_is_given_as_it_is(void **state)
 	(void)close(fds[1]);
 }
 
-static void what_does_not_fit_is_cut_between_lines(void **state)
+static void what_does_not_fit_is_the_oldest_and_is_cut_between_lines(void **state)
 {
-	int fds[2] = { segment("", 1000), segment(NEW "a\n" NEW "b\n", 2000) };
+	int fds[2] = { segment(OLD "x\n", 1000), segment(NEW "a\n" NEW "b\n", 2000) };
 
 	(void)state;
-	expect(fds, 2, 0, sizeof(NEW) + 10, NEW "a\n", true);
+	expect(fds, 3, 0, sizeof(NEW) + 10, NEW "b\n", true);
+	expect(fds, 3, 0, 2 * sizeof(NEW "a"), NEW "a\n" NEW "b\n", true);
+	expect(fds, 3, 3600000, 2 * sizeof(NEW "a"), NEW "a\n" NEW "b\n", false);
+	expect(fds, 3, 0, 5, "", true);
 	(void)close(fds[0]);
 	(void)close(fds[1]);
 }
@@ -95,7 +98,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_older_segment_comes_first),
 		cmocka_unit_test(an_unfinished_line_is_given_as_it_is),
-		cmocka_unit_test(what_does_not_fit_is_cut_between_lines),
+		cmocka_unit_test(what_does_not_fit_is_the_oldest_and_is_cut_between_lines),
 		cmocka_unit_test(a_segment_beyond_its_size_is_refused),
 	};
 
