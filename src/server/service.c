@@ -20,6 +20,7 @@
 /* What the service remembers of one request; it lives in the request's arena. */
 struct ticket {
 	bool is_counted, is_counted_by_key;
+	struct str subject;
 	char id[REQUEST_ID_MAX + 1];
 };
 
@@ -48,6 +49,24 @@ static void ticket_issue(struct request *rq)
 	} else if (uuid_hex32(&s->random, t->id, &(struct err){ 0 }) == 0) { /* without one the request goes on */
 		rq->id = (struct str){ t->id, UUID_HEX_LEN };
 	}
+}
+
+/* ---- for the audit ---- */
+
+void service_note(struct request *rq, const char *subject)
+{
+	struct ticket *t = rq->ticket;
+	const char *copy = t ? arena_dup(rq->arena, str_of(subject)) : NULL;
+
+	if (copy)
+		t->subject = str_of(copy);
+}
+
+struct str service_noted(const struct request *rq)
+{
+	const struct ticket *t = rq->ticket;
+
+	return t ? t->subject : (struct str){ "", 0 };
 }
 
 /* ---- CORS ---- */

@@ -53,6 +53,10 @@ static inline struct service *service_of(const struct request *rq)
 int service_decode(struct request *rq, struct reply *rp, const struct field *fields, void *out, struct decode *d,
 		   struct err *e);
 
+/* What a call is about where its path does not say so, for the audit. Kept in the request's arena; empty: nothing. */
+void service_note(struct request *rq, const char *subject);
+struct str service_noted(const struct request *rq);
+
 /* 422 with the problems of D as "detail", and code and message for clients that look for those. */
 int service_reply_problems(struct reply *rp, const struct decode *d, const char *where);
 

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/json_out.h"
 #include "base/rfc3339.h"
+#include "base/uuid.h"
 #include "net/loop.h"
 #include "net/server.h"
 #include "server/service.h"
@@ -93,6 +94,17 @@ static struct str shown_path(const struct request *rq)
 	return str_first(rq->path, MIN(n, (size_t)PATH_SHOWN_MAX));
 }
 
+/* The sandbox that the path names, or that the call made. */
+static void write_sandbox_id(struct json_out *o, const struct request *rq)
+{
+	struct str id = service_noted(rq);
+
+	if (id.n == 0 && rq->route && str_starts(str_of(rq->route->path), STR("/sandboxes/:id")))
+		id = rq->params[0];
+	if (id_valid(id))
+		json_key(o, "sandbox"), json_str(o, id);
+}
+
 static void write_line(struct audit *a, const struct request *rq, unsigned status, uint64_t body_bytes, struct buf *line)
 {
 	struct json_out o = json_out(line);
@@ -106,6 +118,7 @@ static void write_line(struct audit *a, const struct request *rq, unsigned statu
 	json_key(&o, "method"), json_str(&o, str_first(rq->head->method, 32));
 	json_key(&o, "path"), json_str(&o, shown_path(rq));
 	json_key(&o, "route"), rq->route ? json_cstr(&o, rq->route->path) : json_cstr(&o, "");
+	write_sandbox_id(&o, rq);
 	json_key(&o, "status"), json_uint(&o, status);
 	json_key(&o, "bytes"), json_uint(&o, body_bytes);
 	json_key(&o, "took_ms"), json_uint(&o, loop_now_ms(request_loop(rq)) - rq->began_ms);

@@ -201,7 +201,7 @@ int reply_sandbox(struct reply *rp, unsigned status, const struct sandbox *sb)
 	return reply_json(rp, status, &body);
 }
 
-int reply_created(struct reply *rp, const struct sandbox *sb, const struct string_list *entrypoint)
+int reply_created(struct request *rq, struct reply *rp, const struct sandbox *sb, const struct string_list *entrypoint)
 {
 	AUTO(buf_done) struct buf body = BUF_INIT(SANDBOX_BODY_MAX);
 	struct json_out o = json_out(&body);
@@ -209,6 +209,7 @@ int reply_created(struct reply *rp, const struct sandbox *sb, const struct strin
 
 	(void)snprintf(location, sizeof(location), "/v1/sandboxes/%s", sb->row.id);
 	(void)reply_header(rp, "Location", str_of(location));
+	service_note(rq, sb->row.id);
 	write_created(&o, sb, entrypoint);
 	return reply_json(rp, 202, &body);
 }
@@ -248,7 +249,7 @@ static void pending_answer(const struct pending *p, const struct sandbox *sb)
 		write_sandbox(&o, sb);
 		break;
 	case PENDING_CREATED:
-		(void)reply_created(p->rp, sb, p->entrypoint);
+		(void)reply_created(p->rq, p->rp, sb, p->entrypoint);
 		return;
 	case PENDING_EXPIRY:
 		json_open(&o, '{');

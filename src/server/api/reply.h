@@ -28,7 +28,7 @@ void write_time(struct json_out *o, const char *key, int64_t us);
 void write_sandbox(struct json_out *o, const struct sandbox *sb);
 int reply_sandbox(struct reply *rp, unsigned status, const struct sandbox *sb);
 /* The answer to a create: ENTRYPOINT as it was asked for. */
-int reply_created(struct reply *rp, const struct sandbox *sb, const struct string_list *entrypoint);
+int reply_created(struct request *rq, struct reply *rp, const struct sandbox *sb, const struct string_list *entrypoint);
 
 /* A reply that waits for a sandbox_fn. The request may go before it: then nobody is answered. */
 struct pending {

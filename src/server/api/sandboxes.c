@@ -68,7 +68,7 @@ int sandboxes_post(struct request *rq, struct reply *rp, struct err *e)
 	if (rc == 0)
 		return 0;
 	free(p); /* nobody hangs up once it is answered */
-	return rc < 0 ? reply_fault(rp, &f) : reply_created(rp, sb, &cr->entrypoint);
+	return rc < 0 ? reply_fault(rp, &f) : reply_created(rq, rp, sb, &cr->entrypoint);
 }
 
 /* ---- read ---- */

@@ -381,8 +381,12 @@ static void calls_are_written_down_without_secrets(void **state)
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	assert_true(read(fd, text, sizeof(text) - 1) > 0);
 	(void)close(fd);
-	has(text, "\"method\":\"POST\",\"path\":\"/v1/sandboxes\",\"route\":\"/sandboxes\",\"status\":202");
-	has(text, "/proxy/80/\",\"route\":\"/sandboxes/:id/proxy/:port/*\",\"status\":502");
+	(void)snprintf(line, sizeof(line),
+		       "\"method\":\"POST\",\"path\":\"/v1/sandboxes\",\"route\":\"/sandboxes\",\"sandbox\":\"%s\",\"status\":202", id);
+	has(text, line);
+	(void)snprintf(line, sizeof(line),
+		       "/proxy/80/\",\"route\":\"/sandboxes/:id/proxy/:port/*\",\"sandbox\":\"%s\",\"status\":502", id);
+	has(text, line);
 	has(text, "\"peer\":\"local\"");
 	lacks(text, "hidden");
 	lacks(text, KEY);
