@@ -49,7 +49,7 @@ def test_every_source_names_its_licence_and_bans_the_banned():
             assert text.startswith("// SPDX-License-Identifier: Apache-2.0\n"), path
             if path.suffix == ".c":
                 assert INCLUDE.findall(text)[-1] == "base/banned.h", path
-    for path in [*ROOT.glob("tools/*"), *ROOT.glob("tests/*.py"), *ROOT.glob("bench/*.py"), ROOT / "Makefile"]:
+    for path in [*ROOT.glob("tools/*"), *ROOT.glob("tests/**/*.py"), *ROOT.glob("bench/*.py"), ROOT / "Makefile"]:
         if path.suffix != ".txt":
             assert "# SPDX-License-Identifier: Apache-2.0" in path.read_text()[:200], path
 
