@@ -174,6 +174,7 @@ static void on_committed(const struct err *e, void *arg)
 	box_arm(b);
 	log_info("sandbox created", LOG_S("id", b->id), LOG_S("image", b->pub.row.image));
 	box_set_state(b, SANDBOX_RUNNING, "CONTAINER_RUNNING", "Sandbox container started successfully.");
+	b->pub.row.changed_us = b->first->running_us;
 	task_finish(b, NULL);
 	box_set_state(b, SANDBOX_RUNNING, "CONTAINER_RUNNING", "Sandbox container is running.");
 	if (!b->pub.has_end)
@@ -231,7 +232,7 @@ static void on_created(const struct runtime_failure *failure, void *arg)
 	committed.state = SANDBOX_RUNNING;
 	committed.reason = "CONTAINER_RUNNING";
 	committed.message = "Sandbox container is running.";
-	committed.changed_us = sandboxes_wall_us(b->pub.set);
+	committed.changed_us = b->first->running_us = sandboxes_wall_us(b->pub.set);
 	tx = store_tx_new();
 	store_tx_state(tx, &committed);
 	store_tx_intent(tx, b->id, INTENT_NONE);

@@ -40,6 +40,7 @@ struct task {
 	char was_reason[ROW_REASON_MAX + 1], was_message[ROW_MESSAGE_MAX + 1];
 	int64_t was_changed_us;
 	struct fault failure; /* of a create, until its traces are gone */
+	int64_t running_us;   /* of a create: since when it runs, as the record says */
 	bool is_expiry;  /* a removal that a renewal makes void */
 	bool is_overdue; /* a create that was given up; its completion comes all the same */
 };
