@@ -115,16 +115,32 @@ class Home:
         tops = [p for depth in ("", "*/") for p in pathlib.Path("/sys/fs/cgroup").glob(depth + self.prefix)]
         return [pathlib.Path(path) for top in tops for path, _, _ in os.walk(top)]
 
-    def remove(self):
-        deadline = time.monotonic() + STOP_SECONDS
+    def drain(self, seconds):
+        deadline = time.monotonic() + seconds
         while self.groups() and time.monotonic() < deadline:  # a warden whose supervisor was killed goes a moment later
             for group in sorted(self.groups(), reverse=True):
                 with contextlib.suppress(OSError):
                     group.rmdir()
             time.sleep(0.02)
-        assert not self.groups()
+        return self.groups()
+
+    def kill(self):
+        """Ends what still runs in its groups: a test that failed in the middle leaves nothing to the next."""
+        for group in self.groups():
+            with contextlib.suppress(OSError):
+                (group / "freezer.state").write_text("THAWED")
+            with contextlib.suppress(OSError):
+                for pid in (group / "cgroup.procs").read_text().split():
+                    os.kill(int(pid), signal.SIGKILL)
+
+    def remove(self):
+        left = self.drain(STOP_SECONDS)
+        if left:
+            self.kill()
+            self.drain(STOP_SECONDS)
         if self.folder.exists():
             shutil.rmtree(self.folder)
+        assert not left, left
 
 
 class Server:
