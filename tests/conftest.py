@@ -310,6 +310,11 @@ class Spec:
         root = {"$ref": f"#/components/schemas/{schema}", "components": self.document["components"]}
         jsonschema.Draft202012Validator(root).validate(value)
 
+    def problems(self, schema, value):
+        """What is wrong with VALUE, by components/schemas/SCHEMA."""
+        root = {"$ref": f"#/components/schemas/{schema}", "components": self.document["components"]}
+        return jsonschema.Draft202012Validator(root).iter_errors(value)
+
     def check_error(self, answer, status, code=None):
         """An error as every error is."""
         assert answer.status == status, answer

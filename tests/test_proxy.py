@@ -477,6 +477,23 @@ def test_a_backend_that_dies_in_the_middle(api, box):
     assert api.state(sandbox_id) == "Running"
 
 
+def test_a_command_goes_on_after_a_pause(api, box):
+    sandbox_id = box()["id"]
+    headers = api.endpoint(sandbox_id, EXECD)["headers"]
+    way = Way(api, sandbox_id, api.server.port)
+    with way.connection() as c:
+        command = {"command": "echo before; while ! test -e /tmp/go; do sleep 0.02; done; echo after"}
+        c.request("POST", way.path("/command", EXECD), json.dumps(command), headers)
+        response, text = c.getresponse(), b""
+        while b"before" not in text:
+            text += response.read1(1 << 16)
+        api.pause(sandbox_id)
+        api.resume(sandbox_id)
+        api.run(sandbox_id, "touch /tmp/go")
+        text += response.read()
+    assert b"after" in text and b"execution_complete" in text
+
+
 # ---- lives that accesses extend ----
 
 

@@ -385,3 +385,21 @@ def test_a_burst_of_creates(api):
         assert {a.status for a in answers} == {202}
         assert len({a.json["id"] for a in answers}) == 32
         assert set(pool.map(lambda a: api.delete(a.json["id"]).status, answers)) == {204}
+
+
+# ---- the description ----
+
+
+@pytest.mark.parametrize("changes", [w[0] for w in WRONG] + [r[0] for r in RULES])
+def test_the_description_refuses_what_the_server_refuses(spec, changes):
+    body = {k: v for k, v in {**BODY, **changes}.items() if v is not ...}
+    assert list(spec.problems("CreateSandbox", body)), body
+
+
+NOT_YET = [r[0] for r in REFUSED if r[3] in ("networkPolicy", "volumes", "secureAccess", "snapshotId", "extensions.poolRef")]
+
+
+@pytest.mark.parametrize("changes", [{}, *NOT_YET])
+def test_the_description_allows_what_is_only_not_there_yet(spec, changes):
+    body = {k: v for k, v in {**BODY, **changes}.items() if v is not ...}
+    assert not list(spec.problems("CreateSandbox", body)), body
