@@ -82,6 +82,7 @@ RULES = [
 @pytest.mark.parametrize("changes, says", RULES)
 def test_rules_that_span_members(api, changes, says):
     a = invalid(api, api.try_create(**changes), says)
+    assert a.json["message"].startswith("body: ")
     assert a.json["detail"][0]["loc"] == ["body"]
     assert a.json["detail"][0]["type"] == "value_error"
 
@@ -145,6 +146,7 @@ WRONG = [  # members, where, type
 def test_a_member_of_the_wrong_form_is_422_and_named(api, changes, where, kind):
     a = invalid(api, api.try_create(**changes), str(where[0]))
     (problem,) = a.json["detail"]
+    assert re.match(rf"{where[0]}[.:\[]", a.json["message"]) and "Value error" not in a.json["message"], a.body
     assert problem["loc"] == ["body", *where], a.body
     if kind:
         assert problem["type"] == kind, a.body

@@ -272,7 +272,7 @@ def test_a_call_into_a_paused_sandbox_is_refused_at_once(api, box):
         began = time.monotonic()
         a = api.get(f"/sandboxes/{sandbox_id}/proxy/{port}/ping", auth=False, headers=headers)
         api.refused(a, 409, "NATIVE::SANDBOX_NOT_RUNNING", sandbox_id, "Paused")
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 5  # nobody has waited for an answer
 
 
 # ---- delete ----

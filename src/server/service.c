@@ -217,6 +217,18 @@ void service_write_error(unsigned status, const char *code, const char *message,
 	json_close(&o, '}');
 }
 
+/* The first problem for people: "timeout: Input should be ...", of a rule about the whole "body: exactly one of ...". */
+static void write_problem(const struct decode *d, const char *where, char *out, size_t size)
+{
+	const char *path = d->problems[0].path, *msg = d->problems[0].msg;
+
+	if (str_starts(str_of(msg), STR("Value error, ")))
+		msg += sizeof("Value error, ") - 1;
+	if (str_starts(str_of(path), STR("$.")))
+		path += 2;
+	(void)snprintf(out, size, "%s: %s", strcmp(path, "$") == 0 ? where : path, msg); /* a long one is cut */
+}
+
 int service_reply_problems(struct reply *rp, const struct decode *d, const char *where)
 {
 	AUTO(buf_done) struct buf body = BUF_INIT(PROBLEMS_BODY_MAX);
@@ -224,7 +236,7 @@ int service_reply_problems(struct reply *rp, const struct decode *d, const char 
 	char message[512] = "the request does not match its schema";
 
 	if (d->n_problems > 0)
-		(void)snprintf(message, sizeof(message), "%s: %s", d->problems[0].path, d->problems[0].msg);
+		write_problem(d, where, message, sizeof(message));
 	json_open(&o, '{');
 	json_key(&o, "code"), json_cstr(&o, CODE_INVALID_PARAMETER);
 	json_key(&o, "message"), json_cstr(&o, message);

@@ -112,7 +112,7 @@ int words_split(struct str line, struct arena *a, struct string_list *ret, struc
 	while (s.in.n > 0) {
 		if (!is_blank_char(s.in.p[0])) {
 			if (take_one(&s) < 0)
-				return err_set(e, ERR_INVALID, "a quote or a backslash at the end protects nothing");
+				return err_set(e, ERR_INVALID, "a quote is not closed, or a backslash stands at the end");
 			continue;
 		}
 		s.in = str_skip(s.in, 1);
@@ -284,7 +284,8 @@ static int check_limits(const struct create_request *rq, const struct create_rul
 		struct err e = { 0 };
 
 		if (!k)
-			return INVALID(f, "resourceLimits.%s: cannot be enforced here", SHOWN(str_of(p->key)));
+			return INVALID(f, "resourceLimits.%s: cannot be enforced here; known are cpu, memory, disk, pids and gpu",
+				       SHOWN(str_of(p->key)));
 		if (!(rules->runtime->enforces & k->bit) && k->bit == LIMIT_DISK)
 			return fault_set(f, 400, rules->runtime->code_prefix, "DISK_LIMIT_UNSUPPORTED",
 					 "resourceLimits.%s: cannot be enforced here", k->name);
