@@ -29,8 +29,9 @@ def test_every_call_is_one_line(api, lines, box):
     at = f"/sandboxes/{sandbox_id}"
     calls = [
         ("GET", "/sandboxes", None, "/sandboxes", 200), ("GET", at, None, "/sandboxes/:id", 200),
-        ("PATCH", f"{at}/metadata", {"a": "b"}, "/sandboxes/:id/metadata", 200), ("POST", f"{at}/pause", None, "/sandboxes/:id/pause", 202),
-        ("POST", f"{at}/pause", None, "/sandboxes/:id/pause", 409), ("POST", f"{at}/resume", None, "/sandboxes/:id/resume", 202),
+        ("PATCH", f"{at}/metadata", {"a": "b"}, "/sandboxes/:id/metadata", 200),
+        ("POST", f"{at}/pause", None, "/sandboxes/:id/pause", 202), ("POST", f"{at}/pause", None, "/sandboxes/:id/pause", 409),
+        ("POST", f"{at}/resume", None, "/sandboxes/:id/resume", 202),
         ("POST", f"{at}/renew-expiration", {"expiresAt": "2099-01-01T00:00:00Z"}, "/sandboxes/:id/renew-expiration", 200),
         ("GET", f"{at}/endpoints/8080", None, "/sandboxes/:id/endpoints/:port", 200),
         ("GET", f"{at}/diagnostics/logs", None, "/sandboxes/:id/diagnostics/logs", 200),
@@ -101,7 +102,8 @@ def test_nothing_in_it_is_secret(api, lines, box):
 
 
 def test_lines_cannot_be_forged(api, lines):
-    for path, status in (("/sandboxes/%22%7D%0A%7B%22status%22:200", 400), ("/sandboxes/%22%7D,%7B%22a", 404), ('/sandboxes/"},{"', 404)):
+    odd = [("/sandboxes/%22%7D%0A%7B%22status%22:200", 400), ("/sandboxes/%22%7D,%7B%22a", 404), ('/sandboxes/"},{"', 404)]
+    for path, status in odd:
         mine = f'a"}},{{"b {path[-5:]}'
         assert api.server.get(path, headers={"X-Request-ID": mine}).status == status
         (row,) = lines(mine)
@@ -118,9 +120,9 @@ def test_the_file_is_the_servers_alone(api, lines):
 
 def test_a_client_that_goes_is_noted_once(api, lines):
     body = json.dumps({**BODY, "metadata": {"who": "gone"}}).encode()
-    head = f"POST /sandboxes HTTP/1.1\r\nHost: h\r\nX-Request-ID: gone-1\r\nOPEN-SANDBOX-API-KEY: {KEY}\r\nContent-Length: {len(body)}\r\n\r\n"
+    headers = ["Host: h", "X-Request-ID: gone-1", f"OPEN-SANDBOX-API-KEY: {KEY}", f"Content-Length: {len(body)}"]
     with api.server.connect() as s:
-        s.sendall(head.encode() + body)
+        s.sendall("\r\n".join(["POST /sandboxes HTTP/1.1", *headers, "", ""]).encode() + body)
     assert len(lines("gone-1")) == 1
     (made,) = wait_for(lambda: api.get("/sandboxes?metadata=who%3Dgone&state=Running").json["items"], what="its sandbox")
     assert api.delete(made["id"]).status == 204

@@ -10,7 +10,10 @@ from api import Api, wait_for
 STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"
 TEXT = "text/plain; charset=utf-8"
 COUNT = 300
-PROGRAM = f"for i in $(seq 1 {COUNT}); do echo line-$i; done; echo to-stderr >&2; printf 'bad \\377 byte\\n'; echo the-end; exec sleep 1000"
+PROGRAM = f"""
+for i in $(seq 1 {COUNT}); do echo line-$i; done
+echo to-stderr >&2; printf 'bad \\377 byte\\n'; echo the-end
+exec sleep 1000"""
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +87,9 @@ def test_logs_of_what_is_paused_or_over(api, box):
 
 
 def test_of_too_much_the_newest_is_kept_and_the_server_lives(api, box):
-    write = "import sys\nfor i in range(40000): sys.stdout.write(f'{i:06} ' + 'x' * 180 + '\\n')\nprint('the-end', flush=True)\ninput()"
-    sandbox_id = box(entrypoint=["/usr/bin/python3", "-c", write + "\nimport time; time.sleep(1000)"])["id"]
-    wait_for(lambda: api.state(sandbox_id) != "Running" or "the-end" in logs(api, sandbox_id, "?tail=2"), what="the last line")
+    write = ["import time", "for i in range(40000): print(f'{i:06}', 'x' * 180)", "print('the-end', flush=True)", "time.sleep(1000)"]
+    sandbox_id = box(entrypoint=["/usr/bin/python3", "-c", "\n".join(write)])["id"]
+    wait_for(lambda: "the-end" in logs(api, sandbox_id, "?tail=2"), what="the last line")
     a = diagnose(api, sandbox_id, "logs", "?tail=10000&scope=container").json
     lines = words(a["content"])
     assert a["truncated"] and a["contentLength"] == len(a["content"].encode()) <= 1 << 20

@@ -171,6 +171,13 @@ def test_other_methods_are_named(api, shared):
         assert sorted(a.headers["Allow"].split(", ")) == sorted(allow.split(", "))
 
 
+def test_one_slash_too_many_is_redirected(api, shared):
+    for method, path in (("POST", "/sandboxes/"), ("GET", f"/v1/sandboxes/{shared}/?a=b"), ("DELETE", f"/sandboxes/{shared}/")):
+        a = api.server.request(method, path)
+        assert (a.status, a.headers["Location"]) == (307, path.replace("/?", "?").removesuffix("/"))
+    assert api.state(shared) == "Running"
+
+
 # ---- reading ----
 
 
