@@ -123,7 +123,8 @@ def test_a_client_that_goes_is_noted_once(api, lines):
     headers = ["Host: h", "X-Request-ID: gone-1", f"OPEN-SANDBOX-API-KEY: {KEY}", f"Content-Length: {len(body)}"]
     with api.server.connect() as s:
         s.sendall("\r\n".join(["POST /sandboxes HTTP/1.1", *headers, "", ""]).encode() + body)
-    assert len(lines("gone-1")) == 1
+    (row,) = lines("gone-1")
     (made,) = wait_for(lambda: api.get("/sandboxes?metadata=who%3Dgone&state=Running").json["items"], what="its sandbox")
+    assert row["sandbox"] == made["id"]
     assert api.delete(made["id"]).status == 204
-    assert len(lines("gone-1")) == 1
+    assert lines("gone-1") == [row]

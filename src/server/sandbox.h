@@ -130,7 +130,8 @@ struct sandbox_order {
 /* SB is NULL on failure, and when it has been removed. */
 typedef void sandbox_fn(struct sandbox *sb, const struct fault *f, void *arg);
 
-/* 0: FN will be told. 1: *ret is there already, made with the same key; FN will not be called. -1: F. */
+/* 0: FN will be told how the making of *ret ends. 1: *ret is there already, made with the same key; FN will not be
+ * called. -1: F. */
 int sandboxes_create(struct sandboxes *s, const struct sandbox_order *order, sandbox_fn *fn, void *arg,
 		     struct sandbox **ret, struct fault *f);
 

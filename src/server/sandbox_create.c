@@ -352,10 +352,8 @@ static int replay(struct sandboxes *s, const struct sandbox_order *o, const char
 	if (!sb || sb->row.state == SANDBOX_STOPPING)
 		return fault_set(f, 409, "SANDBOX", "IDEMPOTENCY_KEY_REUSED",
 				 "the sandbox that was made with this Idempotency-Key has been deleted");
-	if (sb->row.state == SANDBOX_PENDING)
-		return wait_for(box_of(sb), fn, arg, f);
 	*ret = sb;
-	return 1;
+	return sb->row.state == SANDBOX_PENDING ? wait_for(box_of(sb), fn, arg, f) : 1;
 }
 
 static int make_row(struct sandboxes *s, const struct sandbox_order *o, struct sandbox_row *r, struct fault *f)
@@ -414,7 +412,7 @@ static int add_key(struct sandboxes *s, const struct sandbox_order *o, const cha
 }
 
 static int start(struct sandboxes *s, const struct sandbox_order *o, const char *hex, sandbox_fn *fn, void *arg,
-		 struct fault *f)
+		 struct sandbox **ret, struct fault *f)
 {
 	struct task t = { .kind = TASK_CREATE, .fn = fn, .arg = arg, .arena = ARENA_INIT(BOX_ARENA_MAX) };
 	struct sandbox_row row = { 0 };
@@ -437,6 +435,7 @@ static int start(struct sandboxes *s, const struct sandbox_order *o, const char 
 	first_events(b, o);
 	if (add_key(s, o, hex, b->id, &e) == 0 && task_add(b, &t, f) == 0) {
 		s->creates++;
+		*ret = &b->pub;
 		return 0;
 	}
 	key_forget_of(s, b->id, NULL);
@@ -462,5 +461,5 @@ int sandboxes_create(struct sandboxes *s, const struct sandbox_order *order, san
 		return fault_set(f, 429, NULL, "TOO_MANY_REQUESTS", "too many sandboxes are being created");
 	if (s->by_id.n >= SANDBOXES_MAX)
 		return fault_set(f, 429, "SANDBOX", "LIMIT_REACHED", "this server has %d sandboxes already", SANDBOXES_MAX);
-	return start(s, order, hex, fn, arg, f);
+	return start(s, order, hex, fn, arg, ret, f);
 }

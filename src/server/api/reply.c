@@ -264,9 +264,11 @@ void pending_done(struct sandbox *sb, const struct fault *f, void *arg)
 {
 	struct pending *p = arg;
 
-	if (p->rq && f)
+	if (p->rq && f) {
+		service_note(p->rq, ""); /* what could not be made is nobody's */
 		(void)reply_fault(p->rp, f);
-	else if (p->rq)
+	} else if (p->rq) {
 		pending_answer(p, sb);
+	}
 	free(p);
 }

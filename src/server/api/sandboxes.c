@@ -65,8 +65,10 @@ int sandboxes_post(struct request *rq, struct reply *rp, struct err *e)
 	p->shows = PENDING_CREATED;
 	p->entrypoint = &cr->entrypoint;
 	rc = sandboxes_create(plane->sandboxes, &order, pending_done, p, &sb, &f);
-	if (rc == 0)
+	if (rc == 0) {
+		service_note(rq, sb->row.id); /* also when nobody is there any more to be answered */
 		return 0;
+	}
 	free(p); /* nobody hangs up once it is answered */
 	return rc < 0 ? reply_fault(rp, &f) : reply_created(rq, rp, sb, &cr->entrypoint);
 }
