@@ -49,12 +49,12 @@ bool config_image_name(struct str s)
 	return !has_tag || (is_run_of(tag, upper, 128) && tag.p[0] != '.' && tag.p[0] != '-');
 }
 
-static bool is_host(struct str image)
+static bool is_reserved(struct str image)
 {
 	struct str name, tag;
 
 	(void)str_cut(image, ':', &name, &tag);
-	return str_is(name, "host");
+	return str_is(name, "host") || str_is(name, "default");
 }
 
 static void check_native(struct config_loading *l, const struct config_native *n)
@@ -67,8 +67,8 @@ static void check_native(struct config_loading *l, const struct config_native *n
 		if (!config_image_name(str_of(im->key)))
 			config_problem(l, "native.images", "'%s' must be small letters, digits and ._/- with an optional :tag",
 				       SHOWN(str_of(im->key)));
-		else if (is_host(str_of(im->key)))
-			config_problem(l, "native.images", "'%s' is the name of this machine's own image", im->key);
+		else if (is_reserved(str_of(im->key)))
+			config_problem(l, "native.images", "'%s' is taken: 'host' and 'default' are", im->key);
 		if (im->value[0] != '/' || strlen(im->value) > IMAGE_PATH_MAX)
 			config_problem(l, "native.images", "'%s' needs an absolute path of at most %d bytes", SHOWN(str_of(im->key)),
 				       IMAGE_PATH_MAX);

@@ -164,7 +164,7 @@ static const struct field native_fields[] = {
 	FIELD(struct config_native, run_dir, FIELD_STRING, "run_dir", .min = 1, PATH_LEN, .check = check_absolute,
 	      .help = "what does not: sockets and mounts"),
 	FIELD(struct config_native, default_image, FIELD_STRING, "default_image", .min = 1, .max = 512,
-	      .help = "the image of a create that names none; host: this machine's own files, read-only"),
+	      .help = "what the image 'default' stands for: host (this machine's own files, read-only) or one of native.images"),
 	FIELD(struct config_native, user, FIELD_STRING, "user", .min = 1, .max = 32,
 	      .help = "the account that the server runs as; where there is none, a spare id"),
 	FIELD(struct config_native, prefix, FIELD_STRING, "prefix", .min = 1, .max = 10, .check = check_prefix,

@@ -64,6 +64,7 @@ struct native {
 	struct loop *loop;
 	const struct string_pair *images;
 	size_t n_images;
+	const char *default_image;
 	char path[PATH_SIZE];
 	int fd;
 	struct io io;
@@ -280,6 +281,8 @@ static int spec_make(const struct runtime_spec *spec, struct err *e)
 /* Its number, as the warden counts: the host's own first; -1. */
 static int image_number(const struct native *n, const char *name)
 {
+	if (strcmp(name, "default") == 0 && n->default_image)
+		name = n->default_image;
 	if (strcmp(name, "host") == 0)
 		return WIRE_IMAGE_HOST;
 	for (size_t i = 0; i < n->n_images; i++)
@@ -293,7 +296,7 @@ static int native_check_image(struct runtime *rt, const char *uri, struct err *e
 	if (image_number(native_of(rt), uri) >= 0)
 		return 0;
 	return err_set(e, ERR_INVALID,
-		       "there is no image '%s': it is either 'host', the programs of the server's own machine, or the name of an image that its operator has configured",
+		       "there is no image '%s': it is either 'host', the programs of the server's own machine, or the name of an image that its operator has configured, or 'default', the one of these that the operator has chosen",
 		       SHOWN(str_of(uri)));
 }
 
@@ -685,6 +688,7 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 	n->loop = l;
 	n->images = spec->images;
 	n->n_images = spec->n_images;
+	n->default_image = spec->default_image;
 	n->fd = -1;
 	n->spare = calloc(1, sizeof(*n->spare));
 	if (!n->spare || snprintf(n->path, sizeof(n->path), "%s", spec->path) >= (int)sizeof(n->path) ||

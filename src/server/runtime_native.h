@@ -13,6 +13,7 @@ struct runtime_native_spec {
 	/* The operator's images in the order in which the warden has them; borrowed. Of each pair the name alone is used. */
 	const struct string_pair *images;
 	size_t n_images;
+	const char *default_image; /* which of them, or "host", the name "default" stands for; borrowed */
 };
 
 /* The socket need not be there yet: it is tried again until it is, and after it went away.

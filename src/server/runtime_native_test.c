@@ -126,7 +126,7 @@ static int setup(void **state)
 	(void)snprintf(a.sun_path, sizeof(a.sun_path), "%s", f->path);
 	assert_int_equal(bind(f->listener, (struct sockaddr *)&a, sizeof(a)), 0);
 	assert_int_equal(listen(f->listener, 4), 0);
-	f->rt = runtime_native(f->loop, &(struct runtime_native_spec){ f->path, images, ARRAY_LEN(images) }, &(struct err){ 0 });
+	f->rt = runtime_native(f->loop, &(struct runtime_native_spec){ f->path, images, ARRAY_LEN(images), "python/3.12:slim" }, &(struct err){ 0 });
 	assert_non_null(f->rt);
 	f->rt->events = &events;
 	f->rt->events_arg = f;
@@ -196,7 +196,7 @@ static void images_go_by_their_number(void **state)
 		int number;
 	} cases[] = {
 		{ "host", WIRE_IMAGE_HOST }, { "alpine", 1 }, { "python/3.12:slim", 2 }, { "python/3.12", -1 }, { "alpine:latest", -1 },
-		{ "", -1 },                  { "/srv/alpine", -1 }, { "Host", -1 },
+		{ "", -1 },                  { "/srv/alpine", -1 }, { "Host", -1 }, { "default", 2 },
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
