@@ -113,7 +113,7 @@ class Home:
     def groups(self):
         """The control groups of its sandboxes, and those above them."""
         tops = [p for depth in ("", "*/") for p in pathlib.Path("/sys/fs/cgroup").glob(depth + self.prefix)]
-        return [pathlib.Path(path) for top in tops for path, _, _ in os.walk(top)]
+        return [pathlib.Path(path) for top in tops for path, _, _ in os.walk(top)]  # which bears that they go meanwhile
 
     def drain(self, seconds):
         deadline = time.monotonic() + seconds
