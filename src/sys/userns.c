@@ -2,11 +2,13 @@
 #include "sys/userns.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -70,13 +72,40 @@ static int forbid_namespaces(struct err *e)
 	return 0;
 }
 
-/* Holds: the caller's memory and descriptors, its ids, and all capabilities in the new user namespace alone. Waits
- * for its maps, forbids, reports, and stays until its namespace was taken or the parent is gone. */
-static _Noreturn void child(int sock)
+/* What is effective goes with root's effective id; what is permitted stays while the real one is root's. */
+static int regain_capabilities(struct err *e)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3, .pid = 0 };
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+
+	if (syscall(SYS_capget, &header, data) < 0)
+		return err_sys(e, errno, "read capabilities");
+	for (size_t i = 0; i < ARRAY_LEN(data); i++)
+		data[i].effective = data[i].permitted;
+	return syscall(SYS_capset, &header, data) < 0 ? err_sys(e, errno, "regain capabilities") : 0;
+}
+
+/* The kernel counts inotify instances, queued signals, message queues and processes of a user namespace for the user
+ * who made it, too. Made by root, all namespaces would share root's limits, and one could use them up for all others
+ * and the host: each is made by its own first id. */
+static int make_owned(uint64_t base, struct err *e)
+{
+	if (syscall(SYS_setresuid, -1, (uid_t)base, -1) < 0)
+		return err_sys(e, errno, "become user %llu", (unsigned long long)base);
+	if (regain_capabilities(e) < 0)
+		return -1;
+	return unshare(CLONE_NEWUSER) < 0 ? err_sys(e, errno, "unshare") : 0;
+}
+
+/* Holds: the caller's memory and descriptors, its ids, and all capabilities in the new user namespace alone. Reports,
+ * waits for its maps, forbids, reports, and stays until its namespace was taken or the parent is gone. */
+static _Noreturn void child(int sock, uint64_t base)
 {
 	struct err e = { 0 };
 	char byte;
 
+	(void)make_owned(base, &e);
+	(void)send(sock, &e, sizeof(e), MSG_NOSIGNAL);
 	if (recv(sock, &byte, 1, 0) != 1)
 		_exit(1);
 	(void)forbid_namespaces(&e);
@@ -101,14 +130,12 @@ static int write_maps(pid_t pid, uint64_t base, struct err *e)
 	return 0;
 }
 
-/* The child's settings are made when this returns 0. */
+/* One step of the child is done when this returns 0. */
 static int await_child(int sock, struct err *e)
 {
 	struct err report;
 	ssize_t n;
 
-	if (send(sock, "m", 1, MSG_NOSIGNAL) != 1)
-		return err_sys(e, errno, "wake the child");
 	do
 		n = recv(sock, &report, sizeof(report), 0);
 	while (n < 0 && errno == EINTR);
@@ -123,23 +150,27 @@ static int await_child(int sock, struct err *e)
 
 static int take_namespace(pid_t pid, int pidfd, int sock, uint64_t base, struct err *e)
 {
-	if (write_maps(pid, base, e) < 0 || await_child(sock, e) < 0)
+	if (await_child(sock, e) < 0 || write_maps(pid, base, e) < 0)
+		return -1;
+	if (send(sock, "m", 1, MSG_NOSIGNAL) != 1)
+		return err_sys(e, errno, "wake the child");
+	if (await_child(sock, e) < 0)
 		return -1;
 	return namespace_of_process(pidfd, NAMESPACE_USER, e);
 }
 
 /* Signals are blocked over the clone: a handler of the parent must not run in the child. */
-static pid_t clone_child(int socks[2], int *ret_pidfd, struct err *e)
+static pid_t clone_child(int socks[2], uint64_t base, int *ret_pidfd, struct err *e)
 {
 	sigset_t all, before;
 	pid_t pid;
 
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-	pid = namespace_clone(CLONE_NEWUSER, -1, ret_pidfd, e);
+	pid = namespace_clone(0, -1, ret_pidfd, e);
 	if (pid == 0) {
 		(void)close(socks[0]); /* or the end of the parent would never be seen */
-		child(socks[1]);
+		child(socks[1], base);
 	}
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return pid;
@@ -161,7 +192,7 @@ int userns_make(uint64_t base, struct err *e)
 		return err_sys(e, errno, "make a user namespace: socket pair");
 	ours = socks[0];
 	theirs = socks[1];
-	pid = clone_child(socks, &pidfd, e);
+	pid = clone_child(socks, base, &pidfd, e);
 	if (pid < 0)
 		return err_wrap(e, "make a user namespace");
 	(void)close(take_fd(&theirs));

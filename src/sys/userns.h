@@ -17,6 +17,6 @@ int userns_check_base(uint64_t base, struct err *e);
 /* A new user namespace below ours that shows the host's BASE.. as 0..65535, users and groups alike. Its settings
  * user.max_{user,mnt,pid,net,ipc,uts,cgroup,time}_namespaces are 0: nobody in it makes a namespace of any kind.
  * With SYS_RESOURCE in it and a writable /proc/sys one could raise them again: its processes must lack one of
- * the two. Returns its descriptor; no process is left in it. Needs the right to map ids (root), /proc, and a
- * caller with one thread. */
+ * the two. It belongs to the user BASE, so that the kernel's limits per user count for it alone. Returns its
+ * descriptor; no process is left in it. Needs root with SYS_ADMIN, SETUID and SETGID, /proc, and a caller with one thread. */
 int userns_make(uint64_t base, struct err *e);

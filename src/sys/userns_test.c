@@ -2,10 +2,12 @@
 #include "sys/userns.h"
 
 #include <fcntl.h>
+#include <linux/nsfs.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -130,6 +132,22 @@ static void each_call_makes_another_one(void **state)
 	assert_true(a != b && b != c && a != c);
 }
 
+/* Limits of the kernel per user are counted for the owner as well. */
+static void each_belongs_to_its_own_first_id(void **state)
+{
+	(void)state;
+	NEEDS_ROOT(CLONE_NEWUSER);
+	for (uint64_t base = BASE; base < BASE + 2 * USERNS_IDS; base += USERNS_IDS) {
+		struct err e = { 0 };
+		AUTO_FD fd = userns_make(base, &e);
+		uid_t owner = 0;
+
+		assert_true(fd >= 0);
+		assert_int_equal(ioctl(fd, NS_GET_OWNER_UID, &owner), 0);
+		assert_int_equal(owner, base);
+	}
+}
+
 /* The child of a failing attempt is collected, too. */
 static int make_without_rights(void *arg)
 {
@@ -166,6 +184,7 @@ int main(void)
 		cmocka_unit_test(only_aligned_ranges_between_accounts_and_2_31_are_taken),
 		cmocka_unit_test(nobody_in_it_makes_a_namespace_of_any_kind),
 		cmocka_unit_test(each_call_makes_another_one),
+		cmocka_unit_test(each_belongs_to_its_own_first_id),
 		cmocka_unit_test(failures_leave_no_process),
 	};
 
