@@ -43,6 +43,12 @@ int signals_open(const sigset_t *set, struct err *e)
 	return fd < 0 ? err_sys(e, errno, "create a signalfd") : fd;
 }
 
+/* The kernel fills in the sender of kill() and tgkill() itself, and lets nobody pretend to either. */
+static pid_t sender_of(const struct signalfd_siginfo *si)
+{
+	return si->ssi_code == SI_USER || si->ssi_code == SI_TKILL ? (pid_t)si->ssi_pid : SIGNALS_SENDER_UNKNOWN;
+}
+
 int signals_read(int fd, int *ret_signo, pid_t *ret_sender, struct err *e)
 {
 	struct signalfd_siginfo si;
@@ -59,6 +65,6 @@ int signals_read(int fd, int *ret_signo, pid_t *ret_sender, struct err *e)
 		return err_set(e, ERR_INTERNAL, "read a signal: %zd bytes", n);
 	*ret_signo = (int)si.ssi_signo;
 	if (ret_sender)
-		*ret_sender = (pid_t)si.ssi_pid;
+		*ret_sender = sender_of(&si);
 	return 1;
 }

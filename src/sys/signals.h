@@ -20,6 +20,9 @@ sigset_t signals_set(const int *list); /* ends with 0 */
 int signals_block(const sigset_t *set, struct err *e); /* in addition to what is blocked */
 int signals_open(const sigset_t *set, struct err *e);  /* descriptor, non-blocking and close-on-exec */
 
-/* 1 and the next signal with who sent it (its pid, 0 for the kernel), 0 when there is none, -1. Signals of one
- * number that come before they are read count as one. *ret_sender may be NULL. */
+/* 1 and the next signal with who sent it, 0 when there is none, -1. Signals of one number that come before they are
+ * read count as one. *ret_sender may be NULL; it gets the pid, 0 for a process outside of our pid namespace, or
+ * SIGNALS_SENDER_UNKNOWN: the kernel sent it on somebody's behalf (F_SETOWN), or it was queued with a sender of the
+ * sender's choice (sigqueue). */
+#define SIGNALS_SENDER_UNKNOWN (-1)
 int signals_read(int fd, int *ret_signo, pid_t *ret_sender, struct err *e);

@@ -68,6 +68,34 @@ static void bad_descriptors_are_errors(void **state)
 	(void)close(ends[1]);
 }
 
+/* What a stranger may make the kernel deliver, with no pid in it. */
+static void only_kill_tells_who_sent_it(void **state)
+{
+	sigset_t set = SIGNALS(SIGUSR1), before;
+	siginfo_t forged = { .si_signo = SIGUSR1, .si_code = SI_QUEUE };
+	struct err e = { 0 };
+	pid_t sender = 0;
+	int signo = 0, ends[2];
+	AUTO_FD fd = -1;
+
+	(void)state;
+	assert_int_equal(sigprocmask(SIG_BLOCK, &set, &before), 0);
+	fd = signals_open(&set, &e);
+	assert_int_equal(syscall(SYS_rt_sigqueueinfo, getpid(), SIGUSR1, &forged), 0);
+	assert_int_equal(signals_read(fd, &signo, &sender, &e), 1);
+	assert_int_equal(sender, SIGNALS_SENDER_UNKNOWN);
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	assert_int_equal(fcntl(ends[0], F_SETOWN, getpid()), 0);
+	assert_int_equal(fcntl(ends[0], F_SETSIG, SIGUSR1), 0);
+	assert_int_equal(fcntl(ends[0], F_SETFL, O_ASYNC), 0);
+	assert_int_equal(write(ends[1], "x", 1), 1);
+	assert_int_equal(signals_read(fd, &signo, &sender, &e), 1);
+	assert_int_equal(sender, SIGNALS_SENDER_UNKNOWN);
+	(void)close(ends[0]);
+	(void)close(ends[1]);
+	assert_int_equal(sigprocmask(SIG_SETMASK, &before, NULL), 0);
+}
+
 static int open_without_signalfd(void *arg)
 {
 	sigset_t set = SIGNALS(SIGINT);
@@ -114,6 +142,7 @@ int main(void)
 		cmocka_unit_test(blocked_signals_are_read_in_turn),
 		cmocka_unit_test(a_set_has_what_was_listed),
 		cmocka_unit_test(bad_descriptors_are_errors),
+		cmocka_unit_test(only_kill_tells_who_sent_it),
 		cmocka_unit_test(a_missing_signalfd_is_an_error),
 		cmocka_unit_test(a_program_starts_with_the_dispositions_it_needs),
 	};
