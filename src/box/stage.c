@@ -61,13 +61,14 @@ static int mount_shifted(int stage, const char *path, int from, int userns, stru
 
 /* ---- what must not be seen or written ---- */
 
-/* R4 and R5. What this kernel does not have is skipped. */
+/* R4 and R5, and the pressure of the whole host, where everybody may plant triggers. What this kernel does not have is
+ * skipped. */
 static const char *const masked[] = {
 	"proc/acpi", "proc/asound", "proc/interrupts", "proc/kcore", "proc/keys", "proc/kmsg", "proc/latency_stats",
 	"proc/sched_debug", "proc/scsi", "proc/sysrq-trigger", "proc/timer_list", "proc/timer_stats", "sys/firmware",
 	"sys/fs/bpf", "sys/kernel/debug", "sys/kernel/tracing", "sys/kernel/security", "sys/devices/virtual/powercap",
 };
-static const char *const read_only[] = { "proc/bus", "proc/fs", "proc/irq", "proc/sys" };
+static const char *const read_only[] = { "proc/bus", "proc/fs", "proc/irq", "proc/sys", "proc/pressure" };
 
 static int mask_one(int stage, const char *path, struct err *e)
 {
