@@ -84,6 +84,7 @@ class Sandbox:
             connection.close()
 
     def run(self, command, timeout_s=30, **fields):
+        fields = {"timeout": timeout_s * 1000, **fields}
         status, body = self.request("POST", "/command", json.dumps({"command": command, **fields}), timeout_s)
         assert status == 200, body
         return Result(body)
@@ -223,6 +224,15 @@ def alive(pid):
 def nspid(pid):
     match = re.search(r"^NSpid:.*?(\d+)$", read(f"/proc/{pid}/status"), re.M)
     return int(match.group(1)) if match else None
+
+
+def settled(sandbox):
+    """Its processes, once the shell of the last command is among those that have gone."""
+    before = None
+    while (now := sandbox.pids()) != before:
+        before = now
+        time.sleep(0.05)
+    return now
 
 
 def status_of(pid):

@@ -10,7 +10,7 @@ import pytest
 
 from conftest import free_port
 from inside import (NAMESPACES, NOBODY, PRELUDE, ROOT_AND_OTHER, box, nspid, plane, pytestmark_needs, quoted, read,  # noqa: F401
-                    status_of)
+                    settled, status_of)
 
 pytestmark = pytestmark_needs
 
@@ -22,15 +22,6 @@ def other(plane):
 
 def links(pid):
     return {name: os.readlink(f"/proc/{pid}/ns/{name}") for name in NAMESPACES}
-
-
-def settled(sandbox):
-    """Its processes, once the shell of the last command is among those that have gone."""
-    before = None
-    while (now := sandbox.pids()) != before:
-        before = now
-        time.sleep(0.05)
-    return now
 
 
 def test_N1_no_namespace_is_shared_with_the_host_or_another_sandbox(box, other):
