@@ -32,6 +32,7 @@
 
 #define ASIDE_MEMORY (64ULL << 20) /* L2: for execd, beside what the sandbox may use */
 #define ASIDE_PIDS 32
+#define SOCKETS_MEMORY (16ULL << 20) /* where it is not counted as memory: with execd's own 48 MiB, what is set aside */
 #define KILL_MS 5000
 #define FREEZE_MS 5000
 
@@ -58,7 +59,8 @@ static bool is_same_for_groups(const struct slot_limits *a, const struct slot_li
 
 static int limit_groups(struct slot *s, const struct slot_limits *l, struct err *e)
 {
-	struct cgroup_limits user = { .memory_bytes = l->memory_bytes, .pids = l->pids, .no_swap = true };
+	struct cgroup_limits user = { .memory_bytes = l->memory_bytes, .pids = l->pids, .socket_bytes = SOCKETS_MEMORY,
+				      .no_swap = true };
 	struct cgroup_limits init = { .memory_bytes = ASIDE_MEMORY, .pids = ASIDE_PIDS, .no_swap = true };
 	struct cgroup_limits both = { .memory_bytes = l->memory_bytes + ASIDE_MEMORY, .pids = l->pids + ASIDE_PIDS,
 				      .cpu_milli = l->cpu_milli, .no_swap = true };

@@ -68,6 +68,20 @@ static int swap_v1(int dir, const struct cgroup_limits *l, struct err *e)
 	return r <= 0 ? r : cg_writef(dir, "memory.memsw.limit_in_bytes", e, "%" PRIu64, limit);
 }
 
+static int sockets_v2(int dir, const struct cgroup_limits *l, struct err *e)
+{
+	(void)dir;
+	(void)l;
+	(void)e;
+	return 1;
+}
+
+/* Of all internet sockets, whatever the name says. They count from the first limit on, in this group alone. */
+static int sockets_v1(int dir, const struct cgroup_limits *l, struct err *e)
+{
+	return put(dir, "memory.kmem.tcp.limit_in_bytes", l->socket_bytes, "-1", e);
+}
+
 static int oom_whole_v2(int dir, const struct cgroup_limits *l, struct err *e)
 {
 	(void)l;
@@ -196,6 +210,7 @@ static const struct limit {
 } limits[] = {
 	{ CGROUP_LIMIT_MEMORY, "memory", CGROUP_MEMORY, memory_v1, memory_v2 },
 	{ CGROUP_LIMIT_SWAP, "swap", CGROUP_MEMORY, swap_v1, swap_v2 },
+	{ CGROUP_LIMIT_SOCKETS, "sockets", CGROUP_MEMORY, sockets_v1, sockets_v2 },
 	{ CGROUP_LIMIT_OOM_WHOLE, "oom group", CGROUP_MEMORY, no_means, oom_whole_v2 },
 	{ CGROUP_LIMIT_CPU, "cpu", CGROUP_CPU, cpu_v1, cpu_v2 },
 	{ CGROUP_LIMIT_CPU_WEIGHT, "cpu weight", CGROUP_CPU, cpu_weight_v1, cpu_weight_v2 },
@@ -215,7 +230,8 @@ const char *cgroup_limit_name(unsigned bit)
 static unsigned asked(const struct cgroup_limits *l)
 {
 	return (l->memory_bytes ? CGROUP_LIMIT_MEMORY : 0) | (l->no_swap ? CGROUP_LIMIT_SWAP : 0) |
-	       (l->oom_whole ? CGROUP_LIMIT_OOM_WHOLE : 0) | (l->cpu_milli ? CGROUP_LIMIT_CPU : 0) |
+	       (l->socket_bytes ? CGROUP_LIMIT_SOCKETS : 0) | (l->oom_whole ? CGROUP_LIMIT_OOM_WHOLE : 0) |
+	       (l->cpu_milli ? CGROUP_LIMIT_CPU : 0) |
 	       (l->cpu_weight ? CGROUP_LIMIT_CPU_WEIGHT : 0) | (l->pids ? CGROUP_LIMIT_PIDS : 0) |
 	       (l->io_weight ? CGROUP_LIMIT_IO_WEIGHT : 0) | (l->no_hugetlb ? CGROUP_LIMIT_HUGETLB : 0);
 }

@@ -19,6 +19,7 @@ struct cgroup_limits {
 	uint64_t cpu_weight; /* 1 to CGROUP_WEIGHT_MAX, 100 is the default of the kernel */
 	uint64_t io_weight;  /* the same */
 	uint64_t pids;
+	uint64_t socket_bytes; /* buffers of sockets, which v1 does not count as memory; on v2 they are, and this says nothing */
 	bool no_swap;        /* on v1 memory and swap together are limited to what memory is */
 	bool no_hugetlb;
 	bool oom_whole;      /* running out of memory kills all of the group instead of one process */
@@ -33,6 +34,7 @@ enum {
 	CGROUP_LIMIT_IO_WEIGHT = 1 << 5,
 	CGROUP_LIMIT_HUGETLB = 1 << 6,
 	CGROUP_LIMIT_OOM_WHOLE = 1 << 7,
+	CGROUP_LIMIT_SOCKETS = 1 << 8,
 };
 
 const char *cgroup_limit_name(unsigned bit); /* "memory", "io weight", ... */
