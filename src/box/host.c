@@ -5,13 +5,19 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
 
+#include "base/buf.h"
 #include "base/err.h"
+#include "sys/cgroup_limits.h"
+#include "sys/fd.h"
 #include "sys/memfd.h"
 
 #include "base/banned.h"
 
 _Static_assert(STORE_PATH_MAX <= BOX_PATH_MAX, "the paths of the store fit");
+#define RESERVE_MIN (256ULL << 20)
+#define RESERVE_SHARE 16 /* a sixteenth of the memory, if that is more */
 
 static int make_folder(const char *state_dir, const char *name, char path[BOX_PATH_MAX], struct err *e)
 {
@@ -46,13 +52,45 @@ static int copy_execd(struct box_host *h, const char *path, struct err *e)
 	return h->execd < 0 ? -1 : 0;
 }
 
+static int read_pid_max(uint64_t *ret, struct err *e)
+{
+	AUTO(buf_done) struct buf text = BUF_INIT(64);
+
+	if (fd_read_file(AT_FDCWD, "/proc/sys/kernel/pid_max", 64, &text, e) < 0)
+		return -1;
+	return str_to_u64(str_trim(buf_str(&text)), 1, UINT32_MAX, ret) ? 0 : err_set(e, ERR_INTERNAL, "pid_max is no number");
+}
+
+/* L2: all boxes together leave the host some memory and a quarter of its processes. */
+static int limit_top(const struct box_host *h, struct err *e)
+{
+	struct cgroup_limits limits = { 0 };
+	uint64_t memory, reserve, pid_max;
+	struct sysinfo si;
+	unsigned lacking = 0;
+
+	if (sysinfo(&si) < 0)
+		return err_sys(e, errno, "read how much memory there is");
+	if (read_pid_max(&pid_max, e) < 0)
+		return -1;
+	memory = (uint64_t)si.totalram * si.mem_unit;
+	reserve = MAX(memory / RESERVE_SHARE, RESERVE_MIN);
+	if (memory <= reserve)
+		return err_set(e, ERR_LIMIT, "a host with %llu bytes of memory has none for sandboxes", (unsigned long long)memory);
+	limits.memory_bytes = (memory - reserve) & ~4095ULL;
+	limits.pids = pid_max - pid_max / 4;
+	if (cgroup_limit(&h->top, &limits, &lacking, e) < 0)
+		return -1;
+	return lacking ? err_set(e, ERR_UNAVAILABLE, "this host cannot enforce the limit '%s'", cgroup_limit_name(lacking & -lacking)) : 0;
+}
+
 int box_host_open(struct box_host *h, const struct box_host_spec *spec, struct err *e)
 {
 	*h = BOX_HOST_INIT;
 	if (make_folders(h, spec, e) < 0 || copy_execd(h, spec->execd_path, e) < 0 ||
 	    filter_compile(FILTER_NATIVE, &h->filter, e) < 0 ||
 	    cgroup_layout_find(&(struct cgroup_find){ 0 }, &h->layout, e) < 0 ||
-	    cgroup_open_top(&h->layout, spec->prefix, spec->prefix, &h->top, e) < 0) {
+	    cgroup_open_top(&h->layout, spec->prefix, spec->prefix, &h->top, e) < 0 || limit_top(h, e) < 0) {
 		box_host_done(h);
 		return err_wrap(e, "prepare this host for sandboxes");
 	}
