@@ -197,6 +197,24 @@ static void what_ordinary_programs_need_is_there(void **state)
 		check_calls(*state, &(struct call){ names[i], { 0 }, ALLOW }, 1);
 }
 
+/* L1 */
+static void huge_pages_are_the_hosts(void **state)
+{
+	static const struct call calls[] = {
+		{ "mmap", { 0, 4096, 3, 0x22, UINT64_MAX, 0 }, ALLOW },
+		{ "mmap", { 0, 1 << 21, 3, 0x40022, UINT64_MAX, 0 }, SECCOMP_FAIL(ENOMEM) },
+		{ "mmap", { 0, 1 << 21, 3, UPPER | 0x40022, UINT64_MAX, 0 }, SECCOMP_FAIL(ENOMEM) },
+		{ "mmap", { 0, 1 << 30, 3, (30u << 26) | 0x40022, UINT64_MAX, 0 }, SECCOMP_FAIL(ENOMEM) },
+		{ "memfd_create", { 0x1000, 3 }, ALLOW },
+		{ "memfd_create", { 0x1000, 5 }, SECCOMP_FAIL(EINVAL) },
+		{ "memfd_create", { 0x1000, UPPER | 4 }, SECCOMP_FAIL(EINVAL) },
+		{ "shmget", { 1, 4096, 01600 }, ALLOW },
+		{ "shmget", { 1, 4096, UPPER | 05600 }, SECCOMP_FAIL(EPERM) },
+	};
+
+	check_calls(*state, calls, ARRAY_LEN(calls));
+}
+
 static void at_most_300_calls_are_allowed(void **state)
 {
 	struct fixture *f = *state;
@@ -709,6 +727,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_is_never_reachable_fails_with_eperm),
 		cmocka_unit_test(what_programs_can_do_without_is_not_there),
 		cmocka_unit_test(what_ordinary_programs_need_is_there),
+		cmocka_unit_test(huge_pages_are_the_hosts),
 		cmocka_unit_test(at_most_300_calls_are_allowed),
 		cmocka_unit_test(numbers_are_those_of_the_headers),
 		cmocka_unit_test(a_foreign_abi_is_the_end),
