@@ -150,7 +150,7 @@ static void on_started(void *arg)
 static void on_ended(const struct process_end *end, void *arg)
 {
 	struct command *c = arg;
-	bool is_oom = end->by_signal && end->code == SIGKILL && leaf_oom_kills(c->of->leaf) > c->oom_before;
+	bool is_oom = is_killed(end) && leaf_oom_kills(c->of->leaf) > c->oom_before;
 	struct end_text text;
 
 	/* The leader has just been collected: its number names its group and nothing else yet. */

@@ -115,7 +115,7 @@ static void on_entry_failed(const struct err *why, void *arg)
 static void on_entry_ended(const struct process_end *end, void *arg)
 {
 	struct execd *x = arg;
-	bool is_oom = end->by_signal && end->code == SIGKILL && leaf_oom_kills(&x->config->leaf) > x->oom_before;
+	bool is_oom = is_killed(end) && leaf_oom_kills(&x->config->leaf) > x->oom_before;
 
 	output_collect(&x->output);
 	record_exited(x->config->state_fd, end, is_oom);

@@ -118,6 +118,11 @@ int exit_code_of(const struct process_end *end)
 	return end->by_signal ? 128 + end->code : end->code;
 }
 
+bool is_killed(const struct process_end *end)
+{
+	return exit_code_of(end) == 128 + SIGKILL;
+}
+
 const char *end_text(const struct process_end *end, struct end_text *out)
 {
 	struct signal_text name;

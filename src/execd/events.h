@@ -37,3 +37,4 @@ struct end_text {
 };
 const char *end_text(const struct process_end *end, struct end_text *out); /* "exit status 1", "signal: killed" */
 int exit_code_of(const struct process_end *end); /* 128 + n for signal n */
+bool is_killed(const struct process_end *end);   /* by SIGKILL, or it was a shell that says so of what it ran */

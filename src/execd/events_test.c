@@ -69,6 +69,7 @@ static void the_end_of_a_process_is_one_event(void **state)
 		{ { .code = 7 }, false, ERROR("7", "\"exit status 7\"") },
 		{ { .by_signal = true, .code = SIGKILL }, false, ERROR("137", "\"signal: killed\"") },
 		{ { .by_signal = true, .code = SIGKILL }, true, ERROR("137", "\"signal: killed\",\"oom_killed\"") },
+		{ { .code = 137 }, true, ERROR("137", "\"exit status 137\",\"oom_killed\"") },
 		{ { .by_signal = true, .dumped_core = true, .code = SIGABRT }, false,
 		  ERROR("134", "\"signal: aborted (core dumped)\"") },
 		{ { .by_signal = true, .code = 64 }, false, ERROR("192", "\"signal: signal 64\"") },

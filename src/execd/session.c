@@ -199,7 +199,7 @@ static void on_run_done(void *arg)
 static void end_run(struct session *s, const struct process_end *end)
 {
 	struct run *r = s->runs;
-	bool is_oom = end->by_signal && end->code == SIGKILL && leaf_oom_kills(s->of->leaf) > r->oom_before;
+	bool is_oom = is_killed(end) && leaf_oom_kills(s->of->leaf) > r->oom_before;
 
 	r->has_ended = true;
 	timer_cancel(&r->timeout);
