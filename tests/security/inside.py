@@ -182,7 +182,9 @@ class Plane:
     """The server, and the sandboxes of a module."""
 
     def __init__(self, folder):
-        self.server = Server(folder, env={"OPENSANDBOX_SERVER_API_KEY": KEY})
+        # What the sanitizer holds back of freed memory would hide what the server uses.
+        asan = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "quarantine_size_mb=1"]))
+        self.server = Server(folder, env={"OPENSANDBOX_SERVER_API_KEY": KEY, "ASAN_OPTIONS": asan})
         self.server.wait_ready()
 
     def create(self, entrypoint=("tail", "-f", "/dev/null"), limits=None, **more):
