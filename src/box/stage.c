@@ -15,6 +15,7 @@
 #define SAFE (MOUNT_NOSUID | MOUNT_NODEV | MOUNT_NOEXEC)
 #define TTY_GROUP 5
 #define LAYERS_MAX 128
+#define CPUS_MAX 8192 /* of any kernel */
 
 static int open_dir(int dir, const char *path, struct err *e)
 {
@@ -99,6 +100,23 @@ static int freeze_one(int stage, const char *path, struct err *e)
 	return 0;
 }
 
+/* Of each processor: how often it got hot tells of what others compute. */
+static int mask_throttles(int stage, struct err *e)
+{
+	char path[80];
+	struct stat st;
+
+	for (unsigned cpu = 0; cpu < CPUS_MAX; cpu++) {
+		(void)snprintf(path, sizeof(path), "sys/devices/system/cpu/cpu%u", cpu);
+		if (fstatat(stage, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			return errno == ENOENT ? 0 : err_sys(e, errno, "look at '%s'", path);
+		(void)snprintf(path, sizeof(path), "sys/devices/system/cpu/cpu%u/thermal_throttle", cpu);
+		if (mask_one(stage, path, e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 static int make_masks(int stage, struct err *e)
 {
 	AUTO_FD file = -1;
@@ -111,6 +129,8 @@ static int make_masks(int stage, struct err *e)
 	for (size_t i = 0; i < ARRAY_LEN(masked); i++)
 		if (mask_one(stage, masked[i], e) < 0)
 			return -1;
+	if (mask_throttles(stage, e) < 0)
+		return -1;
 	for (size_t i = 0; i < ARRAY_LEN(read_only); i++)
 		if (freeze_one(stage, read_only[i], e) < 0)
 			return -1;
