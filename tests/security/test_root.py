@@ -201,6 +201,23 @@ def test_R6_nothing_inside_tells_of_others_or_of_secrets(plane, box):
     other.delete()
 
 
+def test_G10_folders_deeper_than_any_path_are_deleted(plane):
+    sandbox = plane.create()
+    assert sandbox.python("""
+        os.chdir('/root')
+        for i in range(1000):
+            os.mkdir('d' * 200)
+            os.chdir('d' * 200)
+        os.mkfifo('f')
+        os.chmod('.', 0)
+        print(i)
+        """) == 999
+    folder = sandbox.box
+    inode = folder.stat().st_ino
+    sandbox.delete(20)
+    assert not folder.exists() or folder.stat().st_ino != inode
+
+
 # ---- descriptors, and our own program --------------------------------------------------------------------------------------
 
 
@@ -336,6 +353,27 @@ def test_D2_a_token_is_valid_for_one_sandbox(plane, box):
     finally:
         other.token = own
     other.delete()
+
+
+def test_D2_an_imitation_of_execd_gets_no_request(box):
+    """Whoever listens on its port inside is not who the server asks."""
+    box.start("""python3 -c '
+import socket
+s = socket.socket()
+s.setsockopt(1, 2, 1)
+s.bind(("0.0.0.0", 44772))
+s.listen()
+open("/tmp/listens", "w")
+while True:
+    c, _ = s.accept()
+    open("/tmp/stolen", "ab").write(c.recv(65536))
+    c.close()'""")
+    deadline = time.monotonic() + 5
+    while box.run("test -e /tmp/listens").code != 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert box.ping_ms() < 1000
+    assert box.run("test -e /tmp/stolen; echo $?").out == "1"
 
 
 def test_D3_nobody_joins_a_running_sandbox(plane, box):
