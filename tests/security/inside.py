@@ -237,6 +237,15 @@ def settled(sandbox):
     return now
 
 
+def eventually(what, seconds=10):
+    """What it gives, once it gives anything."""
+    deadline = time.monotonic() + seconds
+    while not (got := what()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return got
+
+
 def status_of(pid):
     """/proc/PID/status as a dictionary."""
     return dict(line.split(":\t", 1) for line in read(f"/proc/{pid}/status").splitlines() if ":\t" in line)

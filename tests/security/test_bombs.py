@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from inside import JSON, box, nspid, pinged, plane, pytestmark_needs, read, status_of  # noqa: F401
+from inside import JSON, box, eventually, nspid, pinged, plane, pytestmark_needs, read, status_of  # noqa: F401
 
 pytestmark = pytestmark_needs
 MIB = 1 << 20
@@ -31,7 +31,7 @@ def attacker(plane):
     made = []
 
     def make(**limits):
-        made.append(plane.create(limits={"memory": "192Mi", "pids": "200", **limits}))
+        made.append(plane.create(entrypoint=["sleep", "3000"], limits={"memory": "192Mi", "pids": "200", **limits}))
         return made[-1]
 
     yield make
@@ -46,14 +46,6 @@ def memory_of(sandbox, leaf="user"):
 
 def count(sandbox):
     return int(sandbox.limit("", "pids.current"))
-
-
-def eventually(what, seconds=10):
-    deadline = time.monotonic() + seconds
-    while not (got := what()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return got
 
 
 def bothers_nobody(attacker, neighbour, seconds=1.0):
@@ -182,6 +174,7 @@ EAT = "python3 -c 'x = []; [x.append(bytearray(1 << 20)) for _ in iter(int, 1)]'
 def test_L2_a_memory_bomb_ends_as_oom_killed(attacker, box, command):
     sandbox = attacker()
     entry = [p for p in sandbox.pids() if nspid(p) != 1]
+    assert len(entry) == 1
     with pinged(sandbox, box):
         result = sandbox.run(command)
     assert result.code == 137 and "oom_killed" in json.dumps(result.error), result

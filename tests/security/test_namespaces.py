@@ -9,7 +9,7 @@ import time
 import pytest
 
 from conftest import free_port
-from inside import (NAMESPACES, NOBODY, PRELUDE, ROOT_AND_OTHER, box, nspid, plane, pytestmark_needs, quoted, read,  # noqa: F401
+from inside import (NAMESPACES, NOBODY, PRELUDE, ROOT_AND_OTHER, box, eventually, nspid, plane, pytestmark_needs, quoted, read,  # noqa: F401
                     settled, status_of)
 
 pytestmark = pytestmark_needs
@@ -28,8 +28,9 @@ def test_N1_no_namespace_is_shared_with_the_host_or_another_sandbox(box, other):
     box.start("sleep 300")
     other.start("sleep 300")
     host = links("self")
+    eventually(lambda: len(box.pids()) >= 3 and len(other.pids()) >= 3)
     ones, twos = [links(p) for p in box.pids()], [links(p) for p in other.pids()]
-    assert len(ones) >= 3 and all(one == ones[0] for one in ones)
+    assert all(one == ones[0] for one in ones)
     for name in NAMESPACES:
         assert len({host[name], ones[0][name], twos[0][name]}) == 3, name
 

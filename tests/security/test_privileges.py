@@ -6,7 +6,7 @@ import resource
 import signal
 import time
 
-from inside import NOBODY, ROOT_AND_OTHER, box, nspid, plane, pytestmark_needs, read, status_of  # noqa: F401
+from inside import NOBODY, ROOT_AND_OTHER, box, eventually, nspid, plane, pytestmark_needs, read, status_of  # noqa: F401
 
 pytestmark = pytestmark_needs
 CAPS = "00000000800405fb"
@@ -137,7 +137,7 @@ def test_C3_signals_from_inside_are_ignored(box, uid):
         print(0)
         """, uid)
     assert box.pid1 == pid1 and box.ping_ms() < 1000 and box.state()["state"] == "Running"
-    assert status_of(pid1)["State"][0] == "S"
+    eventually(lambda: status_of(pid1)["State"][0] == "S")
 
 
 def test_C3_scheduling_of_pid_1_may_be_asked_for_but_it_answers(box):
