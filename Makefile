@@ -31,7 +31,8 @@ CC_release := gcc
 CFLAGS_release := -O2 $(HARDENING) -ftrivial-auto-var-init=zero
 LDFLAGS_release := -pie -Wl,-z,relro,-z,now,-z,noexecstack
 CC_asan := gcc
-CFLAGS_asan := -O1 $(SANITIZE)
+# Tests let programs die at places that no other build has (base/kill_point.h).
+CFLAGS_asan := -O1 $(SANITIZE) -DKILL_POINTS
 LDFLAGS_asan := $(SANITIZE)
 CC_clang := clang
 CFLAGS_clang := -Wno-unknown-warning-option -O2 $(HARDENING)

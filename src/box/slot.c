@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/kill_point.h"
 #include "box/host.h"
 #include "box/park.h"
 #include "sys/cgroup_control.h"
@@ -105,6 +106,7 @@ static int make_groups(const struct box_host *h, struct slot *s, struct err *e)
 	if (cgroup_make(&h->top, name, &s->group, e) < 0 ||
 	    cgroup_limit_devices(&s->group, devices, ARRAY_LEN(devices), e) < 0)
 		return -1;
+	KILL_POINT("warden.slot.group");
 	if (cgroup_make(&s->group, "init", &s->init, e) < 0 || cgroup_make(&s->group, "user", &s->user, e) < 0)
 		return -1;
 	return limit_groups(s, &SLOT_LIMITS_DEFAULT, e);
@@ -128,6 +130,7 @@ static int make_disk(const struct box_host *h, struct slot *s, const char *name,
 
 	if (disk < 0)
 		return -1;
+	KILL_POINT("warden.slot.disk");
 	s->limits.disk_bytes = limit;
 	for (size_t i = 0; i < ARRAY_LEN(owned); i++)
 		if (make_owned(disk, owned[i], s->id_base, 0755, e) < 0)
@@ -148,6 +151,7 @@ static int make_folder(const struct box_host *h, struct slot *s, struct err *e)
 	s->dir = openat(h->boxes, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (s->dir < 0)
 		return err_sys(e, errno, "open the folder of box %u", s->number);
+	KILL_POINT("warden.slot.folder");
 	return make_disk(h, s, name, e);
 }
 
@@ -183,6 +187,7 @@ static int make_listener(struct slot *s, struct err *e)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 
+	KILL_POINT("warden.slot.network");
 	s->listener = netns_socket(s->netns, AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, e);
 	if (s->listener < 0)
 		return -1;
@@ -222,6 +227,7 @@ static int make_child(const struct box_host *h, struct slot *s, struct err *e)
 	}
 	(void)close(pair[1]);
 	s->control = pair[0];
+	KILL_POINT("warden.slot.child");
 	return s->pid < 0 ? -1 : 0;
 }
 
@@ -451,8 +457,10 @@ static int end_processes(const struct box_host *h, struct slot *s, struct err *e
 	slot_name(s->number, name);
 	if (slot_kill(h, s, e) < 0)
 		return -1;
+	KILL_POINT("warden.destroy.killed");
 	if (s->pidfd >= 0 && process_wait(s->pidfd, KILL_MS, &end, e) < 0 && e->sys != ECHILD)
 		return -1;
+	KILL_POINT("warden.destroy.waited");
 	return cgroup_remove(&h->top, name, KILL_MS, e);
 }
 

@@ -142,7 +142,7 @@ static int try_as_the_server(void *arg)
 	struct err e = { 0 };
 
 	(void)arg;
-	CHECK_OK(confine(61184, 61184, &e), &e);
+	CHECK_OK(confine_server(61184, 61184, &e), &e);
 	CHECK(getuid() == 61184 && geteuid() == 61184 && getgid() == 61184 && getgroups(0, NULL) == 0);
 	CHECK(execve("/bin/true", argv, argv + 1) < 0 && errno == EPERM);
 	CHECK(setuid(0) < 0 && errno == EPERM && setgid(0) < 0 && errno == EPERM);

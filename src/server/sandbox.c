@@ -345,9 +345,11 @@ static void on_ended(const char *id, const struct runtime_end *end, void *arg)
 		b->pub.end = *end;
 		return;
 	}
+	KILL_POINT("server.end.told");
 	tx = store_tx_new();
 	box_apply_end(b, end, tx);
 	box_save(b, tx);
+	KILL_POINT("server.end.queued");
 }
 
 /* ---- the set ---- */

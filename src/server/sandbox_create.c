@@ -170,12 +170,14 @@ static void on_committed(const struct err *e, void *arg)
 		roll_back(b, &f);
 		return;
 	}
+	KILL_POINT("server.create.committed");
 	create_over(b);
 	box_arm(b);
 	log_info("sandbox created", LOG_S("id", b->id), LOG_S("image", b->pub.row.image));
 	box_set_state(b, SANDBOX_RUNNING, "CONTAINER_RUNNING", "Sandbox container started successfully.");
 	b->pub.row.changed_us = b->first->running_us;
 	task_finish(b, NULL);
+	KILL_POINT("server.create.told");
 	box_set_state(b, SANDBOX_RUNNING, "CONTAINER_RUNNING", "Sandbox container is running.");
 	if (!b->pub.has_end)
 		return;
@@ -219,6 +221,7 @@ static void on_created(const struct runtime_failure *failure, void *arg)
 	struct store_tx *tx;
 	struct fault f;
 
+	KILL_POINT("server.create.made");
 	if (b->first->is_overdue) {
 		give_up(b);
 		return;
@@ -239,6 +242,7 @@ static void on_created(const struct runtime_failure *failure, void *arg)
 	box_event(b, tx, EVENT_LIFECYCLE, "Started", "Sandbox container started successfully.");
 	if (box_submit(b, tx, on_committed, &f) < 0)
 		roll_back(b, &f);
+	KILL_POINT("server.create.commit_queued");
 }
 
 static void on_logged(const struct err *e, void *arg)
@@ -263,8 +267,10 @@ static void on_logged(const struct err *e, void *arg)
 		give_up(b);
 		return;
 	}
+	KILL_POINT("server.create.intent_committed");
 	sandbox_token(&b->pub, "execd", token);
 	s->spec.runtime->ops->create(s->spec.runtime, &spec, on_created, b);
+	KILL_POINT("server.create.asked");
 	secret_wipe(token, sizeof(token));
 }
 
@@ -290,8 +296,10 @@ void create_begin(struct box *b, struct task *t)
 		store_tx_event(tx, &se);
 	}
 	timer_in(&b->watchdog, SANDBOX_CREATE_MS);
-	if (box_submit(b, tx, on_logged, &f) == 0)
+	if (box_submit(b, tx, on_logged, &f) == 0) {
+		KILL_POINT("server.create.intent_queued");
 		return;
+	}
 	key_forget_of(s, b->id, NULL);
 	create_over(b);
 	drop_failed(b, &f);

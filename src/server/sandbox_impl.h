@@ -3,6 +3,7 @@
 #pragma once
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/kill_point.h"
 #include "base/map.h"
 #include "base/random.h"
 #include "net/loop.h"

@@ -217,8 +217,10 @@ static int compare(struct sandboxes *s, const struct runtime_box *boxes, size_t 
 		else if (!map_put(&found, str_of(boxes[i].id), (void *)(uintptr_t)&boxes[i]))
 			return err_no_memory(e);
 	}
-	for (struct sandbox *sb = s->newest; sb; sb = sb->older)
+	for (struct sandbox *sb = s->newest; sb; sb = sb->older) {
 		settle(box_of(sb), box_in(&found, box_of(sb)));
+		KILL_POINT("server.recover.one");
+	}
 	return 0;
 }
 
@@ -228,6 +230,7 @@ static void on_listed(const struct runtime_box *boxes, size_t n, const struct ru
 	struct store_tx *tx;
 	struct err e = { 0 };
 
+	KILL_POINT("server.recover.listed");
 	if (failure) {
 		s->recovered(&failure->err, s->recovered_arg);
 		return;
@@ -240,12 +243,14 @@ static void on_listed(const struct runtime_box *boxes, size_t n, const struct ru
 	store_tx_meta(tx, "boot_id", str_of(s->spec.boot_id));
 	if (store_submit(s->spec.store, tx, NULL, NULL, &e) < 0)
 		log_warn("the boot could not be recorded, ignoring", LOG_ERR(&e));
+	KILL_POINT("server.recover.all");
 	log_info("sandboxes recovered", LOG_U("records", s->by_id.n), LOG_U("found", n), LOG_B("new_boot", s->is_new_boot));
 	s->recovered(NULL, s->recovered_arg);
 }
 
 void sandboxes_recover(struct sandboxes *s, recovered_fn *fn, void *arg)
 {
+	KILL_POINT("server.recover.loaded");
 	s->recovered = fn;
 	s->recovered_arg = arg;
 	s->spec.runtime->ops->list(s->spec.runtime, on_listed, s);

@@ -37,8 +37,10 @@ static void on_forgotten(const struct err *e, void *arg)
 		remove_failed(b, &f);
 		return;
 	}
+	KILL_POINT("server.remove.forgotten");
 	log_info("sandbox removed", LOG_S("id", b->id));
 	box_drop(b);
+	KILL_POINT("server.remove.told");
 }
 
 static void on_removed(const struct runtime_failure *failure, void *arg)
@@ -48,6 +50,7 @@ static void on_removed(const struct runtime_failure *failure, void *arg)
 	struct store_tx *tx;
 	struct fault f;
 
+	KILL_POINT("server.remove.gone");
 	if (failure) {
 		known = *failure;
 		if (!known.code)
@@ -63,6 +66,7 @@ static void on_removed(const struct runtime_failure *failure, void *arg)
 	store_tx_delete(tx, b->id);
 	if (box_submit(b, tx, on_forgotten, &f) < 0)
 		remove_failed(b, &f);
+	KILL_POINT("server.remove.delete_queued");
 }
 
 static void call_runtime(struct box *b)
@@ -70,6 +74,7 @@ static void call_runtime(struct box *b)
 	struct runtime *rt = b->pub.set->spec.runtime;
 
 	rt->ops->remove(rt, b->id, on_removed, b);
+	KILL_POINT("server.remove.asked");
 }
 
 /* The store does not take it: the sandbox is as it was. What nobody asked for in person is tried again. */
@@ -103,6 +108,7 @@ static void on_marked(const struct err *e, void *arg)
 		mark_failed(b, &f);
 		return;
 	}
+	KILL_POINT("server.remove.marked");
 	b->is_remove_logged = true;
 	call_runtime(b);
 }
@@ -135,6 +141,7 @@ void remove_begin(struct box *b, struct task *t)
 	store_tx_intent(tx, b->id, INTENT_REMOVE);
 	if (box_submit(b, tx, on_marked, &f) < 0)
 		mark_failed(b, &f);
+	KILL_POINT("server.remove.mark_queued");
 }
 
 int sandbox_remove(struct sandbox *sb, sandbox_fn *fn, void *arg, struct fault *f)
@@ -152,6 +159,7 @@ void remove_quietly(struct box *b, bool is_expiry)
 
 void on_expiry(void *arg)
 {
+	KILL_POINT("server.expiry.due");
 	remove_quietly(arg, true);
 }
 

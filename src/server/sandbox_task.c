@@ -184,6 +184,7 @@ static void on_turn_committed(const struct err *e, void *arg)
 	struct box *b = arg;
 	struct fault f;
 
+	KILL_POINT("server.switch.committed");
 	if (e) {
 		b->is_dirty = true; /* it is done all the same; the record follows */
 		timer_in(&b->pub.set->flush, 0);
@@ -198,6 +199,7 @@ static void on_turn_committed(const struct err *e, void *arg)
 	}
 	log_info("sandbox changed", LOG_S("id", b->id), LOG_S("state", sandbox_state_name(b->pub.row.state)));
 	task_finish(b, NULL);
+	KILL_POINT("server.switch.told");
 }
 
 static void on_turn_undone(const struct err *e, void *arg)
@@ -235,6 +237,7 @@ static void on_turned(const struct runtime_failure *failure, void *arg)
 	struct store_tx *tx;
 	struct fault f;
 
+	KILL_POINT("server.switch.done");
 	if (failure) {
 		turn_failed(b, failure);
 		return;
@@ -265,7 +268,9 @@ static void on_turn_logged(const struct err *e, void *arg)
 		task_finish(b, &f);
 		return;
 	}
+	KILL_POINT("server.switch.intent_committed");
 	(b->first->kind == TASK_PAUSE ? rt->ops->pause : rt->ops->resume)(rt, b->id, on_turned, b);
+	KILL_POINT("server.switch.asked");
 }
 
 static void turn_begin(struct box *b)
@@ -311,6 +316,7 @@ static void on_renewed(const struct err *e, void *arg)
 		task_finish(b, &f);
 		return;
 	}
+	KILL_POINT("server.renew.committed");
 	b->pub.row.expires_us = b->first->expires_us;
 	b->pub.row.deadline_ms = b->first->deadline_ms;
 	box_arm(b);
@@ -346,6 +352,7 @@ static void renew_begin(struct box *b, struct task *t)
 		box_event(b, tx, EVENT_LIFECYCLE, "Renewed", "Sandbox has a new expiry.");
 	if (box_submit(b, tx, on_renewed, &f) < 0)
 		task_finish(b, &f);
+	KILL_POINT("server.renew.queued");
 }
 
 int sandbox_renew(struct sandbox *sb, int64_t expires_us, sandbox_fn *fn, void *arg, struct fault *f)
@@ -383,6 +390,7 @@ static void on_patched(const struct err *e, void *arg)
 		task_finish(b, &f);
 		return;
 	}
+	KILL_POINT("server.patch.committed");
 	labels_free(b->labels);
 	b->labels = take_ptr(&b->first->labels);
 	b->pub.row.metadata = b->labels->map;
@@ -414,6 +422,7 @@ static void patch_begin(struct box *b, struct task *t)
 	box_event(b, tx, EVENT_LIFECYCLE, "MetadataChanged", "Metadata was changed.");
 	if (box_submit(b, tx, on_patched, &f) < 0)
 		task_finish(b, &f);
+	KILL_POINT("server.patch.queued");
 }
 
 static int copy_changes(struct task *t, const struct label_change *changes, size_t n)

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 
 #include "base/err.h"
+#include "base/kill_point.h"
 #include "base/own.h"
 
 #include "base/banned.h"
@@ -83,6 +84,7 @@ static int empty_top(struct removal *r, struct err *e)
 		if (is_dots(entry->d_name))
 			continue;
 		found = 1;
+		KILL_POINT("warden.destroy.half_removed");
 		if (unlinkat(r->top, entry->d_name, 0) == 0 || unlinkat(r->top, entry->d_name, AT_REMOVEDIR) == 0)
 			continue;
 		if (errno != ENOTEMPTY)
@@ -111,5 +113,6 @@ int tree_remove(int dirfd, const char *name, struct err *e)
 	while (n > 0);
 	if (n < 0)
 		return err_wrap(e, "remove '%s'", name);
+	KILL_POINT("warden.destroy.emptied");
 	return unlinkat(dirfd, name, AT_REMOVEDIR) < 0 ? err_sys(e, errno, "remove '%s'", name) : 0;
 }

@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/kill_point.h"
 #include "base/log.h"
 #include "base/own.h"
 #include "warden/box.h"
@@ -134,8 +135,10 @@ static int adopt_folders(struct warden *w, size_t *alive, struct err *e)
 	while ((entry = readdir(d))) {
 		int number = number_of(entry->d_name);
 
-		if (number >= 0)
-			adopt_one(w, entry->d_name, (unsigned)number, alive);
+		if (number < 0)
+			continue;
+		adopt_one(w, entry->d_name, (unsigned)number, alive);
+		KILL_POINT("warden.adopt.one");
 	}
 	return 0;
 }
@@ -184,6 +187,7 @@ int adopt_all(struct warden *w, size_t *ret_alive, struct err *e)
 
 	if (adopt_folders(w, &alive, e) < 0 || sweep_groups(w, e) < 0 || sweep_disks(w, e) < 0)
 		return err_wrap(e, "look for boxes of an earlier start");
+	KILL_POINT("warden.adopt.all");
 	*ret_alive = alive;
 	return 0;
 }

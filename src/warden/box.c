@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/guest.h"
+#include "base/kill_point.h"
 #include "base/log.h"
 #include "base/own.h"
 #include "sys/cgroup_limits.h"
@@ -165,7 +166,10 @@ static int remove_work(void *arg, struct err *e)
 {
 	struct box *b = arg;
 
-	return slot_destroy(&b->w->host, &b->slot, e);
+	if (slot_destroy(&b->w->host, &b->slot, e) < 0)
+		return -1;
+	KILL_POINT("warden.remove.destroyed");
+	return 0;
 }
 
 /* The worker waited for its end, which is ours to collect. */
@@ -189,7 +193,9 @@ static void finish_removal(struct box *b)
 	answer_waiters(b, WIRE_CREATE, &b->failure);
 	answer_waiters(b, WIRE_PAUSE, &b->failure);
 	answer_waiters(b, WIRE_RESUME, &b->failure);
+	KILL_POINT("warden.remove.proven");
 	answer_waiters(b, WIRE_REMOVE, NULL);
+	KILL_POINT("warden.remove.told");
 	box_free(b);
 }
 
@@ -199,6 +205,7 @@ static void on_removed(const struct err *failure, void *arg)
 	struct warden *w = b->w;
 	unsigned number = b->slot.number;
 
+	KILL_POINT("warden.remove.collected");
 	collect(b);
 	answer_waiters(b, WIRE_CREATE, &b->failure); /* who failed to create it need not wait for later tries */
 	if (failure) {
@@ -210,6 +217,7 @@ static void on_removed(const struct err *failure, void *arg)
 	log_debug("box removed", LOG_S("id", b->file.id), LOG_U("number", number));
 	finish_removal(b);
 	number_free(w, number);
+	KILL_POINT("warden.remove.number_freed");
 }
 
 /* Marked first: whatever happens from here on, it is never taken for a sandbox again. A disk that is full does not keep
@@ -227,6 +235,7 @@ static void start_removal(struct box *b)
 	}
 	if (b->file.id[0] && b->slot.dir >= 0 && box_file_write(b->slot.dir, &b->file, &e) < 0)
 		log_warn("cannot mark a box for removal, ignoring", LOG_S("id", b->file.id), LOG_ERR(&e));
+	KILL_POINT("warden.remove.marked");
 	next_work(b);
 }
 
@@ -287,6 +296,7 @@ static void note_end(struct box *b, const struct process_end *end, bool was_watc
 	struct ending_records records;
 	struct err e;
 
+	KILL_POINT("warden.end.seen");
 	ending_read(b->slot.dir, &records);
 	b->file.stage = BOX_OVER;
 	b->file.ending = ending_of(&records, end, was_watched, had_oom(b));
@@ -309,6 +319,7 @@ static void on_end(unsigned ready, void *arg)
 	if (b->file.stage != BOX_RUNNING)
 		return;
 	note_end(b, is_known ? &end : NULL, true);
+	KILL_POINT("warden.end.noted");
 	peers_tell_ended(b->w, b->file.id, &b->file.ending);
 	next_work(b);
 }
@@ -358,14 +369,22 @@ static int freeze_work(void *arg, struct err *e)
 {
 	struct box *b = arg;
 
-	return slot_freeze(&b->w->host, &b->slot, e);
+	KILL_POINT("warden.pause.begun");
+	if (slot_freeze(&b->w->host, &b->slot, e) < 0)
+		return -1;
+	KILL_POINT("warden.pause.frozen");
+	return 0;
 }
 
 static int thaw_work(void *arg, struct err *e)
 {
 	struct box *b = arg;
 
-	return slot_thaw(&b->w->host, &b->slot, e);
+	KILL_POINT("warden.resume.begun");
+	if (slot_thaw(&b->w->host, &b->slot, e) < 0)
+		return -1;
+	KILL_POINT("warden.resume.thawed");
+	return 0;
 }
 
 static void on_switched(struct box *b, bool is_paused, const struct err *failure)
@@ -379,7 +398,9 @@ static void on_switched(struct box *b, bool is_paused, const struct err *failure
 	}
 	if (!failure)
 		b->is_paused = is_paused;
+	KILL_POINT("warden.switch.done");
 	answer_waiters(b, call, failure);
+	KILL_POINT("warden.switch.told");
 	next_work(b);
 }
 
@@ -447,6 +468,7 @@ static void on_ready(unsigned ready, void *arg)
 	if (r == 0)
 		return;
 	if (r > 0) {
+		KILL_POINT("warden.create.ready");
 		stop_waking(b);
 		slot_settle(&b->slot);
 		b->file.stage = BOX_RUNNING;
@@ -457,7 +479,9 @@ static void on_ready(unsigned ready, void *arg)
 		fail(b, &e);
 		return;
 	}
+	KILL_POINT("warden.create.running");
 	answer_waiters(b, WIRE_CREATE, NULL);
+	KILL_POINT("warden.create.told");
 }
 
 static void on_timer(void *arg)
@@ -533,6 +557,7 @@ static int wake(struct box *b, const struct wire_request *rq, const struct image
 		.spec = spec, .hostname = b->file.id,
 	};
 
+	KILL_POINT("warden.create.claimed");
 	b->ready = slot_wake_start(&b->w->host, &b->slot, &order, e);
 	if (b->ready < 0 || io_add(&b->ready_io, b->w->loop, b->ready, IO_IN, on_ready, b, "box that starts", e) < 0)
 		return -1;
@@ -545,6 +570,7 @@ static int start(struct box *b, const struct wire_request *rq, const struct imag
 	if (ready_take(b->w, &b->slot, e) < 0)
 		return -1;
 	b->has_slot = true;
+	KILL_POINT("warden.create.slot_taken");
 	return claim(b, use, e) < 0 ? -1 : wake(b, rq, use, spec, e);
 }
 
@@ -594,6 +620,7 @@ void box_create(struct warden *w, const struct wire_request *rq, int spec, const
 	struct box *b = NULL;
 	struct err e;
 
+	KILL_POINT("warden.create.asked");
 	if (check_create(w, rq, spec, &e) < 0 || !(b = box_new(w, &e)) || add_waiter(b, t, &e) < 0) {
 		answer(w, t, &e);
 		if (b)
@@ -602,6 +629,7 @@ void box_create(struct warden *w, const struct wire_request *rq, int spec, const
 	}
 	if (name_box(b, rq, &e) < 0 || begin(b, rq, spec, &e) < 0)
 		fail(b, &e);
+	KILL_POINT("warden.create.woken");
 }
 
 /* ---- taking up ---- */

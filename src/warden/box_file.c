@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/kill_point.h"
 #include "base/own.h"
 #include "base/uuid.h"
 #include "sys/fd.h"
@@ -119,6 +120,7 @@ int box_file_write(int dir, const struct box_file *f, struct err *e)
 	box_file_encode(f, bytes);
 	if (write_new(dir, bytes, e) < 0)
 		return err_wrap(e, "note the state of box '%s'", f->id);
+	KILL_POINT("warden.file.half_written");
 	if (renameat(dir, TEMP_NAME, dir, BOX_FILE_NAME) < 0)
 		return err_sys(e, errno, "note the state of box '%s'", f->id);
 	return 0;

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/kill_point.h"
 #include "base/log.h"
 #include "base/opt.h"
 #include "base/own.h"
@@ -136,6 +137,9 @@ int main(int argc, char **argv)
 
 	signals_prepare();
 	(void)umask(077);
+#ifdef KILL_POINTS
+	kill_point_open(kill_point_env());
+#endif
 	if (opt_parse(&program, argc, argv, &o, &r, &e) < 0)
 		return fail(&e, EXIT_USAGE);
 	if (r.action == OPT_HELP) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/err.h"
+#include "base/kill_point.h"
 #include "base/log.h"
 #include "sys/process.h"
 #include "warden/box.h"
@@ -107,6 +108,7 @@ static int add_parked(struct warden *w, struct err *e)
 	p->next = w->parked;
 	w->parked = p;
 	w->n_parked++;
+	KILL_POINT("warden.slot.ready");
 	return 0;
 }
 

@@ -11,6 +11,7 @@
 #include <sys/xattr.h>
 
 #include "base/err.h"
+#include "base/kill_point.h"
 #include "base/log.h"
 #include "base/own.h"
 #include "box/preflight.h"
@@ -115,6 +116,7 @@ static int try_box(struct warden *w, struct err *e)
 	r = slot_make(&w->host, (unsigned)number, &slot, e);
 	if (r == 0) {
 		r = slot_wake(&w->host, &slot, &order, TRIAL_MS, e);
+		KILL_POINT("warden.start.trial");
 		if (slot_destroy(&w->host, &slot, r < 0 ? &(struct err){ 0 } : e) < 0)
 			return -1;
 	}
@@ -240,6 +242,7 @@ static int take_up_all(struct warden *w, size_t *alive, struct err *e)
 			return -1;
 		log_error("there is no image 'host' until the next start", LOG_ERR(e));
 	}
+	KILL_POINT("warden.start.image_made");
 	if (host_image_sweep(&w->host, is_layer_used, w, &swept) < 0)
 		log_warn("cannot remove layers of an earlier start, ignoring", LOG_ERR(&swept));
 	return 0;
@@ -289,6 +292,7 @@ int warden_open(struct warden *w, const struct warden_spec *spec, struct err *e)
 		return explain(w, &report, e);
 	if (images_open(w, &spec->images, e) < 0 || ready_open(w, e) < 0 || peers_open(w, spec->listener, e) < 0)
 		return -1;
+	KILL_POINT("warden.start.ready");
 	warn(&report);
 	log_info("warden is ready", LOG_U("boxes", alive), LOG_S("store", box_store_driver(&w->host.store)));
 	return 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Transactions on a connection. Values are bound, never written into SQL. */
 #include "base/log.h"
+#include "base/kill_point.h"
 #include "server/store/store_impl.h"
 
 #include "base/banned.h"
@@ -157,7 +158,11 @@ static int run_steps(struct connection *c, const struct store_tx *tx, struct err
 	for (const struct step *s = tx->first; s; s = s->next)
 		if (run_step(c, s, e) < 0)
 			return -1;
-	return exec_noting(c, "COMMIT", e);
+	KILL_POINT("server.store.written");
+	if (exec_noting(c, "COMMIT", e) < 0)
+		return -1;
+	KILL_POINT("server.store.committed");
+	return 0;
 }
 
 int connection_run(struct connection *c, const struct store_tx *tx, struct err *e)

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/kill_point.h"
+
+#ifdef KILL_POINTS
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/str.h"
+#endif
+
+#include "base/banned.h"
+
+#ifdef KILL_POINTS
+/* Of test builds only, set once at start: code that is to die anywhere cannot carry a context everywhere. */
+static struct kill_switch *shared;
+static pid_t owner;
+
+void kill_point_open(int fd)
+{
+	void *p = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	owner = getpid();
+	if (p != MAP_FAILED)
+		shared = p;
+}
+
+int kill_point_env(void)
+{
+	const char *text = getenv(KILL_POINT_FD_ENV);
+	uint64_t fd;
+
+	return text && str_to_u64(str_of(text), 3, 1 << 20, &fd) ? (int)fd : -1;
+}
+
+void kill_point(const char *name)
+{
+	if (!shared || atomic_load(&shared->left) == 0 || strncmp(shared->name, name, sizeof(shared->name)) != 0)
+		return;
+	if (atomic_fetch_sub(&shared->left, 1) != 1)
+		return;
+	(void)kill(owner, SIGKILL);
+	for (;;)
+		(void)pause(); /* a thread or a child: it ends together with its owner, and does nothing more until then */
+}
+#endif
