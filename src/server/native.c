@@ -157,20 +157,20 @@ static int give_log(const struct native *n, const char *path, struct err *e)
 }
 
 /* A lock of the process: children do not have it, so it ends with this one whatever they do. */
-static int lock(struct native *n, const char *state_dir, bool *ret_is_taken, struct err *e)
+static int lock(const char *dir, const char *what, int *ret_fd, bool *ret_is_taken, struct err *e)
 {
 	struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 	char path[PATH_MAX];
 
-	if (join(path, state_dir, LOCK_NAME, e) < 0)
+	if (join(path, dir, LOCK_NAME, e) < 0)
 		return -1;
-	n->lock = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (n->lock < 0)
+	*ret_fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (*ret_fd < 0)
 		return err_sys(e, errno, "open '%s'", path);
-	if (fcntl(n->lock, F_SETLK, &whole) == 0)
+	if (fcntl(*ret_fd, F_SETLK, &whole) == 0)
 		return 0;
 	*ret_is_taken = errno == EAGAIN || errno == EACCES;
-	return *ret_is_taken ? err_set(e, ERR_CONFLICT, "another server runs with the state directory '%s'", state_dir) :
+	return *ret_is_taken ? err_set(e, ERR_CONFLICT, "another server runs with the %s '%s'", what, dir) :
 			       err_sys(e, errno, "lock '%s'", path);
 }
 
@@ -182,7 +182,7 @@ static int open_socket(struct native *n, struct err *e)
 	n->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (n->listener < 0)
 		return err_sys(e, errno, "create a socket");
-	if (unlink(n->socket) < 0 && errno != ENOENT) /* of an earlier start: the lock is ours */
+	if (unlink(n->socket) < 0 && errno != ENOENT) /* of an earlier start: the lock of its folder is ours */
 		return err_sys(e, errno, "remove '%s'", n->socket);
 	if (bind(n->listener, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(n->listener, BACKLOG) < 0)
 		return err_sys(e, errno, "listen on '%s'", n->socket);
@@ -198,9 +198,11 @@ int native_prepare(const struct config *c, struct native *n, bool *ret_is_taken,
 		return err_set(e, ERR_DENIED, "the native runtime needs root: it makes namespaces, mounts and control groups, "
 					      "and then serves as another user");
 	if (native_names(c, n, e) < 0 || make_ours(c->native.state_dir, e) < 0 ||
-	    lock(n, c->native.state_dir, ret_is_taken, e) < 0)
+	    lock(c->native.state_dir, "state directory", &n->lock, ret_is_taken, e) < 0)
 		return -1;
-	if (find_user(c, n, e) < 0 || make_theirs(n, n->server_dir, e) < 0 || make_ours(c->native.run_dir, e) < 0)
+	if (make_ours(c->native.run_dir, e) < 0 || lock(c->native.run_dir, "run directory", &n->run_lock, ret_is_taken, e) < 0)
+		return -1;
+	if (find_user(c, n, e) < 0 || make_theirs(n, n->server_dir, e) < 0)
 		return -1;
 	if (c->log.file_enabled && give_log(n, c->log.file_path, e) < 0)
 		return -1;
@@ -211,4 +213,5 @@ void native_done(struct native *n)
 {
 	closep(&n->listener);
 	closep(&n->lock);
+	closep(&n->run_lock);
 }

@@ -21,11 +21,11 @@ struct native {
 	char server_dir[PATH_MAX];
 	char socket[PATH_MAX];
 	char warden[PATH_MAX], execd[PATH_MAX]; /* programs */
-	int lock;     /* of the state directory, for this process */
+	int lock, run_lock; /* of the two folders, for this process */
 	int listener; /* on the socket */
 };
 
-#define NATIVE_INIT ((struct native){ .lock = -1, .listener = -1 })
+#define NATIVE_INIT ((struct native){ .lock = -1, .run_lock = -1, .listener = -1 })
 
 /* Names only: nothing is made or opened. ERR_LIMIT for folders with names too long for a socket. */
 int native_names(const struct config *c, struct native *n, struct err *e);

@@ -44,6 +44,8 @@ struct serve_spec {
 	int (*drop_rights)(void *arg, struct err *e); /* called once log, certificate and key are open */
 	void *drop_arg;
 	int ready_fd;    /* taken; gets one byte once requests are answered. -1: none */
+	/* For the supervisor: done once, instead of serving; without sockets. NULL: serve(). */
+	int (*job)(const struct serve_spec *spec, struct err *e);
 	int *ret_status; /* set on failure */
 };
 

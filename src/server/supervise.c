@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/kill_point.h"
 #include "base/log.h"
 #include "base/quantity.h"
 #include "server/confine.h"
@@ -23,15 +24,21 @@
 #include "base/banned.h"
 
 #define WARDEN_FD 3          /* its listening socket */
-#define SETTLED_MS 10000     /* a child that lived this long is started again at once */
-#define PAUSE_MS 100U         /* before the next try, doubled with each that fails */
-#define PAUSE_MAX_MS 5000U
+#define SETTLED_MS 500        /* a child that lived this long is none that cannot start */
+#define PAUSE_MS 50U          /* before a child is started again, doubled with each that did not settle */
+#define PAUSE_MAX_MS 1000U
 #define PREDECESSORS_MS 15000 /* what a killed supervisor has left behind ends within this time */
+#define PORT_MS 2000          /* and its server lets go of the ports within this one */
+#define PORT_AGAIN_MS 50
+#define STOP_SPARE_MS 5000U   /* beyond the time that a child takes for its own end; then it is killed */
+#define WARDEN_STOP_MS 10000U
+#define FDS_MAX 2
 
 struct child {
 	const char *name;
 	int pidfd; /* -1: does not run */
 	uint64_t started_ms, again_ms;
+	uint64_t kill_ms; /* it was told to end: when that was long enough. 0: it was not */
 	unsigned pause_ms;
 };
 
@@ -42,8 +49,9 @@ struct supervisor {
 	struct native native;
 	struct child warden, server;
 	int signals;
-	int ready; /* read end: a byte, once the server serves for the first time; then -1 */
-	uint64_t begun_ms;
+	int ready; /* read end: a byte, once the server serves; then -1 */
+	uint64_t begun_ms; /* 0: everything has been up */
+	int kill_points; /* of test builds, else -1 */
 	bool is_stopping;
 	int status; /* to end with */
 };
@@ -92,16 +100,38 @@ static void make_arguments(const struct supervisor *s, struct arguments *a)
 		add(a, "--image", c->native.images.items[i].value);
 }
 
+static bool is_job(const struct supervisor *s)
+{
+	return s->spec->job != NULL;
+}
+
+/* The environment of the warden: none, but for what test builds need. */
+static char *const *warden_env(const struct supervisor *s, struct spawn_fd *fd, size_t *n_fds)
+{
+#ifdef KILL_POINTS
+	static const char *const env[] = { KILL_POINT_FD_ENV "=4", NULL };
+
+	if (s->kill_points >= 0) {
+		*fd = (struct spawn_fd){ s->kill_points, WARDEN_FD + 1 };
+		(*n_fds)++;
+		return (char *const *)(uintptr_t)env;
+	}
+#endif
+	(void)s, (void)fd, (void)n_fds;
+	return NULL;
+}
+
 static int start_warden(struct supervisor *s, struct err *e)
 {
-	const struct spawn_fd fds[] = { { s->native.listener, WARDEN_FD } };
+	struct spawn_fd fds[FDS_MAX] = { { s->native.listener, WARDEN_FD } };
 	struct arguments a;
 	struct spawn_spec sp = SPAWN_INIT(s->native.warden, (char *const *)(uintptr_t)a.argv);
 
 	make_arguments(s, &a);
 	sp.err = STDERR_FILENO;
 	sp.fds = fds;
-	sp.n_fds = ARRAY_LEN(fds);
+	sp.n_fds = 1;
+	sp.envp = warden_env(s, &fds[1], &sp.n_fds);
 	sp.new_group = true; /* a terminal's Ctrl-C is for us */
 	sp.death_signal = SIGTERM;
 	s->warden.pidfd = process_spawn(&sp, NULL, e);
@@ -117,7 +147,9 @@ static int drop_rights(void *arg, struct err *e)
 
 	if (confine_server(s->native.uid, s->native.gid, e) < 0)
 		return -1;
-	if (prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) < 0) /* after the ids: a change of them clears it */
+	/* After the ids: a change of them clears it. There is nothing to drain for: who is started next must have the ports and
+	 * the database at once. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
 		return err_sys(e, errno, "follow the supervisor");
 	return getppid() == s->pid ? 0 : err_set(e, ERR_UNAVAILABLE, "the supervisor has ended");
 }
@@ -135,12 +167,15 @@ static _Noreturn void run_server(struct supervisor *s, int ready)
 	spec.drop_arg = s;
 	spec.ready_fd = ready;
 	spec.ret_status = &status;
+#ifdef KILL_POINTS
+	kill_point_open(s->kill_points);
+#endif
 	closep(&s->signals);
 	closep(&s->warden.pidfd);
 	closep(&s->ready);
 	native_done(&s->native);
 	(void)setpgid(0, 0);
-	if (serve(&spec, &e) == 0)
+	if ((is_job(s) ? spec.job : serve)(&spec, &e) == 0)
 		status = EXIT_SUCCESS;
 	else
 		(void)fprintf(stderr, "opensandbox-server: %s\n", e.msg);
@@ -180,18 +215,6 @@ static int start_server(struct supervisor *s, struct err *e)
 
 /* ---- both ---- */
 
-static void start(struct supervisor *s, struct child *c)
-{
-	struct err e = { 0 };
-
-	c->started_ms = clock_mono_ms();
-	if ((c == &s->warden ? start_warden(s, &e) : start_server(s, &e)) == 0)
-		return;
-	log_error("cannot start a process", LOG_S("name", c->name), LOG_ERR(&e));
-	c->pause_ms = MIN(MAX(c->pause_ms * 2, PAUSE_MS), PAUSE_MAX_MS);
-	c->again_ms = c->started_ms + c->pause_ms;
-}
-
 static void signal_child(const struct child *c, int signo)
 {
 	struct err e;
@@ -200,21 +223,54 @@ static void signal_child(const struct child *c, int signo)
 		log_warn("cannot signal a process", LOG_S("name", c->name), LOG_ERR(&e));
 }
 
+static void end_child(struct child *c, uint64_t within_ms)
+{
+	signal_child(c, SIGTERM);
+	if (c->kill_ms == 0)
+		c->kill_ms = clock_mono_ms() + within_ms + STOP_SPARE_MS;
+}
+
+/* A server that does not serve yet has nothing to drain, and may be waiting for a warden that never comes: it is killed. */
 static void stop(struct supervisor *s, int status)
 {
+	bool is_serving = s->ready < 0 && !is_job(s);
+
 	if (!s->is_stopping)
 		s->status = status;
 	s->is_stopping = true;
 	serve_sockets_done(&s->sockets); /* the server closes its own: nobody waits for who does not come */
-	signal_child(&s->server, SIGTERM);
 	if (s->server.pidfd < 0)
-		signal_child(&s->warden, SIGTERM);
+		end_child(&s->warden, WARDEN_STOP_MS);
+	else if (is_serving)
+		end_child(&s->server, (uint64_t)s->spec->config->limits.drain_seconds * 1000);
+	else
+		signal_child(&s->server, SIGKILL);
+}
+
+static void add_pause(struct child *c, bool has_settled)
+{
+	c->pause_ms = has_settled ? PAUSE_MS : MIN(MAX(c->pause_ms * 2, PAUSE_MS), PAUSE_MAX_MS);
+	c->again_ms = clock_mono_ms() + c->pause_ms;
+}
+
+/* What cannot be started at all, not even once, is no reason to wait for better times. */
+static void start(struct supervisor *s, struct child *c)
+{
+	struct err e = { 0 };
+
+	c->started_ms = clock_mono_ms();
+	if ((c == &s->warden ? start_warden(s, &e) : start_server(s, &e)) == 0)
+		return;
+	log_error("cannot start a process", LOG_S("name", c->name), LOG_ERR(&e));
+	add_pause(c, false);
+	if (s->begun_ms != 0)
+		stop(s, SERVE_FAILED);
 }
 
 /* Whether the end of C, with CODE, is the end of everything: it never came up, and trying again would not help. */
 static bool is_final(const struct supervisor *s, const struct child *c, const struct process_end *end)
 {
-	if (c == &s->server && !end->by_signal && end->code == SERVE_DAMAGED)
+	if (c == &s->server && (is_job(s) || (!end->by_signal && end->code == SERVE_DAMAGED)))
 		return true;
 	if (s->begun_ms == 0 || end->by_signal) /* everything has been up once; or somebody killed it */
 		return false;
@@ -225,10 +281,7 @@ static bool is_final(const struct supervisor *s, const struct child *c, const st
 
 static void plan_again(struct child *c, const struct process_end *end)
 {
-	uint64_t now = clock_mono_ms();
-
-	c->pause_ms = now - c->started_ms >= SETTLED_MS ? 0 : MIN(MAX(c->pause_ms * 2, PAUSE_MS), PAUSE_MAX_MS);
-	c->again_ms = now + c->pause_ms;
+	add_pause(c, clock_mono_ms() - c->started_ms >= SETTLED_MS);
 	if (end->code != SERVE_RUNNING || end->by_signal)
 		log_error("a process has ended, starting it again", LOG_S("name", c->name),
 			  LOG_D(end->by_signal ? "signal" : "status", end->code), LOG_MS("in", c->pause_ms));
@@ -247,8 +300,9 @@ static void on_end(struct supervisor *s, struct child *c)
 	c->pidfd = -1;
 	if (s->is_stopping) {
 		if (c == &s->server) {
-			s->status = s->status ? s->status : end.by_signal ? SERVE_FAILED : end.code;
-			signal_child(&s->warden, SIGTERM);
+			if (s->status == 0 && s->ready < 0) /* else it was killed before it served */
+				s->status = end.by_signal ? SERVE_FAILED : end.code;
+			end_child(&s->warden, WARDEN_STOP_MS);
 		}
 		return;
 	}
@@ -276,32 +330,46 @@ static void on_ready(struct supervisor *s)
 	char byte;
 
 	if (read(s->ready, &byte, 1) == 1)
-		s->begun_ms = 0;
+		s->begun_ms = s->server.pause_ms = s->warden.pause_ms = 0; /* it needs both */
+	else if (s->is_stopping)
+		return; /* stays a sign that it never served */
 	closep(&s->ready);
 	s->ready = -1;
 }
 
-/* How long until a child is to be started again; starts those whose time has come. */
-static int next_start(struct supervisor *s)
+/* When something is to be done about C, which is done if the time has come; UINT64_MAX: never. */
+static uint64_t look_after(struct supervisor *s, struct child *c)
 {
-	struct child *both[] = { &s->warden, &s->server };
-	uint64_t now = clock_mono_ms(), least = UINT64_MAX;
-
-	for (size_t i = 0; i < ARRAY_LEN(both) && !s->is_stopping; i++) {
-		if (both[i]->pidfd < 0 && both[i]->again_ms <= now)
-			start(s, both[i]);
-		if (both[i]->pidfd < 0)
-			least = MIN(least, both[i]->again_ms);
+	if (c->pidfd < 0 && !s->is_stopping) {
+		if (c->again_ms <= clock_mono_ms())
+			start(s, c);
+		return c->pidfd < 0 && !s->is_stopping ? c->again_ms : UINT64_MAX;
 	}
+	if (c->pidfd < 0 || c->kill_ms == 0)
+		return UINT64_MAX;
+	if (c->kill_ms <= clock_mono_ms()) {
+		log_error("a process does not end, killing it", LOG_S("name", c->name));
+		signal_child(c, SIGKILL);
+		c->kill_ms = UINT64_MAX;
+	}
+	return c->kill_ms;
+}
+
+static int next_wait(struct supervisor *s)
+{
+	uint64_t warden = look_after(s, &s->warden), server = look_after(s, &s->server);
+	uint64_t least = MIN(warden, server), now = clock_mono_ms();
+
 	return least == UINT64_MAX ? -1 : (int)(least - MIN(least, now));
 }
 
 static void run(struct supervisor *s)
 {
 	while (!s->is_stopping || s->server.pidfd >= 0 || s->warden.pidfd >= 0) {
-		int wait = next_start(s);
+		int wait = next_wait(s);
 		struct pollfd p[] = {
-			{ .fd = s->signals, .events = POLLIN }, { .fd = s->ready, .events = POLLIN },
+			{ .fd = s->signals, .events = POLLIN },
+			{ .fd = s->is_stopping ? -1 : s->ready, .events = POLLIN },
 			{ .fd = s->server.pidfd, .events = POLLIN }, { .fd = s->warden.pidfd, .events = POLLIN },
 		};
 
@@ -318,6 +386,22 @@ static void run(struct supervisor *s)
 	}
 }
 
+/* A server whose supervisor was killed a moment ago goes with it, but not in the same instant. */
+static int listen_soon(struct supervisor *s, struct err *e)
+{
+	uint64_t until = clock_mono_ms() + PORT_MS;
+
+	if (is_job(s))
+		return 0;
+	while (serve_listen(s->spec->config, &s->sockets, e) < 0) {
+		if (e->sys != EADDRINUSE || clock_mono_ms() >= until)
+			return -1;
+		(void)poll(NULL, 0, PORT_AGAIN_MS);
+		*e = (struct err){ 0 };
+	}
+	return 0;
+}
+
 static int begin(struct supervisor *s, struct err *e)
 {
 	sigset_t set = SIGNALS(SIGTERM, SIGINT, SIGHUP);
@@ -327,7 +411,10 @@ static int begin(struct supervisor *s, struct err *e)
 		s->status = is_taken ? SERVE_RUNNING : SERVE_FAILED;
 		return -1;
 	}
-	if (serve_listen(s->spec->config, &s->sockets, e) < 0 || signals_block(&set, e) < 0)
+#ifdef KILL_POINTS
+	s->kill_points = kill_point_env();
+#endif
+	if (listen_soon(s, e) < 0 || signals_block(&set, e) < 0)
 		return -1;
 	s->signals = signals_open(&set, e);
 	return s->signals < 0 ? -1 : 0;
@@ -347,7 +434,7 @@ int supervise(const struct serve_spec *spec, struct err *e)
 	AUTO(supervisor_done) struct supervisor s = {
 		.pid = getpid(), .spec = spec, .native = NATIVE_INIT, .signals = -1, .ready = -1, .status = SERVE_FAILED,
 		.warden = { .name = "warden", .pidfd = -1 }, .server = { .name = "server", .pidfd = -1 },
-		.begun_ms = clock_mono_ms(),
+		.begun_ms = clock_mono_ms(), .kill_points = -1,
 	};
 	int r = begin(&s, e);
 

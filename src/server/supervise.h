@@ -9,7 +9,7 @@
 struct err;
 struct serve_spec;
 
-/* Runs until SIGTERM or SIGINT has ended the server, which drains first, and then the warden. SIGHUP goes to the server. A
- * child that never came up ends it with that child's status, in *spec->ret_status. The calling process must have one thread
- * and have called signals_prepare(). */
+/* Runs until SIGTERM or SIGINT has ended the server, which drains first, and then the warden; who does not end in time is
+ * killed. SIGHUP goes to the server. A child that never came up ends it with that child's status, in *spec->ret_status; so
+ * does the end of a job (spec->job). The calling process must have one thread and have called signals_prepare(). */
 int supervise(const struct serve_spec *spec, struct err *e);
