@@ -117,7 +117,7 @@ static void adopt_one(struct warden *w, const char *name, unsigned number, size_
 
 	w->is_taken[number] = true;
 	if (r == 0) {
-		box_sweep(w, number);
+		box_sweep(w, number, strcmp(file.boot, w->boot) == 0 ? file.id : NULL);
 		return;
 	}
 	if (r > 0 && take_up(w, number, &file, alive, &e) == 0)
@@ -157,7 +157,7 @@ static int sweep_groups(struct warden *w, struct err *e)
 		if (number < 0 || w->is_taken[number])
 			continue;
 		w->is_taken[number] = true;
-		box_sweep(w, (unsigned)number);
+		box_sweep(w, (unsigned)number, NULL);
 	}
 	return 0;
 }

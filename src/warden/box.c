@@ -204,6 +204,7 @@ static void on_removed(const struct err *failure, void *arg)
 	struct box *b = arg;
 	struct warden *w = b->w;
 	unsigned number = b->slot.number;
+	char layer[sizeof(b->file.layer)];
 
 	KILL_POINT("warden.remove.collected");
 	collect(b);
@@ -215,8 +216,11 @@ static void on_removed(const struct err *failure, void *arg)
 		return;
 	}
 	log_debug("box removed", LOG_S("id", b->file.id), LOG_U("number", number));
+	memcpy(layer, b->file.layer, sizeof(layer));
 	finish_removal(b);
 	number_free(w, number);
+	if (layer[0])
+		warden_layer_unused(w, layer);
 	KILL_POINT("warden.remove.number_freed");
 }
 
@@ -253,7 +257,7 @@ void box_remove(struct box *b, const struct ticket *t)
 		start_removal(b);
 }
 
-void box_sweep_slot(struct warden *w, struct slot *slot)
+void box_sweep_slot(struct warden *w, struct slot *slot, const char *id)
 {
 	struct err e;
 	struct box *b = box_new(w, &e);
@@ -266,15 +270,20 @@ void box_sweep_slot(struct warden *w, struct slot *slot)
 	b->slot = *slot;
 	b->has_slot = true;
 	*slot = SLOT_INIT;
+	if (id && !map_get(&w->by_id, str_of(id))) {
+		(void)snprintf(b->file.id, sizeof(b->file.id), "%s", id);
+		if (!map_put(&w->by_id, str_of(b->file.id), b)) /* nobody can wait for it then */
+			b->file.id[0] = '\0';
+	}
 	start_removal(b);
 }
 
-void box_sweep(struct warden *w, unsigned number)
+void box_sweep(struct warden *w, unsigned number, const char *id)
 {
 	struct slot slot = SLOT_INIT;
 
 	slot.number = number;
-	box_sweep_slot(w, &slot);
+	box_sweep_slot(w, &slot, id);
 }
 
 /* ---- its end ---- */

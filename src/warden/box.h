@@ -59,9 +59,10 @@ void box_remove(struct box *b, const struct ticket *t);
 
 /* What an earlier warden made: FILE says whose it is, SLOT is taken. ERR_CONFLICT when there is one of that id. */
 int box_take_up(struct warden *w, const struct box_file *file, struct slot *slot, bool is_paused, struct err *e);
-/* Removes whatever has this number, in the background; SLOT is taken. Nobody waits for it. */
-void box_sweep_slot(struct warden *w, struct slot *slot);
-void box_sweep(struct warden *w, unsigned number);
+/* Removes whatever has this number, in the background; SLOT is taken. ID (or NULL) is whose it was: who asks for the removal
+ * of that one waits for this. */
+void box_sweep_slot(struct warden *w, struct slot *slot, const char *id);
+void box_sweep(struct warden *w, unsigned number, const char *id);
 
 enum wire_state box_state(const struct box *b);
 void boxes_done(struct warden *w); /* forgets them all; they go on */

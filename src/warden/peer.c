@@ -281,14 +281,17 @@ static void on_peer(unsigned ready, void *arg)
 	struct err e = { 0 };
 	int r = 1;
 
+	/* Who is gone may have a successor that has seen what there is: nothing is begun any more that it does not know of. */
+	if (ready & IO_ERR) {
+		peer_end(p);
+		return;
+	}
 	if (ready & IO_OUT)
 		flush(p);
 	for (int i = 0; r > 0 && i < TURN_MESSAGES && !p->is_dead && !p->first && p->n_pending < PEER_PENDING_MAX; i++)
 		r = receive_one(p, &e);
 	if (r < 0) {
 		log_warn("a peer is dropped", LOG_ERR(&e));
-		peer_end(p);
-	} else if ((ready & IO_ERR) && (r == 0 || p->first || p->n_pending >= PEER_PENDING_MAX)) {
 		peer_end(p);
 	}
 	update(p);

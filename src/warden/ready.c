@@ -55,7 +55,7 @@ static int make(struct warden *w, struct slot *ret, struct err *e)
 		return -1;
 	if (slot_make(&w->host, (unsigned)number, ret, e) == 0)
 		return 0;
-	box_sweep(w, (unsigned)number); /* it may have left something behind */
+	box_sweep(w, (unsigned)number, NULL); /* it may have left something behind */
 	return -1;
 }
 
@@ -84,7 +84,7 @@ static void on_parked_end(unsigned ready, void *arg)
 	(void)ready;
 	log_warn("a slot that was ready has ended, ignoring", LOG_U("number", p->slot.number));
 	unlink_parked(p);
-	box_sweep_slot(w, &p->slot);
+	box_sweep_slot(w, &p->slot, NULL);
 	free(p);
 	pause_refill(w);
 }
@@ -101,7 +101,7 @@ static int add_parked(struct warden *w, struct err *e)
 		return -1;
 	}
 	if (io_add(&p->end, w->loop, p->slot.pidfd, IO_IN, on_parked_end, p, "parked slot", e) < 0) {
-		box_sweep_slot(w, &p->slot);
+		box_sweep_slot(w, &p->slot, NULL);
 		free(p);
 		return -1;
 	}

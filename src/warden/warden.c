@@ -230,6 +230,33 @@ static bool is_layer_used(const char *layer, void *arg)
 	return false;
 }
 
+static int sweep_work(void *arg, struct err *e)
+{
+	struct warden *w = arg;
+
+	return host_image_sweep(&w->host, is_layer_used, w, e);
+}
+
+static void on_swept(const struct err *failure, void *arg)
+{
+	struct warden *w = arg;
+
+	if (failure)
+		log_warn("cannot remove layers of an earlier start, ignoring", LOG_ERR(failure));
+	if (w->has_old_layers)
+		warden_layer_unused(w, "");
+}
+
+/* The worker sees the boxes as they are when it begins. */
+void warden_layer_unused(struct warden *w, const char *layer)
+{
+	if (is_layer_used(layer, w) || !w->host_layer[0])
+		return;
+	w->has_old_layers = worker_is_busy(&w->layers);
+	if (!w->has_old_layers)
+		worker_start(&w->layers, &w->workers, sweep_work, on_swept, w);
+}
+
 /* As with the preflight: a full disk must not keep us from the boxes that there are. */
 static int take_up_all(struct warden *w, size_t *alive, struct err *e)
 {
@@ -278,7 +305,7 @@ int warden_open(struct warden *w, const struct warden_spec *spec, struct err *e)
 	size_t alive = 0;
 
 	*w = (struct warden){ .lock = -1, .listener = -1, .signals = -1, .server_uid = spec->server_uid,
-			      .want_parked = spec->slots, .problems = BUF_INIT(PROBLEMS_MAX) };
+			      .want_parked = spec->slots, .problems = BUF_INIT(PROBLEMS_MAX), .layers = WORKER_INIT };
 	raise_limits();
 	w->loop = loop_new(e);
 	if (!w->loop)
@@ -311,6 +338,7 @@ void warden_done(struct warden *w)
 	ready_done(w);
 	boxes_done(w);
 	images_done(w);
+	worker_forget(&w->layers);
 	io_del(&w->signal);
 	timer_done(&w->stop_by);
 	closep(&w->signals);

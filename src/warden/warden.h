@@ -44,6 +44,8 @@ struct warden {
 	char boot[BOOT_ID_SIZE];
 	char host_layer[SLOT_LAYER_NAME_MAX + 1];
 	struct images *images;
+	struct worker layers; /* removes those of earlier starts */
+	bool has_old_layers;  /* there may be more to remove when it is done */
 
 	struct map by_id; /* boxes that have one */
 	struct box *boxes;
@@ -77,5 +79,7 @@ int warden_open(struct warden *w, const struct warden_spec *spec, struct err *e)
 int warden_run(struct warden *w, struct err *e); /* until SIGTERM or SIGINT */
 void warden_done(struct warden *w); /* boxes go on */
 
+/* A box is gone that had LAYER: nobody may need that one any more. */
+void warden_layer_unused(struct warden *w, const char *layer);
 /* Lets an orderly stop go on once nothing is pending. */
 void warden_answered(struct warden *w);
