@@ -147,6 +147,9 @@ struct runtime_events {
 	/* It ended; its record and files stay until it is removed. Also while an operation on it is in progress, never
 	 * before its create has completed, at most once. */
 	void (*ended)(const char *id, const struct runtime_end *end, void *arg);
+	/* The runtime was away and can be asked again. What was in progress has failed, but may have been done; what ended
+	 * meanwhile was not told. May be NULL. */
+	void (*returned)(void *arg);
 };
 
 /* The head of every runtime; its own state follows. */

@@ -69,6 +69,7 @@ struct native {
 	int fd;
 	struct io io;
 	struct timer again;
+	bool was_away; /* it was connected before */
 	uint64_t serial;
 	struct call *calls;
 	struct call *spare;
@@ -594,6 +595,7 @@ static void disconnect(struct native *n)
 	io_del(&n->io);
 	closep(&n->fd);
 	n->fd = -1;
+	n->was_away = true;
 	timer_in(&n->again, AGAIN_MS);
 	(void)err_set(&e, ERR_UNAVAILABLE, "the warden went away");
 	for (struct call *c = n->calls; c;) { /* a completion may begin new ones: those are not meant */
@@ -655,6 +657,8 @@ static void on_again(void *arg)
 	}
 	if (n->fd < 0)
 		timer_in(&n->again, AGAIN_MS);
+	else if (n->was_away && n->rt.events && n->rt.events->returned)
+		n->rt.events->returned(n->rt.events_arg);
 }
 
 static void native_free(struct runtime *rt)

@@ -27,7 +27,7 @@ struct fixture {
 	uint64_t now_ms;
 	char folder[64], path[96];
 	int listener, warden; /* the test's side */
-	unsigned done, failed, ended;
+	unsigned done, failed, ended, returned;
 	struct runtime_failure failure;
 	struct transport *dialed;
 	char text[256];
@@ -108,7 +108,12 @@ static void on_ended(const char *id, const struct runtime_end *end, void *arg)
 	(void)snprintf(f->box, sizeof(f->box), "%s", id);
 }
 
-static const struct runtime_events events = { on_ended };
+static void on_returned(void *arg)
+{
+	((struct fixture *)arg)->returned++;
+}
+
+static const struct runtime_events events = { on_ended, on_returned };
 static const struct string_pair images[] = { { "alpine", "/srv/alpine" }, { "python/3.12:slim", "/srv/python.tar" } };
 
 static int setup(void **state)
@@ -385,8 +390,10 @@ static void a_warden_that_goes_away_fails_calls_and_comes_back(void **state)
 	assert_int_equal(f->failed, 1);                /* not during the call */
 	turn(f);
 	assert_int_equal(f->failed, 2);
+	assert_int_equal(f->returned, 0);
 	f->now_ms += 1000;
 	meet(f);
+	assert_int_equal(f->returned, 1);
 }
 
 static void a_warden_that_is_silent_is_not_waited_for(void **state)

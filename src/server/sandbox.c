@@ -405,6 +405,7 @@ void sandboxes_free(struct sandboxes *s)
 	map_done(&s->by_id);
 	timer_done(&s->flush);
 	timer_done(&s->sweep);
+	timer_done(&s->compare);
 	random_pool_done(&s->random);
 	secret_wipe(s->secret, sizeof(s->secret));
 	free(s);
@@ -412,7 +413,7 @@ void sandboxes_free(struct sandboxes *s)
 
 struct sandboxes *sandboxes_new(const struct sandboxes_spec *spec, enum store_fault *ret_fault, struct err *e)
 {
-	static const struct runtime_events events = { .ended = on_ended };
+	static const struct runtime_events events = { .ended = on_ended, .returned = sandboxes_compare };
 	AUTO(sandboxes_free) struct sandboxes *s = calloc(1, sizeof(*s));
 
 	*ret_fault = STORE_FAILED;
@@ -425,6 +426,7 @@ struct sandboxes *sandboxes_new(const struct sandboxes_spec *spec, enum store_fa
 		s->spec.wall_us = real_wall_us;
 	if (timer_init(&s->flush, spec->loop, on_flush, s, "sandbox states", e) < 0 ||
 	    timer_init(&s->sweep, spec->loop, keys_sweep, s, "idempotency keys", e) < 0 ||
+	    timer_init(&s->compare, spec->loop, sandboxes_compare, s, "comparing with the runtime", e) < 0 ||
 	    sandboxes_load(s, ret_fault, e) < 0 || store_start(spec->store, spec->loop, e) < 0)
 		return NULL;
 	timer_in(&s->sweep, SWEEP_MS);

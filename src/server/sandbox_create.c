@@ -199,6 +199,12 @@ static void on_failure_recorded(const struct err *e, void *arg)
 	drop_failed(b, &f);
 }
 
+/* Nobody can say whether it was made: its record stays until the runtime has proven that it is gone. */
+static bool is_unknown(const struct runtime_failure *failure)
+{
+	return failure->err.code == ERR_UNAVAILABLE || failure->err.code == ERR_TIMEOUT;
+}
+
 static void create_failed(struct box *b, const struct runtime_failure *failure)
 {
 	struct sandboxes *s = b->pub.set;
@@ -207,6 +213,11 @@ static void create_failed(struct box *b, const struct runtime_failure *failure)
 
 	log_error("sandbox could not be created", LOG_S("id", b->id), LOG_S("failure", failure->code), LOG_ERR(&failure->err));
 	(void)fault_of_runtime(&f, s->spec.runtime, failure);
+	if (is_unknown(failure)) {
+		store_tx_free(tx);
+		roll_back(b, &f);
+		return;
+	}
 	b->first->failure = f;
 	store_tx_delete(tx, b->id);
 	key_forget_of(s, b->id, tx);

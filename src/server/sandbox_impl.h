@@ -12,6 +12,7 @@
 
 #define RETRY_FIRST_MS 1000
 #define RETRY_MAX_MS 30000
+#define COMPARE_MS 200  /* between two looks at a runtime that is back, while changes are in progress */
 #define SWEEP_MS 3600000 /* for idempotency keys that have aged */
 #define BOX_ARENA_MAX ((size_t)4 * 1024 * 1024)
 
@@ -91,7 +92,8 @@ struct sandboxes {
 	unsigned creates; /* in progress */
 	unsigned char secret[SHA256_SIZE];
 	bool is_new_boot;
-	struct timer flush, sweep;
+	struct timer flush, sweep, compare;
+	bool is_comparing;
 	recovered_fn *recovered;
 	void *recovered_arg;
 };
@@ -148,4 +150,5 @@ void orphan_remove(struct sandboxes *s, const char *id);
 void orphans_free(struct sandboxes *s);
 
 /* sandbox_recover.c */
+void sandboxes_compare(void *arg); /* with what the runtime has, once more: it may have changed without our knowing */
 int sandboxes_load(struct sandboxes *s, enum store_fault *ret_fault, struct err *e);

@@ -116,14 +116,14 @@ static bool is_over(const struct box *b)
 	return b->pub.row.state == SANDBOX_TERMINATED || b->pub.row.state == SANDBOX_FAILED;
 }
 
-static void adopt(struct box *b, enum sandbox_state state)
+static void adopt(struct box *b, enum sandbox_state state, const char *why)
 {
 	struct store_tx *tx = store_tx_new();
 	bool is_running = state == SANDBOX_RUNNING;
 
 	box_set_state(b, state, is_running ? "CONTAINER_RUNNING" : "CONTAINER_PAUSED", "%s",
 		      is_running ? "Sandbox container is running." : "Sandbox container is paused.");
-	box_event(b, tx, EVENT_RUNTIME, "Adopted", "The server was restarted; the sandbox went on.");
+	box_event(b, tx, EVENT_RUNTIME, "Adopted", "%s", why);
 	box_save(b, tx);
 }
 
@@ -156,15 +156,17 @@ static void settle_gone(struct box *b)
 
 static void settle_found(struct box *b, const struct runtime_box *found)
 {
+	static const char restarted[] = "The server was restarted; the sandbox went on.";
+
 	switch (found->state) {
 	case RUNTIME_STARTING:
 		remove_quietly(b, false);
 		break;
 	case RUNTIME_RUNNING:
-		adopt(b, SANDBOX_RUNNING);
+		adopt(b, SANDBOX_RUNNING, restarted);
 		break;
 	case RUNTIME_PAUSED:
-		adopt(b, SANDBOX_PAUSED);
+		adopt(b, SANDBOX_PAUSED, restarted);
 		break;
 	case RUNTIME_ENDED:
 		if (is_over(b)) {
@@ -207,16 +209,24 @@ static const struct runtime_box *box_in(const struct map *found, const struct bo
 	return map_get(found, str_of(b->id));
 }
 
+/* By id; what no record knows is removed. */
+static int find_records(struct sandboxes *s, const struct runtime_box *boxes, size_t n, struct map *found, struct err *e)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (!map_get(&s->by_id, str_of(boxes[i].id)))
+			orphan_remove(s, boxes[i].id);
+		else if (!map_put(found, str_of(boxes[i].id), (void *)(uintptr_t)&boxes[i]))
+			return err_no_memory(e);
+	}
+	return 0;
+}
+
 static int compare(struct sandboxes *s, const struct runtime_box *boxes, size_t n, struct err *e)
 {
 	AUTO(map_done) struct map found = MAP_INIT;
 
-	for (size_t i = 0; i < n; i++) {
-		if (!map_get(&s->by_id, str_of(boxes[i].id)))
-			orphan_remove(s, boxes[i].id);
-		else if (!map_put(&found, str_of(boxes[i].id), (void *)(uintptr_t)&boxes[i]))
-			return err_no_memory(e);
-	}
+	if (find_records(s, boxes, n, &found, e) < 0)
+		return -1;
 	for (struct sandbox *sb = s->newest; sb; sb = sb->older) {
 		settle(box_of(sb), box_in(&found, box_of(sb)));
 		KILL_POINT("server.recover.one");
@@ -254,4 +264,59 @@ void sandboxes_recover(struct sandboxes *s, recovered_fn *fn, void *arg)
 	s->recovered = fn;
 	s->recovered_arg = arg;
 	s->spec.runtime->ops->list(s->spec.runtime, on_listed, s);
+}
+
+/* ---- while it runs ---- */
+
+static void settle_again(struct box *b, const struct runtime_box *found)
+{
+	static const char returned[] = "The runtime was restarted; the sandbox went on.";
+	enum sandbox_state state = b->pub.row.state;
+
+	if (b->pub.has_end || is_over(b) || state == SANDBOX_STOPPING)
+		return;
+	if (!found)
+		adopt_end(b, &(struct runtime_end){ .reason = RUNTIME_END_LOST });
+	else if (found->state == RUNTIME_ENDED)
+		adopt_end(b, &found->end);
+	else if (found->state == RUNTIME_RUNNING && state != SANDBOX_RUNNING)
+		adopt(b, SANDBOX_RUNNING, returned);
+	else if (found->state == RUNTIME_PAUSED && state != SANDBOX_PAUSED)
+		adopt(b, SANDBOX_PAUSED, returned);
+}
+
+/* Whoever is being changed learns from that change how it is; whether it is so in the end, the next look shows. */
+static void on_listed_again(const struct runtime_box *boxes, size_t n, const struct runtime_failure *failure, void *arg)
+{
+	AUTO(map_done) struct map found = MAP_INIT;
+	struct sandboxes *s = arg;
+	struct err e;
+	bool is_whole = true;
+
+	s->is_comparing = false;
+	if (failure || find_records(s, boxes, n, &found, &e) < 0) {
+		timer_in(&s->compare, COMPARE_MS);
+		return;
+	}
+	for (struct sandbox *sb = s->newest; sb; sb = sb->older) {
+		if (box_of(sb)->first)
+			is_whole = false;
+		else
+			settle_again(box_of(sb), box_in(&found, box_of(sb)));
+	}
+	if (!is_whole)
+		timer_in(&s->compare, COMPARE_MS);
+}
+
+void sandboxes_compare(void *arg)
+{
+	struct sandboxes *s = arg;
+
+	timer_cancel(&s->compare);
+	if (s->is_comparing) { /* what that look sees may be too old */
+		timer_in(&s->compare, COMPARE_MS);
+		return;
+	}
+	s->is_comparing = true;
+	s->spec.runtime->ops->list(s->spec.runtime, on_listed_again, s);
 }

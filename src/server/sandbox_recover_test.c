@@ -170,6 +170,87 @@ static void time_goes_on_while_the_server_is_down(void **state)
 	rig_stop(r);
 }
 
+static void return_now(struct rig *r)
+{
+	r->fake.rt.events->returned(r->fake.rt.events_arg);
+	rig_turn(r, 10);
+}
+
+static void a_runtime_that_was_away_is_asked_what_it_has(void **state)
+{
+	struct rig *r = &rig;
+	char id[4][UUID_LEN + 1];
+
+	(void)state;
+	rig_start(r);
+	for (size_t i = 0; i < ARRAY_LEN(id); i++)
+		rig_create(r, "", id[i]);
+	fake_find(&r->fake, id[0])->state = RUNTIME_PAUSED; /* nobody heard that it was done */
+	fake_find(&r->fake, id[1])->state = RUNTIME_ENDED;
+	fake_find(&r->fake, id[1])->end.exit_code = 7;
+	fake_drop(&r->fake, id[2]);
+	(void)fake_add(&r->fake, "orphan-1", RUNTIME_RUNNING);
+	return_now(r);
+	assert_string_equal(state_of(r, id[0]), "Paused");
+	has(rig_on(r, "GET", id[1], "", NULL), "Sandbox exited with code 7.");
+	has(rig_on(r, "GET", id[2], "", NULL), "\"reason\":\"SANDBOX_LOST\"");
+	assert_string_equal(state_of(r, id[3]), "Running");
+	RIG_WAIT(r, !fake_find(&r->fake, "orphan-1"));
+	fake_find(&r->fake, id[0])->state = RUNTIME_RUNNING;
+	rig_restart(r); /* and it is in the records as well */
+	assert_string_equal(state_of(r, id[0]), "Running");
+	assert_string_equal(state_of(r, id[1]), "Failed");
+	rig_stop(r);
+}
+
+static void what_is_being_changed_is_looked_at_later(void **state)
+{
+	struct rig *r = &rig;
+	char id[UUID_LEN + 1], line[128];
+	int fd;
+
+	(void)state;
+	rig_start(r);
+	rig_create(r, "", id);
+	(void)snprintf(line, sizeof(line), "POST /v1/sandboxes/%s/pause", id);
+	r->fake.holds = true;
+	fd = rig_send(&r->api, line, AUTH, NULL);
+	RIG_WAIT(r, r->fake.count[FAKE_PAUSE] == 1);
+	r->fake.fails[FAKE_PAUSE] = 1;
+	r->fake.rt.events->returned(r->fake.rt.events_arg);
+	RIG_WAIT(r, r->fake.count[FAKE_LIST] == 2);
+	fake_find(&r->fake, id)->state = RUNTIME_PAUSED; /* it fails, and yet it was done */
+	r->fake.holds = false;
+	fake_release(&r->fake);
+	(void)rig_receive(r, fd);
+	rig_pass(r, 1000);
+	RIG_WAIT(r, strcmp(state_of(r, id), "Paused") == 0);
+	rig_stop(r);
+}
+
+static void a_create_of_which_nobody_knows_the_end_is_undone(void **state)
+{
+	struct rig *r = &rig;
+	char id[UUID_LEN + 1];
+	int fd;
+
+	(void)state;
+	rig_start(r);
+	r->fake.holds = true;
+	fd = rig_send(&r->api, "POST /v1/sandboxes", AUTH, "{" CREATE_BODY "}");
+	RIG_WAIT(r, r->fake.count[FAKE_CREATE] == 1);
+	(void)snprintf(id, sizeof(id), "%s", r->fake.calls[r->fake.n_calls - 1].id);
+	(void)fake_add(&r->fake, id, RUNTIME_RUNNING);
+	r->fake.fails[FAKE_CREATE] = 1;
+	r->fake.failure.err.code = ERR_UNAVAILABLE;
+	r->fake.holds = false;
+	fake_release(&r->fake);
+	assert_true(rig_status(rig_receive(r, fd)) >= 500);
+	RIG_WAIT(r, sandboxes_count(r->plane->sandboxes) == 0);
+	assert_int_equal(r->fake.n_boxes, 0);
+	rig_stop(r);
+}
+
 static void tokens_are_the_same_after_a_restart(void **state)
 {
 	struct rig *r = &rig;
@@ -228,6 +309,9 @@ int main(void)
 		cmocka_unit_test(what_no_record_knows_is_removed),
 		cmocka_unit_test(a_reboot_is_told_as_such),
 		cmocka_unit_test(time_goes_on_while_the_server_is_down),
+		cmocka_unit_test(a_runtime_that_was_away_is_asked_what_it_has),
+		cmocka_unit_test(what_is_being_changed_is_looked_at_later),
+		cmocka_unit_test(a_create_of_which_nobody_knows_the_end_is_undone),
 		cmocka_unit_test(tokens_are_the_same_after_a_restart),
 		cmocka_unit_test(a_runtime_that_does_not_answer_stops_the_start),
 		cmocka_unit_test(two_servers_do_not_share_a_directory),

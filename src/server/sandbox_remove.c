@@ -209,11 +209,23 @@ static void on_orphan_due(void *arg)
 	rt->ops->remove(rt, o->id, on_orphan_removed, o);
 }
 
+static bool is_orphan(const struct sandboxes *s, const char *id)
+{
+	const struct orphan *o = s->orphans;
+
+	while (o && strcmp(o->id, id) != 0)
+		o = o->next;
+	return o;
+}
+
 void orphan_remove(struct sandboxes *s, const char *id)
 {
-	struct orphan *o = calloc(1, sizeof(*o));
+	struct orphan *o;
 	struct err e = { 0 };
 
+	if (is_orphan(s, id))
+		return;
+	o = calloc(1, sizeof(*o));
 	if (!o || !id_valid(str_of(id)) || timer_init(&o->retry, s->spec.loop, on_orphan_due, o, "orphan", &e) < 0) {
 		log_error("a sandbox without a record stays", LOG_S("id", id));
 		free(o);

@@ -227,6 +227,7 @@ static void turn_failed(struct box *b, const struct runtime_failure *failure)
 	store_tx_intent(tx, b->id, INTENT_NONE);
 	if (box_submit(b, tx, on_turn_undone, &scratch) < 0)
 		b->is_dirty = true;
+	timer_in(&b->pub.set->compare, 0); /* it may have been done all the same */
 	task_finish(b, &f);
 }
 

@@ -176,7 +176,7 @@ static int sweep_disks(struct warden *w, struct err *e)
 		if (number < 0 || w->is_taken[number])
 			continue;
 		w->is_taken[number] = true;
-		box_sweep(w, (unsigned)number);
+		box_sweep(w, (unsigned)number, NULL);
 	}
 	return 0;
 }
