@@ -3,6 +3,7 @@
 
 OPENSANDBOX_BIN is the folder of the programs under test (build/asan/bin)."""
 import contextlib
+import glob
 import http.client
 import json
 import os
@@ -112,8 +113,8 @@ class Home:
 
     def groups(self):
         """The control groups of its sandboxes, and those above them."""
-        tops = [p for depth in ("", "*/") for p in pathlib.Path("/sys/fs/cgroup").glob(depth + self.prefix)]
-        return [pathlib.Path(path) for top in tops for path, _, _ in os.walk(top)]  # which bears that they go meanwhile
+        tops = [top for depth in ("", "*/", "*/*/") for top in glob.glob(f"/sys/fs/cgroup/{depth}{self.prefix}")]
+        return [pathlib.Path(path) for top in tops for path, _, _ in os.walk(top)]  # others' groups come and go meanwhile
 
     def drain(self, seconds):
         deadline = time.monotonic() + seconds

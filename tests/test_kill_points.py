@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SIGKILL at every named place (base/kill_point.h): what was acknowledged is true afterwards, the rest is whole or gone, and
+nothing is left behind. SOAK: 25 times each."""
+import datetime
+import os
+import re
+import signal
+import uuid
+
+import pytest
+
+import census
+from conftest import BIN, KEY, ROOT, Server
+from fleet import Fleet, KillSwitch, until
+
+ROUNDS = 25 if os.environ.get("SOAK") else 1
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+    pytest.mark.skipif(BIN != ROOT / "build/asan/bin", reason="only the test build has kill points"),
+]
+
+# What leads to each place; a number behind the colon: at which pass.
+PLACES = {
+    "create": [
+        "server.create.intent_queued", "server.create.intent_committed", "server.create.asked", "server.create.made",
+        "server.create.commit_queued", "server.create.committed", "server.create.told",
+        "server.store.written", "server.store.written:2", "server.store.committed", "server.store.committed:2",
+        "warden.create.asked", "warden.create.slot_taken", "warden.create.claimed", "warden.create.woken",
+        "warden.create.ready", "warden.create.running", "warden.create.told",
+        "warden.file.half_written", "warden.file.half_written:2",
+        "warden.slot.folder", "warden.slot.group", "warden.slot.network", "warden.slot.child", "warden.slot.ready",
+    ],
+    "pause": [
+        "server.switch.intent_committed", "server.switch.asked", "server.switch.done", "server.switch.committed",
+        "server.switch.told", "server.store.committed", "server.store.committed:2",
+        "warden.pause.begun", "warden.pause.frozen", "warden.switch.done", "warden.switch.told",
+    ],
+    "resume": [
+        "server.switch.intent_committed", "server.switch.asked", "server.switch.done", "server.switch.committed",
+        "server.switch.told", "warden.resume.begun", "warden.resume.thawed", "warden.switch.done", "warden.switch.told",
+    ],
+    "renew": ["server.renew.queued", "server.renew.committed", "server.store.written"],
+    "patch": ["server.patch.queued", "server.patch.committed", "server.store.committed"],
+    "delete": [
+        "server.remove.mark_queued", "server.remove.marked", "server.remove.asked", "server.remove.gone",
+        "server.remove.delete_queued", "server.remove.forgotten", "server.remove.told",
+        "server.store.written", "server.store.written:2", "server.store.committed", "server.store.committed:2",
+        "warden.remove.marked", "warden.file.half_written", "warden.destroy.killed", "warden.destroy.waited",
+        "warden.destroy.half_removed:3", "warden.destroy.emptied", "warden.remove.destroyed", "warden.remove.collected",
+        "warden.remove.proven", "warden.remove.told", "warden.remove.number_freed",
+    ],
+    "expire": ["server.expiry.due", "server.remove.marked", "server.remove.gone", "warden.destroy.emptied"],
+    "end": ["server.end.told", "server.end.queued", "warden.end.seen", "warden.end.noted"],
+    "restart server": ["server.recover.loaded", "server.recover.listed", "server.recover.one", "server.recover.all"],
+    "restart warden": [
+        "warden.adopt.one", "warden.adopt.one:2", "warden.adopt.all", "warden.start.image_made", "warden.start.trial",
+        "warden.start.ready",
+    ],
+}
+CASES = [(operation, place) for operation, places in PLACES.items() for place in places]
+
+
+def test_every_place_has_a_case():
+    named = {name for path in (ROOT / "src").rglob("*.c") for name in re.findall(r'KILL_POINT\("([^"]+)"\)', path.read_text())}
+    assert named == {place.split(":")[0] for _, place in CASES}
+    assert len(named) >= 40
+
+
+def test_only_test_builds_can_be_killed_like_that():
+    for name in ("opensandbox-server", "opensandbox-warden"):
+        program = ROOT / "build/release/bin" / name
+        if not program.exists():
+            pytest.skip("build/release is not built: make")
+        data = program.read_bytes()
+        assert b"KILL_POINT" not in data and b"create.intent_committed" not in data and b"warden.remove" not in data
+    assert b"warden.remove.proven" in (ROOT / "build/asan/bin/opensandbox-warden").read_bytes()
+
+
+class World(Fleet):
+    """A server, a sandbox that must live through everything, and what the host looks like with just that one."""
+
+    def __init__(self, folder):
+        self.switch = KillSwitch(folder / "switch")
+        super().__init__(Server(folder, env={"OPENSANDBOX_SERVER_API_KEY": KEY, "OPENSANDBOX_KILL_POINT_FD": str(self.switch.fd)},
+                                pass_fds=[self.switch.fd]))
+        self.keeper = None
+
+    def start(self):
+        self.server.wait_ready()
+        self.nothing = census.settled(self.server)
+        self.keeper = self.made(metadata={"k": "v"})
+        self.works(self.keeper)
+        self.before = census.settled(self.server)
+
+    def wait_struck(self):
+        until(lambda: self.switch.left == 0, 10, "getting there")
+        self.wait_up()
+        self.works(self.keeper)
+
+    def others(self, name):
+        """At most one besides the keeper and NAME, once nothing is half-made or half-gone any more."""
+        def is_quiet():
+            extra = (self.ids() or set()) - {self.keeper, name}
+            return [*extra] if all(self.state(x) == "Running" for x in extra) else None
+        quiet = until(lambda: None if (q := is_quiet()) is None else (q,), 10, "finishing or forgetting")[0]
+        assert len(quiet) <= 1
+        return quiet
+
+    def check(self):
+        """Only the keeper is left, it works, and the host has nothing more."""
+        until(lambda: self.ids() == {self.keeper}, 10, "forgetting the rest")
+        assert self.get(self.keeper).json["metadata"] == {"k": "v"}
+        self.works(self.keeper)
+        census.check(self.server, self.before, 10)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    w = World(tmp_path_factory.mktemp("crash"))
+    try:
+        w.start()
+        yield w
+        w.remove(w.keeper)
+        census.check(w.server, w.nothing, 10)
+    finally:
+        w.switch.disarm()
+        for name in w.ids() or ():
+            w.remove(name)
+        w.server.stop()
+        w.switch.close()
+
+
+def run_create(w, arm):
+    for key in (str(uuid.uuid4()), None):
+        arm()
+        answer = w.create(key)
+        w.wait_struck()
+        name = answer.json["id"] if answer and answer.status == 202 else None
+        if name:
+            w.works(name)
+        elif key:  # whoever asks again gets one, and there is no second
+            name = until(lambda: (a := w.create(key)) and a.status == 202 and a.json["id"], 10, "asking again")
+            w.works(name)
+        for other in w.others(name):  # without a key: it was made and recorded, and only the answer was lost
+            assert not name and w.state(other) == "Running"
+            w.works(other)
+            w.remove(other)
+        if name:
+            w.remove(name)
+        w.check()
+
+
+def run_switch(w, arm, pause):
+    name = w.made()
+    if not pause:
+        assert w.pause(name).status == 202
+    arm()
+    answer = w.pause(name) if pause else w.resume(name)
+    w.wait_struck()
+    state = until(lambda: (s := w.state(name)) in ("Running", "Paused") and s, 5, f"a state ({w.get(name)})")
+    if answer and answer.status == 202:
+        assert state == ("Paused" if pause else "Running")
+    # What the server says is so, at the latest when it has heard from the new warden.
+    until(lambda: w.command(name, timeout=1) == "fine" or w.state(name) == "Paused", 5, f"agreement ({w.get(name)})")
+    if w.state(name) == "Paused":
+        assert w.command(name) is None
+        until(lambda: (a := w.resume(name)) and a.status == 202 or w.state(name) == "Running", 5, "resuming")
+    w.works(name, 5)
+    until(lambda: (a := w.pause(name)) and a.status == 202, 5, "pausing")
+    w.remove(name)
+
+
+def run_pause(w, arm):
+    run_switch(w, arm, True)
+
+
+def run_resume(w, arm):
+    run_switch(w, arm, False)
+
+
+def run_renew(w, arm):
+    name = w.made()
+    old, new = w.get(name).json["expiresAt"], "2099-01-01T00:00:00Z"
+    arm()
+    answer = w.renew(name, new)
+    w.wait_struck()
+    now = w.get(name).json["expiresAt"]
+    assert now == new if answer and answer.status == 200 else now in (old, new)
+    w.works(name)
+    w.remove(name)
+
+
+def run_patch(w, arm):
+    name = w.made(metadata={"a": "1"})
+    arm()
+    answer = w.patch(name, {"a": "2"})
+    w.wait_struck()
+    now = w.get(name).json["metadata"]
+    assert now == {"a": "2"} if answer and answer.status == 200 else now in ({"a": "1"}, {"a": "2"})
+    w.works(name)
+    w.remove(name)
+
+
+def run_delete(w, arm):
+    name = w.made()
+    assert w.command(name, "mkdir -p /d/e; echo >/d/e/f; (setsid sleep 1000 &) >/dev/null 2>&1; echo fine") == "fine"
+    arm()
+    answer = w.delete(name)
+    w.wait_struck()
+    if answer and answer.status == 204:
+        assert w.state(name) == "none"
+    else:
+        w.remove(name)
+
+
+def run_expire(w, arm):
+    name = w.made()
+    when = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=0.5)
+    assert w.renew(name, when.isoformat()).status == 200
+    arm()
+    w.wait_struck()
+    until(lambda: w.state(name) == "none", 5, "expiring")
+
+
+def run_end(w, arm):
+    name = w.made()
+    pid = census.init_of(w.server.home, name)
+    arm()
+    os.kill(pid, signal.SIGKILL)
+    w.wait_struck()
+    until(lambda: w.state(name) == "Failed", 5, f"noticing its end ({w.get(name)})")
+    assert w.get(name).json["status"]["reason"] in ("SANDBOX_KILLED", "SANDBOX_INIT_DIED", "SANDBOX_LOST")
+    w.remove(name)
+
+
+def run_restart(w, arm, pid):
+    name = w.made()
+    arm()
+    os.kill(pid, signal.SIGKILL)
+    w.wait_struck()
+    w.works(name)
+    assert w.state(name) == "Running"
+    w.remove(name)
+
+
+def run_restart_server(w, arm):
+    run_restart(w, arm, w.server.pid)
+
+
+def run_restart_warden(w, arm):
+    run_restart(w, arm, w.server.warden_pid)
+
+
+@pytest.mark.parametrize("operation,place", CASES, ids=[f"{o.replace(' ', '-')}-{p}" for o, p in CASES])
+def test_killed_at(world, operation, place):
+    name, _, passes = place.partition(":")
+    for _ in range(ROUNDS):
+        run = globals()["run_" + operation.replace(" ", "_")]
+        try:
+            run(world, lambda: world.switch.arm(name, int(passes or 1)))
+        finally:
+            world.switch.disarm()
+        world.check()
