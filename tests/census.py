@@ -13,7 +13,7 @@ import time
 
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
 NAMESPACES = ("mnt", "pid", "net", "ipc", "uts", "user", "cgroup")
-NUMBERS = re.compile(r"\bb\d+\b|(?<=host-)[0-9a-f-]+|(?<=[\[:/])\d+(?=\]|/|$)")
+NUMBERS = re.compile(r"\bb\d+\b|(?<=host-)[0-9a-f-]+|(?<=stderr\.)\d+|(?<=[\[:/])\d+(?=\]|/|$)")
 
 
 def plain(name):

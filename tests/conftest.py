@@ -148,7 +148,7 @@ class Server:
     """A running opensandbox-server: the supervisor is `process`, the one that serves `pid`. Each request has a connection
     of its own. POPEN goes to subprocess.Popen."""
 
-    def __init__(self, folder, config="", env=None, args=(), host="127.0.0.1", port=None, home=None, **popen):
+    def __init__(self, folder, config="", env=None, args=(), host="127.0.0.1", port=None, home=None, program=SERVER, **popen):
         self.host = host
         self.port = port or free_port()
         self.folder = folder
@@ -163,7 +163,7 @@ class Server:
         full_env.update(env or {})
         with open(self.stderr_path, "wb") as stderr:
             self.process = subprocess.Popen(
-                [SERVER, "--config", config_path, *args],
+                [program, "--config", config_path, *args],
                 **{"env": full_env, "cwd": folder, "stderr": stderr, "stdin": subprocess.DEVNULL, **popen},
             )
 
