@@ -179,6 +179,9 @@ static _Noreturn void run_server(struct supervisor *s, int ready)
 		status = EXIT_SUCCESS;
 	else
 		(void)fprintf(stderr, "opensandbox-server: %s\n", e.msg);
+	if (status == SERVE_DAMAGED)
+		(void)fputs("opensandbox-server: nothing was changed; 'opensandbox-server recover' makes a new database from what "
+			    "is left of it and from the sandboxes that run\n", stderr);
 	confine_end();
 	exit(status);
 }
@@ -331,8 +334,6 @@ static void on_ready(struct supervisor *s)
 
 	if (read(s->ready, &byte, 1) == 1)
 		s->begun_ms = s->server.pause_ms = s->warden.pause_ms = 0; /* it needs both */
-	else if (s->is_stopping)
-		return; /* stays a sign that it never served */
 	closep(&s->ready);
 	s->ready = -1;
 }
@@ -363,9 +364,14 @@ static int next_wait(struct supervisor *s)
 	return least == UINT64_MAX ? -1 : (int)(least - MIN(least, now));
 }
 
+static bool is_over(const struct supervisor *s)
+{
+	return s->is_stopping && s->server.pidfd < 0 && s->warden.pidfd < 0;
+}
+
 static void run(struct supervisor *s)
 {
-	while (!s->is_stopping || s->server.pidfd >= 0 || s->warden.pidfd >= 0) {
+	while (!is_over(s)) {
 		int wait = next_wait(s);
 		struct pollfd p[] = {
 			{ .fd = s->signals, .events = POLLIN },
@@ -373,12 +379,12 @@ static void run(struct supervisor *s)
 			{ .fd = s->server.pidfd, .events = POLLIN }, { .fd = s->warden.pidfd, .events = POLLIN },
 		};
 
-		if (poll(p, ARRAY_LEN(p), wait) < 0)
-			continue; /* EINTR, or no memory for a moment */
+		if (is_over(s) || poll(p, ARRAY_LEN(p), wait) < 0)
+			continue; /* nothing could be started; or EINTR, or no memory for a moment */
+		if (p[1].revents) /* first: who serves is not killed but told to end */
+			on_ready(s);
 		if (p[0].revents)
 			on_signals(s);
-		if (p[1].revents)
-			on_ready(s);
 		if (p[2].revents)
 			on_end(s, &s->server);
 		if (p[3].revents)
