@@ -17,6 +17,7 @@
 #include "server/doctor.h"
 #include "server/init_config.h"
 #include "server/native.h"
+#include "server/recover.h"
 #include "server/runtime.h"
 #include "server/runtime_native.h"
 #include "server/serve.h"
@@ -30,7 +31,7 @@
 #define TEXT_MAX ((size_t)1024 * 1024)
 
 enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
-enum { COMMAND_INIT_CONFIG, COMMAND_CONFIG, COMMAND_DOCTOR, COMMAND_COMPLETION }; /* rows of commands[] */
+enum { COMMAND_INIT_CONFIG, COMMAND_CONFIG, COMMAND_DOCTOR, COMMAND_RECOVER, COMMAND_COMPLETION }; /* rows of commands[] */
 
 struct options {
 	const char *config, *host, *log_level;
@@ -70,6 +71,7 @@ static const struct opt run_opts[] = {
 };
 
 static const struct opt config_opts[] = { CONFIG_OPT, KEY_OPTS, { 0 } };
+static const struct opt recover_opts[] = { CONFIG_OPT, { 0 } };
 
 static const struct opt doctor_opts[] = {
 	OPT(struct doctor_options, config, OPT_STRING, "config", 'c', "FILE", "Read the configuration from FILE.",
@@ -99,7 +101,7 @@ static const struct opt_section sections[] = {
 	{ "EXIT STATUS", "0", "Stopped by a signal, or the command succeeded." },
 	{ "EXIT STATUS", "1", "Failed; standard error says why." },
 	{ "EXIT STATUS", "2", "The command line is wrong." },
-	{ "EXIT STATUS", "3", "The database is damaged; nothing was changed." },
+	{ "EXIT STATUS", "3", "The database is damaged; nothing was changed. See the command 'recover'." },
 	{ "EXIT STATUS", "4", "Another server runs with the same state directory." },
 	{ 0 },
 };
@@ -118,6 +120,10 @@ static const struct opt_command commands[] = {
 		   "that costs and what to do. Nothing is changed.\n\n"
 		   "The status is 0 when sandboxes can run (there may be warnings), and 1 when something needed is missing or "
 		   "could not be tried without root." },
+	[COMMAND_RECOVER] =
+	{ .name = "recover", .summary = "make a new database from a damaged one", .opts = recover_opts,
+	  .about = "Moves the damaged database aside and makes a new one from the records that can be read and from the "
+		   "sandboxes that run. No sandbox is ended. The server must not be running; needs root." },
 	[COMMAND_COMPLETION] =
 	{ .name = "completion", .summary = "print a completion script", .operands = "bash|zsh|fish", .opts = no_opts,
 	  .min_operands = 1, .max_operands = 1,
@@ -199,8 +205,10 @@ static struct runtime *make_native(struct loop *l, const struct config *c, struc
 	return rt;
 }
 
-/* Loads the configuration and either shows it or serves it. */
-static int with_config(const struct options *o, const char *const *env, bool show)
+enum action { ACTION_SERVE, ACTION_SHOW, ACTION_RECOVER };
+
+/* Loads the configuration, and then. */
+static int with_config(const struct options *o, const char *const *env, enum action action)
 {
 	AUTO(arena_done) struct arena arena = ARENA_INIT(CONFIG_ARENA_MAX);
 	AUTO(buf_done) struct buf text = BUF_INIT(TEXT_MAX);
@@ -222,7 +230,7 @@ static int with_config(const struct options *o, const char *const *env, bool sho
 	(void)snprintf(port, sizeof(port), "%lld", (long long)o->port);
 	if (config_load(&sources, &arena, &c, &text, &e) < 0)
 		return fail_config(&text, &e);
-	if (show) {
+	if (action == ACTION_SHOW) {
 		(void)config_write(&c, &text);
 		return print(&text);
 	}
@@ -230,7 +238,9 @@ static int with_config(const struct options *o, const char *const *env, bool sho
 		(void)err_set(&e, ERR_UNAVAILABLE, "runtime.type: only 'native' is available in this version");
 		return fail(&e);
 	}
-	if (serve_auth(&c, env, &auth, &e) < 0)
+	if (action == ACTION_RECOVER)
+		spec.job = recover;
+	else if (serve_auth(&c, env, &auth, &e) < 0)
 		return fail(&e);
 	if (supervise(&spec, &e) < 0)
 		(void)fail(&e);
@@ -269,7 +279,19 @@ static int run_config(int argc, char **argv, struct options *o, const char *cons
 		return fail_usage(&e);
 	if (r.action == OPT_HELP)
 		return print_help(&commands[COMMAND_CONFIG], PROGRAM " config");
-	return with_config(o, env, true);
+	return with_config(o, env, ACTION_SHOW);
+}
+
+static int run_recover(int argc, char **argv, struct options *o, const char *const *env)
+{
+	struct opt_result r;
+	struct err e = { 0 };
+
+	if (opt_parse(&commands[COMMAND_RECOVER], argc, argv, o, &r, &e) < 0)
+		return fail_usage(&e);
+	if (r.action == OPT_HELP)
+		return print_help(&commands[COMMAND_RECOVER], PROGRAM " recover");
+	return with_config(o, env, ACTION_RECOVER);
 }
 
 /* As people expect of NO_COLOR: set and not empty. */
@@ -356,7 +378,9 @@ int main(int argc, char **argv)
 		return run_config(r.argc, r.argv, &o, env);
 	if (r.command == &commands[COMMAND_DOCTOR])
 		return run_doctor(r.argc, r.argv, &o, env);
+	if (r.command == &commands[COMMAND_RECOVER])
+		return run_recover(r.argc, r.argv, &o, env);
 	if (r.command == &commands[COMMAND_COMPLETION])
 		return run_completion(r.argc, r.argv);
-	return with_config(&o, env, false);
+	return with_config(&o, env, ACTION_SERVE);
 }

@@ -71,7 +71,8 @@ void sandboxes_free(struct sandboxes *s); /* NULL is fine */
 DEFINE_AUTO(struct sandboxes *, sandboxes_free)
 
 /* Compares what the records say with what the runtime has: adopts what is alive, finishes or rolls back what was cut
- * off, removes the rest. To be called once, before the first request. E is NULL when the set is ready. */
+ * off, removes the rest. To be called once, before the first request. E is NULL when the set is ready; ERR_INVALID when
+ * sandboxes run that a new database cannot know. */
 typedef void recovered_fn(const struct err *e, void *arg);
 void sandboxes_recover(struct sandboxes *s, recovered_fn *fn, void *arg);
 

@@ -91,6 +91,7 @@ struct sandboxes {
 	struct random_pool random;
 	unsigned creates; /* in progress */
 	unsigned char secret[SHA256_SIZE];
+	bool is_new;      /* so is the database */
 	bool is_new_boot;
 	struct timer flush, sweep, compare;
 	bool is_comparing;

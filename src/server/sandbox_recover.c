@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* After a start: the records, and what the runtime really has. */
 #include "base/log.h"
-#include "base/random.h"
 #include "server/sandbox_impl.h"
 
 #include "base/banned.h"
@@ -51,23 +50,6 @@ static int load_key(const struct store_key *key, void *arg, struct err *e)
 	return key_add(s, &k, e);
 }
 
-static int load_secret(struct sandboxes *s, struct err *e)
-{
-	char value[STORE_META_MAX];
-	size_t n;
-
-	if (store_meta_get(s->spec.store, "secret", value, &n, e) < 0)
-		return -1;
-	if (n == sizeof(s->secret)) {
-		memcpy(s->secret, value, n);
-		secret_wipe(value, sizeof(value));
-		return 0;
-	}
-	if (random_bytes(s->secret, sizeof(s->secret), e) < 0)
-		return -1;
-	return store_meta_put(s->spec.store, "secret", (struct str){ (const char *)s->secret, sizeof(s->secret) }, e);
-}
-
 /* The boot of the records is that of the last start: sandboxes do not outlive the host they are on. */
 static int load_boot(struct sandboxes *s, struct err *e)
 {
@@ -77,6 +59,7 @@ static int load_boot(struct sandboxes *s, struct err *e)
 
 	if (store_meta_get(s->spec.store, "boot_id", value, &n, e) < 0)
 		return -1;
+	s->is_new = n == 0;
 	s->is_new_boot = n > 0 && !str_eq((struct str){ value, n }, now);
 	return 0;
 }
@@ -85,7 +68,7 @@ int sandboxes_load(struct sandboxes *s, enum store_fault *ret_fault, struct err 
 {
 	static const struct store_reader reader = { .sandbox = load_sandbox, .event = load_event, .key = load_key };
 
-	if (load_secret(s, e) < 0 || load_boot(s, e) < 0)
+	if (store_secret(s->spec.store, s->secret, e) < 0 || load_boot(s, e) < 0)
 		return -1;
 	return store_load(s->spec.store, &reader, s, ret_fault, e);
 }
@@ -221,6 +204,19 @@ static int find_records(struct sandboxes *s, const struct runtime_box *boxes, si
 	return 0;
 }
 
+/* A database that knows nothing, on a host with sandboxes, is not the one that they were made with: without this they would
+ * all be strangers, and removed. */
+static int check_new(const struct sandboxes *s, const struct runtime_box *boxes, size_t n, struct err *e)
+{
+	size_t alive = 0;
+
+	for (size_t i = 0; i < n; i++)
+		alive += boxes[i].state == RUNTIME_RUNNING || boxes[i].state == RUNTIME_PAUSED;
+	if (!s->is_new || alive == 0)
+		return 0;
+	return err_set(e, ERR_INVALID, "the database is new, but %zu sandboxes run", alive);
+}
+
 static int compare(struct sandboxes *s, const struct runtime_box *boxes, size_t n, struct err *e)
 {
 	AUTO(map_done) struct map found = MAP_INIT;
@@ -245,7 +241,7 @@ static void on_listed(const struct runtime_box *boxes, size_t n, const struct ru
 		s->recovered(&failure->err, s->recovered_arg);
 		return;
 	}
-	if (compare(s, boxes, n, &e) < 0) {
+	if (check_new(s, boxes, n, &e) < 0 || compare(s, boxes, n, &e) < 0) {
 		s->recovered(&e, s->recovered_arg);
 		return;
 	}

@@ -318,7 +318,11 @@ static int start_plane(struct serving *s, const struct serve_spec *spec, struct 
 		report_fault(spec, fault);
 		return -1;
 	}
-	return plane_recover(s->plane, e);
+	if (plane_recover(s->plane, e) == 0)
+		return 0;
+	if (e->code == ERR_INVALID)
+		report_fault(spec, STORE_DAMAGED);
+	return -1;
 }
 
 /* ---- all together ---- */

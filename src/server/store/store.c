@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "base/random.h"
 #include "net/loop.h"
 #include "server/store/store_impl.h"
 #include "sys/fd.h"
@@ -19,6 +20,7 @@ struct tx_queue {
 };
 
 struct store {
+	char *dir;
 	struct connection connection; /* the writer's, once it runs */
 	int lock_fd;
 
@@ -189,6 +191,7 @@ void store_close(struct store *s)
 	(void)pthread_mutex_destroy(&s->mutex);
 	(void)pthread_cond_destroy(&s->wake);
 	free(s->connection.path);
+	free(s->dir);
 	free(s);
 }
 
@@ -196,7 +199,11 @@ static struct store *store_new(const char *dir, struct err *e)
 {
 	struct store *s = calloc(1, sizeof(*s));
 
-	if (!s || asprintf(&s->connection.path, "%s/db.sqlite", dir) < 0) {
+	if (s)
+		s->dir = strdup(dir);
+	if (!s || !s->dir || asprintf(&s->connection.path, "%s/db.sqlite", dir) < 0) {
+		if (s)
+			free(s->dir);
 		free(s);
 		(void)err_no_memory(e);
 		return NULL;
@@ -219,7 +226,7 @@ struct store *store_open(const char *dir, enum store_fault *ret_fault, struct er
 		return NULL;
 	c = &s->connection;
 	s->lock_fd = state_dir_lock(dir, ret_fault, e);
-	if (s->lock_fd < 0 || state_file_make(c->path, e) < 0)
+	if (s->lock_fd < 0 || state_dir_check(dir, ret_fault, e) < 0 || state_file_make(c->path, e) < 0)
 		return NULL;
 	if (connection_open(c, e) < 0) {
 		*ret_fault = sql_is_damage(c->rc) ? STORE_DAMAGED : STORE_FAILED;
@@ -241,6 +248,34 @@ int store_load(struct store *s, const struct store_reader *r, void *arg, enum st
 int store_meta_get(struct store *s, const char *name, char out[STORE_META_MAX], size_t *ret_n, struct err *e)
 {
 	return connection_meta(&s->connection, name, out, ret_n, e);
+}
+
+/* The file is the copy: it is written when it is missing, and read when the database has lost its own. */
+int store_secret(struct store *s, unsigned char out[STORE_SECRET_SIZE], struct err *e)
+{
+	char value[STORE_META_MAX];
+	struct err why = { 0 };
+	unsigned char copy[STORE_SECRET_SIZE];
+	bool has_copy = state_secret_read(s->dir, copy, &why) == 0;
+	size_t n;
+
+	if (!has_copy && why.code != ERR_NOT_FOUND) {
+		*e = why;
+		return -1;
+	}
+	if (store_meta_get(s, "secret", value, &n, e) < 0)
+		return -1;
+	if (n == STORE_SECRET_SIZE)
+		memcpy(out, value, n);
+	else if (has_copy)
+		memcpy(out, copy, sizeof(copy));
+	else if (random_bytes(out, STORE_SECRET_SIZE, e) < 0)
+		return -1;
+	if ((!has_copy || memcmp(copy, out, sizeof(copy)) != 0) && state_secret_write(s->dir, out, e) < 0)
+		return -1;
+	secret_wipe(value, sizeof(value));
+	secret_wipe(copy, sizeof(copy));
+	return n == STORE_SECRET_SIZE ? 0 : store_meta_put(s, "secret", (struct str){ (const char *)out, STORE_SECRET_SIZE }, e);
 }
 
 int store_meta_put(struct store *s, const char *name, struct str value, struct err *e)

@@ -65,6 +65,34 @@ int store_load(struct store *s, const struct store_reader *r, void *arg, enum st
 int store_meta_get(struct store *s, const char *name, char out[STORE_META_MAX], size_t *ret_n, struct err *e);
 int store_meta_put(struct store *s, const char *name, struct str value, struct err *e);
 
+/* What tokens are derived from: in the database and in a file beside it, so that it survives either. Made when there is
+ * none. */
+#define STORE_SECRET_SIZE SHA256_SIZE
+int store_secret(struct store *s, unsigned char out[STORE_SECRET_SIZE], struct err *e);
+
+/* ---- a damaged one ---- */
+
+struct store_recover_spec {
+	const char *dir;
+	const struct runtime_box *boxes; /* everything that the runtime has */
+	size_t n_boxes;
+	const char *image; /* of what is rebuilt: nobody remembers */
+	const char *boot_id;
+	int64_t now_us;
+};
+
+struct store_recovered {
+	size_t read;     /* records that could be read */
+	size_t bad;      /* that could be, but make no sense */
+	size_t rebuilt;  /* of sandboxes that run without one */
+	bool is_partial; /* there was more, or may have been */
+	char aside[48];  /* where the old one is; empty: there was none */
+};
+
+/* Moves the database aside and makes a new one from what can be read and from what runs; ends no sandbox. May be repeated
+ * after it was cut off. */
+int store_recover(const struct store_recover_spec *spec, struct store_recovered *ret, enum store_fault *ret_fault, struct err *e);
+
 /* ---- writing, after start ---- */
 
 int store_start(struct store *s, struct loop *l, struct err *e);

@@ -2,7 +2,7 @@
 /* server/store/store_impl.h - what the files of the store share.
  *
  * store.c owns the thread and its queues, store_tx.c builds transactions, store_sql.c runs them and reads rows,
- * schema.c opens the file, state_dir.c holds the directory. */
+ * schema.c opens the file, state_dir.c holds the directory, recover.c makes a new file from a damaged one. */
 #pragma once
 #include <sqlite3.h>
 
@@ -86,6 +86,11 @@ int schema_prepare(struct connection *c, const struct schema *schema, enum store
 
 /* ---- the directory ---- */
 
+#define STORE_RECOVERING "recovering" /* a file: a recovery has begun and not ended */
+
 /* A descriptor that holds the lock while it is open. */
 int state_dir_lock(const char *dir, enum store_fault *ret_fault, struct err *e);
+int state_dir_check(const char *dir, enum store_fault *ret_fault, struct err *e); /* STORE_DAMAGED: a recovery was cut off */
+int state_secret_read(const char *dir, unsigned char out[STORE_SECRET_SIZE], struct err *e); /* ERR_NOT_FOUND: there is none */
+int state_secret_write(const char *dir, const unsigned char secret[STORE_SECRET_SIZE], struct err *e);
 int state_file_make(const char *path, struct err *e); /* 0600, before SQLite would make it otherwise */
