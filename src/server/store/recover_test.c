@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A new database from what is left of an old one, and from what runs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <cmocka.h> /* wants the four above first */
+#include <fcntl.h>
+#include <ftw.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "server/store/store_impl.h"
+
+#include "base/banned.h"
+
+#define NOW INT64_C(1780000000000000)
+
+static char dir[64];
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st, (void)type, (void)ftw;
+	return remove(path);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	(void)snprintf(dir, sizeof(dir), "/tmp/recover-test.XXXXXX");
+	assert_non_null(mkdtemp(dir));
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	return nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static const char *in_dir(const char *name)
+{
+	static char path[128];
+
+	(void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return path;
+}
+
+static void put_file(const char *name, const char *text)
+{
+	int fd = open(in_dir(name), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	(void)close(fd);
+}
+
+static void add_row(struct store_tx *tx, const char *id, enum sandbox_state state, enum sandbox_intent intent)
+{
+	static const char *entrypoint[] = { "x" };
+	struct sandbox_row row = {
+		.id = id, .image = "host", .entrypoint = { entrypoint, 1 }, .limits = RUNTIME_LIMITS_DEFAULT,
+		.created_us = NOW, .changed_us = NOW, .expires_us = NOW + 5, .state = state, .reason = "R", .message = "M",
+	};
+	struct store_event ev = { id, NOW, "lifecycle", "Created", "it was" };
+
+	store_tx_insert(tx, &row);
+	store_tx_event(tx, &ev);
+	if (intent != INTENT_NONE)
+		store_tx_intent(tx, id, intent);
+}
+
+/* A database as a killed server leaves it; with NULL for TX an empty one. */
+static void make_database(struct store_tx *tx)
+{
+	enum store_fault fault;
+	struct err e = { 0 };
+	struct store *s = store_open(dir, &fault, &e);
+	struct connection c = { .path = strdup(in_dir("db.sqlite")) };
+
+	assert_non_null(s);
+	store_close(s);
+	assert_int_equal(connection_open(&c, &e), 0);
+	if (tx)
+		assert_int_equal(connection_run(&c, tx, &e), 0);
+	connection_close(&c);
+	free(c.path);
+	store_tx_free(tx);
+}
+
+static struct store_recovered recover(const struct runtime_box *boxes, size_t n)
+{
+	struct store_recover_spec spec = { .dir = dir, .boxes = boxes, .n_boxes = n, .image = "host", .boot_id = "boot-2",
+					   .now_us = NOW + 1 };
+	struct store_recovered did;
+	enum store_fault fault;
+	struct err e = { 0 };
+
+	if (store_recover(&spec, &did, &fault, &e) < 0)
+		fail_msg("%s", e.msg);
+	return did;
+}
+
+/* What the new one has: "id state intent expiry;" for each, then events and keys. */
+static char all[1024];
+
+static void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static void say(const char *fmt, ...)
+{
+	size_t n = strlen(all);
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(all + n, sizeof(all) - n, fmt, ap);
+	va_end(ap);
+}
+
+static int on_sandbox(const struct sandbox_row *row, void *arg, struct err *e)
+{
+	(void)arg, (void)e;
+	say("%s %s %s %lld;", row->id, sandbox_state_name(row->state), sandbox_intent_name(row->intent),
+	    row->expires_us ? (long long)(row->expires_us - NOW) : 0);
+	return 0;
+}
+
+static int on_event(const struct store_event *ev, void *arg, struct err *e)
+{
+	(void)arg, (void)e;
+	say("%s:%s@%lld;", ev->sandbox_id, ev->type, (long long)(ev->at_us - NOW));
+	return 0;
+}
+
+static int on_key(const struct store_key *k, void *arg, struct err *e)
+{
+	(void)arg, (void)e;
+	say("key %s %lld", k->sandbox_id, (long long)k->expires_us);
+	return 0;
+}
+
+static const char *load(char boot[STORE_META_MAX])
+{
+	static const struct store_reader reader = { on_sandbox, on_event, on_key };
+	enum store_fault fault;
+	struct err e = { 0 };
+	struct store *s = store_open(dir, &fault, &e);
+	size_t n;
+
+	if (!s)
+		fail_msg("%s", e.msg);
+	all[0] = '\0';
+	assert_int_equal(store_load(s, &reader, NULL, &fault, &e), 0);
+	assert_int_equal(store_meta_get(s, "boot_id", boot, &n, &e), 0);
+	boot[n] = '\0';
+	store_close(s);
+	return all;
+}
+
+static void everything_that_can_be_read_is_kept(void **state)
+{
+	const struct runtime_box boxes[] = {
+		{ .id = "run", .state = RUNTIME_RUNNING }, { .id = "made", .state = RUNTIME_RUNNING },
+		{ .id = "new", .state = RUNTIME_PAUSED }, { .id = "half", .state = RUNTIME_STARTING },
+	};
+	struct store_tx *tx = store_tx_new();
+	struct store_key key = { .key = STR("0123456789012345678901234567890123456789012345678901234567890123"),
+				 .sandbox_id = "run", .expires_us = 77 };
+	struct store_recovered did;
+	char boot[STORE_META_MAX];
+
+	(void)state;
+	add_row(tx, "run", SANDBOX_RUNNING, INTENT_NONE);
+	add_row(tx, "made", SANDBOX_PENDING, INTENT_CREATE); /* the end of its create was lost: it runs */
+	add_row(tx, "never", SANDBOX_PENDING, INTENT_CREATE);
+	add_row(tx, "going", SANDBOX_STOPPING, INTENT_REMOVE);
+	store_tx_key(tx, &key);
+	store_tx_meta(tx, "boot_id", STR("boot-1"));
+	make_database(tx);
+	did = recover(boxes, ARRAY_LEN(boxes));
+	assert_int_equal(did.read, 4);
+	assert_int_equal(did.rebuilt, 1);
+	assert_false(did.is_partial);
+	assert_string_equal(did.aside, "damaged-1.sqlite");
+	assert_string_equal(load(boot), "run Running  5;made Running  5;never Pending create 5;going Stopping remove 5;"
+					"new Paused  0;run:Created@0;made:Created@0;never:Created@0;going:Created@0;"
+					"new:Adopted@1;key run 77");
+	assert_string_equal(boot, "boot-1");
+	assert_int_equal(access(in_dir("damaged-1.sqlite"), F_OK), 0);
+	assert_int_equal(access(in_dir("salvage.sqlite"), F_OK), -1);
+	assert_int_equal(access(in_dir("recovering"), F_OK), -1);
+}
+
+static void what_is_no_database_leaves_what_runs(void **state)
+{
+	const struct runtime_box boxes[] = { { .id = "run", .state = RUNTIME_RUNNING } };
+	struct store_recovered did;
+	char boot[STORE_META_MAX];
+
+	(void)state;
+	put_file("db.sqlite", "this is not a database, and it is long enough to be seen as one that is none at all..........");
+	put_file("db.sqlite-wal", "nor is this its log");
+	did = recover(boxes, 1);
+	assert_int_equal(did.read, 0);
+	assert_true(did.is_partial);
+	assert_string_equal(load(boot), "run Running  0;run:Adopted@1;");
+	assert_string_equal(boot, "boot-2");
+	assert_int_equal(access(in_dir("damaged-1.sqlite-wal"), F_OK), 0);
+	did = recover(boxes, 1); /* of a sound one: nothing changes */
+	assert_string_equal(did.aside, "damaged-2.sqlite");
+	assert_string_equal(load(boot), "run Running  0;run:Adopted@1;");
+}
+
+static void rows_that_make_no_sense_are_left_behind(void **state)
+{
+	struct store_tx *tx = store_tx_new();
+	struct connection c = { .path = NULL };
+	struct store_recovered did;
+	char boot[STORE_META_MAX];
+	struct err e = { 0 };
+
+	(void)state;
+	add_row(tx, "good", SANDBOX_TERMINATED, INTENT_NONE);
+	add_row(tx, "bad", SANDBOX_RUNNING, INTENT_NONE);
+	make_database(tx);
+	c.path = strdup(in_dir("db.sqlite"));
+	assert_int_equal(connection_open(&c, &e), 0);
+	assert_int_equal(connection_exec(c.db, "UPDATE sandboxes SET state = 'Dreaming' WHERE id = 'bad'", &e), 0);
+	connection_close(&c);
+	free(c.path);
+	did = recover(NULL, 0);
+	assert_int_equal(did.read, 1);
+	assert_true(did.bad > 0);
+	assert_string_equal(load(boot), "good Terminated  5;good:Created@0;");
+}
+
+static void one_that_was_cut_off_is_not_opened(void **state)
+{
+	enum store_fault fault;
+	struct err e = { 0 };
+
+	(void)state;
+	make_database(NULL);
+	put_file("recovering", "damaged-1.sqlite");
+	assert_null(store_open(dir, &fault, &e));
+	assert_int_equal(fault, STORE_DAMAGED);
+	(void)recover(NULL, 0);
+	put_file("recovering", "../../etc/passwd"); /* no name of ours: a new one is chosen */
+	assert_string_equal(recover(NULL, 0).aside, "damaged-2.sqlite");
+}
+
+static void the_secret_survives_the_database(void **state)
+{
+	unsigned char first[STORE_SECRET_SIZE], again[STORE_SECRET_SIZE];
+	enum store_fault fault;
+	struct err e = { 0 };
+	struct stat st;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		struct store *s = store_open(dir, &fault, &e);
+
+		assert_int_equal(store_secret(s, i == 0 ? first : again, &e), 0);
+		store_close(s);
+		if (i > 0)
+			assert_memory_equal(first, again, sizeof(first));
+		assert_int_equal(stat(in_dir("secret"), &st), 0);
+		assert_int_equal(st.st_mode & 07777, 0600);
+		assert_int_equal(unlink(in_dir(i == 0 ? "secret" : "db.sqlite")), 0);
+	}
+}
+
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(everything_that_can_be_read_is_kept), TEST(what_is_no_database_leaves_what_runs),
+		TEST(rows_that_make_no_sense_are_left_behind), TEST(one_that_was_cut_off_is_not_opened),
+		TEST(the_secret_survives_the_database),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

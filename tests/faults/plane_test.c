@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Fails the n-th allocation, for every n, of each change of a sandbox: the request is refused or done, never half; and
+ * afterwards, with memory again, records and runtime agree and the next request works. The allocator is wrapped at link
+ * time, for the loop's thread: the writer of the database has its own tests. */
+#include "server/test_plane.h"
+
+#include <pthread.h>
+
+#include "base/banned.h"
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t count, size_t n);
+void *__real_realloc(void *p, size_t n);
+void *__real_reallocarray(void *p, size_t count, size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t count, size_t n);
+void *__wrap_realloc(void *p, size_t n);
+void *__wrap_reallocarray(void *p, size_t count, size_t n);
+
+static struct rig rig;
+static pthread_t loop_thread;
+static long countdown = -1; /* allocations until the one that fails; negative: none does */
+static bool has_failed;
+
+static bool fails(void)
+{
+	if (countdown < 0 || !pthread_equal(pthread_self(), loop_thread) || countdown-- > 0)
+		return false;
+	has_failed = true;
+	errno = ENOMEM;
+	return true;
+}
+
+void *__wrap_malloc(size_t n)
+{
+	return fails() ? NULL : __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t count, size_t n)
+{
+	return fails() ? NULL : __real_calloc(count, n);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+	return fails() ? NULL : __real_realloc(p, n);
+}
+
+void *__wrap_reallocarray(void *p, size_t count, size_t n)
+{
+	return fails() ? NULL : __real_reallocarray(p, count, n);
+}
+
+/* ---- one request with failing memory ---- */
+
+/* Its status; 0: the connection was closed without an answer, which is an answer too. */
+static unsigned ask_failing(struct rig *r, const char *line, const char *body, long n)
+{
+	int fd = rig_send(&r->api, line, AUTH, body);
+	unsigned status;
+
+	has_failed = false;
+	countdown = n;
+	status = rig_status(rig_receive(r, fd));
+	countdown = -1;
+	return status;
+}
+
+static bool is_agreed(struct rig *r)
+{
+	unsigned n = 0;
+
+	for (const struct sandbox *sb = sandboxes_newest(r->plane->sandboxes); sb; sb = sb->older) {
+		if (!fake_find(&r->fake, sb->row.id))
+			return false;
+		n++;
+	}
+	return n == r->fake.n_boxes;
+}
+
+/* Time passes until what is tried again has worked, and nothing waits. */
+static void settle(struct rig *r)
+{
+	for (int i = 0; i < 100 && !is_agreed(r); i++)
+		rig_pass(r, 1000);
+	assert_true(is_agreed(r));
+}
+
+static void remove_all(struct rig *r)
+{
+	const struct sandbox *sb;
+	char id[UUID_LEN + 1];
+
+	while ((sb = sandboxes_newest(r->plane->sandboxes))) {
+		(void)snprintf(id, sizeof(id), "%s", sb->row.id);
+		assert_int_equal(rig_status(rig_on(r, "DELETE", id, "", NULL)), 204);
+	}
+	assert_int_equal(r->fake.n_boxes, 0);
+}
+
+static bool is_refusal(unsigned status)
+{
+	return status == 0 || status == 500 || status == 503;
+}
+
+struct asked {
+	const char *method, *rest, *body;
+	unsigned want;
+};
+
+/* On a sandbox of its own each time; PATH has its id in it unless the method is POST to all of them. */
+static void fail_each(const struct asked *q)
+{
+	struct rig *r = &rig;
+	char id[UUID_LEN + 1], line[256];
+	long n = 0;
+	unsigned status;
+
+	rig_start(r);
+	do {
+		rig_create(r, ",\"metadata\":{\"a\":\"1\"},\"timeout\":3600", id);
+		if (strcmp(q->rest, "/resume") == 0)
+			assert_int_equal(rig_status(rig_on(r, "POST", id, "/pause", NULL)), 202);
+		(void)snprintf(line, sizeof(line), "%s /v1/sandboxes%s%s%s", q->method, q->rest[0] == '?' ? "" : "/",
+			       q->rest[0] == '?' ? "" : id, q->rest);
+		if (strcmp(q->rest, "*") == 0)
+			(void)snprintf(line, sizeof(line), "%s /v1/sandboxes", q->method);
+		status = ask_failing(r, line, q->body, n++);
+		if (status != q->want && !(has_failed && is_refusal(status)))
+			fail_msg("%s: allocation %ld: %s", line, n - 1, r->answer);
+		settle(r);
+		rig_pass(r, 2000); /* what was only put off */
+		remove_all(r);
+	} while (has_failed);
+	assert_int_equal(status, q->want);
+	assert_true(n > 10);
+	rig_restart(r);
+	assert_int_equal(sandboxes_count(r->plane->sandboxes), 0);
+	rig_stop(r);
+}
+
+#define BODY "{" CREATE_BODY ",\"env\":{\"K\":\"v\"},\"metadata\":{\"a\":\"1\",\"b\":\"2\"},\"timeout\":60}"
+
+static void creates(void **state)
+{
+	(void)state;
+	fail_each(&(struct asked){ "POST", "*", BODY, 202 });
+}
+
+static void reads(void **state)
+{
+	(void)state;
+	fail_each(&(struct asked){ "GET", "", NULL, 200 });
+	fail_each(&(struct asked){ "GET", "?metadata=a%3D1&pageSize=5", NULL, 200 });
+}
+
+static void pauses(void **state)
+{
+	(void)state;
+	fail_each(&(struct asked){ "POST", "/pause", NULL, 202 });
+	fail_each(&(struct asked){ "POST", "/resume", NULL, 202 });
+}
+
+static void renewals(void **state)
+{
+	(void)state;
+	fail_each(&(struct asked){ "POST", "/renew-expiration", "{\"expiresAt\":\"2099-01-01T00:00:00Z\"}", 200 });
+}
+
+static void patches(void **state)
+{
+	(void)state;
+	fail_each(&(struct asked){ "PATCH", "/metadata", "{\"a\":\"2\",\"c\":\"3\"}", 200 });
+}
+
+static void deletes(void **state)
+{
+	(void)state;
+	fail_each(&(struct asked){ "DELETE", "", NULL, 204 });
+}
+
+/* Each allocation of a start that has something to load: it starts, or refuses to and can be started again. */
+static void starts(void **state)
+{
+	struct rig *r = &rig;
+	enum store_fault fault;
+	char id[UUID_LEN + 1];
+	long n = 0;
+
+	(void)state;
+	rig_start(r);
+	rig_create(r, ",\"metadata\":{\"a\":\"1\"},\"timeout\":3600", id);
+	rig_close(r);
+	do {
+		struct plane *p;
+
+		has_failed = false;
+		countdown = n++;
+		p = plane_open(&r->spec, &fault, &r->e);
+		if (p && plane_recover(p, &r->e) < 0)
+			plane_close(take_ptr(&p));
+		countdown = -1;
+		assert_true(p || has_failed);
+		assert_true(p || fault != STORE_DAMAGED);
+		if (p)
+			assert_non_null(sandboxes_find(p->sandboxes, str_of(id)));
+		plane_close(p);
+		assert_non_null(fake_find(&r->fake, id));
+	} while (has_failed);
+	assert_true(n > 10);
+	rig_open(r);
+	has(rig_on(r, "GET", id, "", NULL), "\"state\":\"Running\"");
+	rig_stop(r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(creates),  cmocka_unit_test(reads),   cmocka_unit_test(pauses), cmocka_unit_test(renewals),
+		cmocka_unit_test(patches),  cmocka_unit_test(deletes), cmocka_unit_test(starts),
+	};
+
+	loop_thread = pthread_self();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
