@@ -24,6 +24,7 @@ KILL_SECONDS = 3600 if SOAK else 25
 CYCLES = 10000 if SOAK else 2000
 WARM_UP = 1000 if SOAK else 500
 CLIENTS = 8
+MANY = 1000 if SOAK else 60
 
 pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
 ENV = {"OPENSANDBOX_SERVER_API_KEY": KEY}
@@ -86,6 +87,20 @@ def test_both_killed_at_once(tmp_path, home):
         fleet.remove(name)
         fleet.remove(paused)
         census.check(fleet.server, before)
+
+
+def test_many_are_reachable_again_within_five_seconds(tmp_path, home):
+    with running(tmp_path, home) as fleet:
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            names = list(pool.map(lambda _: fleet.made(), range(MANY)))
+            inits = {census.init_of(home, name) for name in names}
+            kill(fleet.server.pid, fleet.server.warden_pid)
+            began = time.monotonic()
+            until(lambda: fleet.command(names[0]) == "fine", 5, f"a command in one of {MANY}")
+            print(f"{MANY} sandboxes: back after {time.monotonic() - began:.2f} s")
+            assert all(out == "fine" for out in pool.map(fleet.command, names))
+            assert {census.init_of(home, name) for name in names} == inits
+            list(pool.map(fleet.remove, names))
 
 
 @pytest.mark.parametrize("order", ["supervisor", "supervisor server warden", "warden supervisor server", "server warden supervisor"])

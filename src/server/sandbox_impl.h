@@ -94,7 +94,8 @@ struct sandboxes {
 	bool is_new;      /* so is the database */
 	bool is_new_boot;
 	struct timer flush, sweep, compare;
-	bool is_comparing;
+	bool is_comparing;  /* a list is on its way */
+	bool is_recovering; /* the first comparison is still to come */
 	recovered_fn *recovered;
 	void *recovered_arg;
 };

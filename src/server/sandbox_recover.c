@@ -230,6 +230,12 @@ static int compare(struct sandboxes *s, const struct runtime_box *boxes, size_t 
 	return 0;
 }
 
+static void recovered(struct sandboxes *s, const struct err *e)
+{
+	s->is_recovering = false;
+	s->recovered(e, s->recovered_arg);
+}
+
 static void on_listed(const struct runtime_box *boxes, size_t n, const struct runtime_failure *failure, void *arg)
 {
 	struct sandboxes *s = arg;
@@ -237,12 +243,17 @@ static void on_listed(const struct runtime_box *boxes, size_t n, const struct ru
 	struct err e = { 0 };
 
 	KILL_POINT("server.recover.listed");
+	s->is_comparing = false;
+	if (failure && failure->err.code == ERR_UNAVAILABLE) { /* it is being started again, as we are */
+		timer_in(&s->compare, COMPARE_MS);
+		return;
+	}
 	if (failure) {
-		s->recovered(&failure->err, s->recovered_arg);
+		recovered(s, &failure->err);
 		return;
 	}
 	if (check_new(s, boxes, n, &e) < 0 || compare(s, boxes, n, &e) < 0) {
-		s->recovered(&e, s->recovered_arg);
+		recovered(s, &e);
 		return;
 	}
 	tx = store_tx_new(); /* after what became of them: a crash in between does it all again */
@@ -251,7 +262,7 @@ static void on_listed(const struct runtime_box *boxes, size_t n, const struct ru
 		log_warn("the boot could not be recorded, ignoring", LOG_ERR(&e));
 	KILL_POINT("server.recover.all");
 	log_info("sandboxes recovered", LOG_U("records", s->by_id.n), LOG_U("found", n), LOG_B("new_boot", s->is_new_boot));
-	s->recovered(NULL, s->recovered_arg);
+	recovered(s, NULL);
 }
 
 void sandboxes_recover(struct sandboxes *s, recovered_fn *fn, void *arg)
@@ -259,7 +270,8 @@ void sandboxes_recover(struct sandboxes *s, recovered_fn *fn, void *arg)
 	KILL_POINT("server.recover.loaded");
 	s->recovered = fn;
 	s->recovered_arg = arg;
-	s->spec.runtime->ops->list(s->spec.runtime, on_listed, s);
+	s->is_recovering = true;
+	sandboxes_compare(s);
 }
 
 /* ---- while it runs ---- */
@@ -314,5 +326,5 @@ void sandboxes_compare(void *arg)
 		return;
 	}
 	s->is_comparing = true;
-	s->spec.runtime->ops->list(s->spec.runtime, on_listed_again, s);
+	s->spec.runtime->ops->list(s->spec.runtime, s->is_recovering ? on_listed : on_listed_again, s);
 }

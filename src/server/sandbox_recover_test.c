@@ -269,6 +269,12 @@ static void tokens_are_the_same_after_a_restart(void **state)
 	rig_stop(r);
 }
 
+/* Time passes with every look at the clock. */
+static uint64_t running_now(void *arg)
+{
+	return ((struct rig *)arg)->now_ms += 100;
+}
+
 static void a_runtime_that_does_not_answer_stops_the_start(void **state)
 {
 	struct rig *r = &rig;
@@ -282,6 +288,14 @@ static void a_runtime_that_does_not_answer_stops_the_start(void **state)
 	assert_non_null(r->plane);
 	assert_int_equal(plane_recover(r->plane, &r->e), -1);
 	assert_int_equal(r->e.code, ERR_IO);
+	plane_close(take_ptr(&r->plane));
+	r->fake.fails[FAKE_LIST] = 1; /* one that is just being started is asked again */
+	r->fake.failure.err.code = ERR_UNAVAILABLE;
+	r->plane = plane_open(&r->spec, &fault, &r->e);
+	assert_non_null(r->plane);
+	loop_set_clock(r->loop, running_now, r);
+	assert_int_equal(plane_recover(r->plane, &r->e), 0);
+	loop_set_clock(r->loop, rig_now, r);
 	plane_close(take_ptr(&r->plane));
 	assert_null(plane_open(&(struct plane_spec){ .loop = r->loop, .runtime = &r->fake.rt, .state_dir = "/proc/none/x" },
 			       &fault, &r->e));
