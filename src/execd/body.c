@@ -81,7 +81,7 @@ int body_read(struct request *rq, struct reply *rp, struct budget *budget, body_
 
 /* ---- JSON ---- */
 
-static void fold_names(struct json *object, const struct field *fields)
+void body_fold_names(struct json *object, const struct field *fields)
 {
 	if (object->type != JSON_OBJECT)
 		return;
@@ -118,6 +118,6 @@ int body_decode(struct reply *rp, struct str body, struct arena *a, const struct
 	v = json_parse(a, body, &limits, NULL, &why);
 	if (!v)
 		return refuse(rp, &why, e);
-	fold_names(v, fields);
+	body_fold_names(v, fields);
 	return decode(&d, v, fields, out, &why) < 0 ? refuse(rp, &why, e) : 0;
 }

@@ -10,6 +10,7 @@ struct arena;
 struct budget;
 struct err;
 struct field;
+struct json;
 struct reply;
 struct request;
 
@@ -24,3 +25,6 @@ int body_read(struct request *rq, struct reply *rp, struct budget *budget, body_
 #define BODY_ARENA_MAX ((size_t)4 * 1024 * 1024)
 int body_decode(struct reply *rp, struct str body, struct arena *a, const struct field *fields, void *out,
 		struct err *e);
+
+/* Gives the keys of OBJECT that are names of FIELDS in another case the case of the table. */
+void body_fold_names(struct json *object, const struct field *fields);

@@ -28,6 +28,7 @@ struct launch {
 	int cwd_fd;                /* -1: stays where we are */
 };
 
+int leaf_enter(const struct leaf *leaf, struct err *e); /* for this process; in a child of ours */
 int launch_setup(void *launch, struct err *e); /* a spawn_setup_fn */
 
 /* A directory by its name in a request, with variables and "~" from ENV; relative to our own. Magic links do not lead

@@ -50,7 +50,7 @@ static bool parse_id(struct str s, uint32_t *ret)
 	return true;
 }
 
-static bool next_user(struct str *passwd, struct user *ret)
+bool passwd_next(struct str *passwd, struct user *ret)
 {
 	struct str f[PASSWD_FIELDS];
 
@@ -66,7 +66,7 @@ bool passwd_by_uid(struct str passwd, uid_t uid, struct user *ret)
 {
 	struct user u;
 
-	while (next_user(&passwd, &u)) {
+	while (passwd_next(&passwd, &u)) {
 		if (u.uid == uid) {
 			*ret = u;
 			return true;
@@ -79,11 +79,23 @@ bool passwd_by_name(struct str passwd, struct str name, struct user *ret)
 {
 	struct user u;
 
-	while (next_user(&passwd, &u)) {
+	while (passwd_next(&passwd, &u)) {
 		if (str_eq(u.name, name)) {
 			*ret = u;
 			return true;
 		}
+	}
+	return false;
+}
+
+bool group_next(struct str *group, struct str *ret_name, gid_t *ret)
+{
+	struct str f[GROUP_FIELDS];
+
+	while (next_entry(group, f, GROUP_FIELDS)) {
+		*ret_name = f[0];
+		if (parse_id(f[2], ret))
+			return true;
 	}
 	return false;
 }
@@ -226,42 +238,37 @@ static int read_users_file(const char *path, struct buf *b, struct err *e)
 	return fd_read_all(fd, USERS_FILE_MAX, b, e) < 0 ? err_wrap(e, "read '%s'", path) : 0;
 }
 
-struct loaded {
-	struct buf passwd, group;
-};
-
-static void loaded_done(struct loaded *l)
+void users_text_done(struct users_text *t)
 {
-	buf_done(&l->passwd);
-	buf_done(&l->group);
+	buf_done(&t->passwd_bytes);
+	buf_done(&t->group_bytes);
 }
-DEFINE_AUTO_DONE(struct loaded, loaded_done)
 
-static int load(struct loaded *l, struct users_files *ret, struct err *e)
+int users_read(struct users_text *ret, struct err *e)
 {
-	if (read_users_file("/etc/passwd", &l->passwd, e) < 0 || read_users_file("/etc/group", &l->group, e) < 0)
+	*ret = (struct users_text){ .passwd_bytes = BUF_INIT(USERS_FILE_MAX), .group_bytes = BUF_INIT(USERS_FILE_MAX) };
+	if (read_users_file("/etc/passwd", &ret->passwd_bytes, e) < 0 ||
+	    read_users_file("/etc/group", &ret->group_bytes, e) < 0) {
+		users_text_done(ret);
 		return -1;
-	*ret = (struct users_files){ buf_str(&l->passwd), buf_str(&l->group) };
+	}
+	ret->files = (struct users_files){ buf_str(&ret->passwd_bytes), buf_str(&ret->group_bytes) };
 	return 0;
 }
 
-#define LOADED_INIT ((struct loaded){ BUF_INIT(USERS_FILE_MAX), BUF_INIT(USERS_FILE_MAX) })
-
 int users_by_uid(uid_t uid, struct identity *ret, struct err *e)
 {
-	AUTO(loaded_done) struct loaded l = LOADED_INIT;
-	struct users_files f;
+	AUTO(users_text_done) struct users_text t = { 0 };
 
-	if (load(&l, &f, e) < 0)
+	if (users_read(&t, e) < 0)
 		return -1;
-	identity_of_uid(&f, uid, ret);
+	identity_of_uid(&t.files, uid, ret);
 	return 0;
 }
 
 int users_by_text(struct str text, struct identity *ret, struct err *e)
 {
-	AUTO(loaded_done) struct loaded l = LOADED_INIT;
-	struct users_files f;
+	AUTO(users_text_done) struct users_text t = { 0 };
 
-	return load(&l, &f, e) < 0 ? -1 : identity_of_text(&f, text, ret, e);
+	return users_read(&t, e) < 0 ? -1 : identity_of_text(&t.files, text, ret, e);
 }

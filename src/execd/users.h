@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "base/buf.h"
+#include "base/own.h"
 #include "base/str.h"
 
 struct err;
@@ -33,6 +35,9 @@ struct user {
 bool passwd_by_uid(struct str passwd, uid_t uid, struct user *ret);
 bool passwd_by_name(struct str passwd, struct str name, struct user *ret);
 bool group_by_name(struct str group, struct str name, gid_t *ret);
+/* One after the other: take the next entry from *text. False at the end. */
+bool passwd_next(struct str *text, struct user *ret);
+bool group_next(struct str *text, struct str *ret_name, gid_t *ret);
 /* The groups that list NAME as a member, without PRIMARY and without repeats. */
 size_t groups_of(struct str group, struct str name, gid_t primary, gid_t out[USERS_GROUPS_MAX]);
 
@@ -47,6 +52,15 @@ void identity_of_uid(const struct users_files *f, uid_t uid, struct identity *re
 void identity_of_ids(uid_t uid, gid_t gid, struct identity *ret);
 /* "name", "id", "name:group", "id:id", in any mix. ERR_INVALID when a name is unknown or an id too large. */
 int identity_of_text(const struct users_files *f, struct str text, struct identity *ret, struct err *e);
+
+/* The files in /etc, with room for them. */
+struct users_text {
+	struct buf passwd_bytes, group_bytes;
+	struct users_files files; /* views of these */
+};
+void users_text_done(struct users_text *t);
+DEFINE_AUTO_DONE(struct users_text, users_text_done)
+int users_read(struct users_text *ret, struct err *e); /* on failure there is nothing to be done */
 
 /* The same from the files in /etc, read anew each time. */
 int users_by_uid(uid_t uid, struct identity *ret, struct err *e);

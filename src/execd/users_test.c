@@ -121,6 +121,22 @@ static void the_files_of_this_system_are_read(void **state)
 	assert_true(id.uid == 0 && id.gid == 0);
 }
 
+static void entries_come_one_after_the_other(void **state)
+{
+	struct str passwd = STR("a:x:1:2::/:/bin/sh\nbroken\n\nb:x:70000:1::/:/bin/sh\nc:x:3:4::/:");
+	struct str group = STR("g:x:5:a,b\n:x:6:\nh:x:y:\ni:x:7:"), name;
+	struct user u;
+	gid_t gid;
+
+	(void)state;
+	assert_true(passwd_next(&passwd, &u) && str_is(u.name, "a") && u.uid == 1 && u.gid == 2);
+	assert_true(passwd_next(&passwd, &u) && str_is(u.name, "c") && u.uid == 3 && u.gid == 4);
+	assert_false(passwd_next(&passwd, &u));
+	assert_true(group_next(&group, &name, &gid) && str_is(name, "g") && gid == 5);
+	assert_true(group_next(&group, &name, &gid) && str_is(name, "i") && gid == 7);
+	assert_false(group_next(&group, &name, &gid));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -129,6 +145,7 @@ int main(void)
 		cmocka_unit_test(texts_name_users_and_groups),
 		cmocka_unit_test(groups_beyond_the_ceiling_are_left_out),
 		cmocka_unit_test(the_files_of_this_system_are_read),
+		cmocka_unit_test(entries_come_one_after_the_other),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
