@@ -7,8 +7,9 @@
  *     their output      400 x 32 KiB (the high-water mark of 16 KiB, and a slice of 16)        13 MiB
  *     commands, runs    320 x (2 x 4 KiB of input, 24 KiB of events) that need no grant        10 MiB
  *     records           1,000 x 2.5 KiB; drains, 1,024 x 0.3 KiB; children, timers, epoll       4 MiB
+ *     workers           400 x 1.4 KiB; 16 uploads x (64 KiB of input, 32 of pipe)               2 MiB
  *     one at a time     a body being decoded (4 MiB), a buffer being moved (2 MiB)              6 MiB
- *     this account      bodies on their way, long lines, larger reads                           7 MiB
+ *     this account      bodies on their way, long lines, larger reads                           5 MiB
  *
  * 48 MiB. What is asked for beyond the account is refused, and each caller has a way to go on without: a body is
  * answered 503, a line is split, a read is smaller. */
@@ -22,7 +23,7 @@
 #define EXECD_COMMANDS_MAX 256
 #define EXECD_RUNS_MAX 64 /* of sessions, waiting ones included */
 #define EXECD_DRAINS_MAX 1024
-#define EXECD_BUDGET ((size_t)7 * 1024 * 1024)
+#define EXECD_BUDGET ((size_t)5 * 1024 * 1024)
 
 struct budget {
 	size_t used, max;

@@ -203,9 +203,10 @@ static int start(struct execd *x, struct execd_config *config, struct err *e)
 		.leaf = &config->leaf,
 		.temp_dir = x->commands.history.dir,
 	};
+	x->workers = (struct workers){ .loop = x->loop, .init = &x->init, .budget = &x->budget, .config = config };
 	execd_service_init(&x->service, x);
 	if (init_open(&x->init, x->loop, on_stop, x, e) < 0 ||
-	    timer_init(&x->stop_timer, x->loop, on_stop_deadline, x, "stop", e) < 0)
+	    timer_init(&x->stop_timer, x->loop, on_stop_deadline, x, "stop", e) < 0 || workers_init(&x->workers, e) < 0)
 		return -1;
 	x->http = http_server_new(x->loop, &x->service, &service_limits, e);
 	if (!x->http)
@@ -231,6 +232,7 @@ static void execd_done(struct execd *x)
 	sessions_done(&x->sessions);
 	commands_done(&x->commands);
 	http_server_free(x->http);
+	workers_done(&x->workers);
 	drains_done(&x->drains);
 	child_forget(&x->entrypoint);
 	if (x->loop)

@@ -15,6 +15,7 @@
 #include "execd/output.h"
 #include "execd/session.h"
 #include "execd/users.h"
+#include "execd/work.h"
 #include "net/server.h"
 
 #define EXECD_PORT 44772
@@ -44,6 +45,7 @@ struct execd {
 	struct drains drains;
 	struct commands commands;
 	struct sessions sessions;
+	struct workers workers;
 	struct output output;
 	struct child entrypoint;
 	uint64_t oom_before;
@@ -75,6 +77,12 @@ extern const struct http_limits service_limits;
 #define CODE_NOT_SUPPORTED "NOT_SUPPORTED"
 #define CODE_TOO_LARGE "CONTENT_TOO_LARGE"
 #define CODE_TOO_MANY "TOO_MANY_REQUESTS"
+#define CODE_MISSING_QUERY "MISSING_QUERY"
+#define CODE_FILE_NOT_FOUND "FILE_NOT_FOUND"
+#define CODE_INVALID_FILE "INVALID_FILE"
+#define CODE_INVALID_CONTENT "INVALID_FILE_CONTENT"
+#define CODE_INVALID_METADATA "INVALID_FILE_METADATA"
+#define CODE_UNKNOWN "UNKNOWN"
 
 /* Answers 429 with a Retry-After. */
 int reply_too_many(struct reply *rp, const char *what);
@@ -90,3 +98,7 @@ handler_fn session_run_post;
 handler_fn session_delete_route;
 #define COMMAND_TEXT_MAX 131071 /* one argument of exec, with its NUL */
 #define COMMAND_BODY_MAX ((uint64_t)2 * 1024 * 1024) /* the longest command and environment, each byte escaped */
+
+handler_fn files_info_get, files_delete, files_permissions_post, files_mv_post, files_search_get, files_replace_post;
+handler_fn files_upload_post, files_download_get, directories_post, directories_delete, directories_list_get;
+#define UPLOAD_BODY_MAX ((uint64_t)8 * 1024 * 1024 * 1024)
