@@ -3,15 +3,15 @@
  *
  * execd lives in a cgroup of 64 MiB and keeps its buffers below 48 together (L2). The worst case, all at once:
  *
- *     connections       400 x (16 KiB head or input, 4 KiB for the request)                     8 MiB
- *     their output      400 x 32 KiB (the high-water mark of 16 KiB, and a slice of 16)        13 MiB
- *     commands, runs    320 x (2 x 4 KiB of input, 24 KiB of events) that need no grant        10 MiB
- *     records           1,000 x 2.5 KiB; drains, 1,024 x 0.3 KiB; children, timers, epoll       4 MiB
- *     workers           400 x 1.4 KiB; 16 uploads x (64 KiB of input, 32 of pipe)               2 MiB
- *     one at a time     a body being decoded (4 MiB), a buffer being moved (2 MiB)              6 MiB
- *     this account      bodies on their way, long lines, larger reads                           5 MiB
+ *     connections       400 x (16 KiB head or input, 4 KiB for the request)                     7.9 MiB
+ *     their output      400 x 32 KiB (the high-water mark of 16 KiB, and a slice of 16)        12.5 MiB
+ *     commands, runs    320 x (2 x 4 KiB of input, 16 KiB of events) that need no grant         7.5 MiB
+ *     records           1,000 x 2.5 KiB; drains, 1,024 x 0.3 KiB; children, timers, epoll       3.5 MiB
+ *     workers           400 x 1.4 KiB; 16 uploads x (64 KiB of input, 32 of pipe)               2.1 MiB
+ *     one at a time     a body being decoded (4 MiB), a buffer being moved (2 MiB)              6.0 MiB
+ *     this account      bodies on their way, long lines, larger reads                           8.0 MiB
  *
- * 48 MiB. What is asked for beyond the account is refused, and each caller has a way to go on without: a body is
+ * 47.5 MiB. What is asked for beyond the account is refused, and each caller has a way to go on without: a body is
  * answered 503, a line is split, a read is smaller. */
 #pragma once
 #include <stdbool.h>
@@ -23,7 +23,7 @@
 #define EXECD_COMMANDS_MAX 256
 #define EXECD_RUNS_MAX 64 /* of sessions, waiting ones included */
 #define EXECD_DRAINS_MAX 1024
-#define EXECD_BUDGET ((size_t)5 * 1024 * 1024)
+#define EXECD_BUDGET ((size_t)8 * 1024 * 1024)
 
 struct budget {
 	size_t used, max;

@@ -16,7 +16,7 @@
 
 struct reply;
 
-#define EXECUTION_OUT_BASE ((size_t)24 * 1024) /* events on their way that need no grant */
+#define EXECUTION_OUT_BASE ((size_t)16 * 1024) /* events on their way that need no grant */
 #define EXECUTION_PING_MS 3000
 
 /* What all of them share. */
