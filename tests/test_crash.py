@@ -20,7 +20,7 @@ from conftest import KEY, ROOT, Home, Server, assert_clean
 from fleet import Fleet, until
 
 SOAK = bool(os.environ.get("SOAK"))
-KILL_SECONDS = 3600 if SOAK else 25
+KILL_SECONDS = 3600 if SOAK else 30
 CYCLES = 10000 if SOAK else 2000
 WARM_UP = 1000 if SOAK else 500
 CLIENTS = 8

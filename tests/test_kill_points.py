@@ -13,7 +13,8 @@ import census
 from conftest import BIN, KEY, ROOT, Server
 from fleet import Fleet, KillSwitch, until
 
-ROUNDS = 25 if os.environ.get("SOAK") else 1
+SOAK = bool(os.environ.get("SOAK"))
+ROUNDS = 25 if SOAK else 1
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
@@ -84,7 +85,7 @@ class World(Fleet):
         self.switch = KillSwitch(folder / "switch")
         super().__init__(Server(folder, env={"OPENSANDBOX_SERVER_API_KEY": KEY, "OPENSANDBOX_KILL_POINT_FD": str(self.switch.fd)},
                                 pass_fds=[self.switch.fd]))
-        self.keeper = None
+        self.keeper = self.place = None
 
     def start(self):
         self.server.wait_ready()
@@ -132,7 +133,8 @@ def world(tmp_path_factory):
 
 
 def run_create(w, arm):
-    for key in (str(uuid.uuid4()), None):
+    keys = [str(uuid.uuid4()), None]
+    for key in keys if SOAK or w.place.startswith("server") else keys[:1]:  # a warden knows no keys
         arm()
         answer = w.create(key)
         w.wait_struck()
@@ -255,6 +257,7 @@ def run_restart_warden(w, arm):
 @pytest.mark.parametrize("operation,place", CASES, ids=[f"{o.replace(' ', '-')}-{p}" for o, p in CASES])
 def test_killed_at(world, operation, place):
     name, _, passes = place.partition(":")
+    world.place = place
     for _ in range(ROUNDS):
         run = globals()["run_" + operation.replace(" ", "_")]
         try:
