@@ -67,13 +67,19 @@ static void make_room(struct history *h, uint64_t now_ms)
 static char *copy_content(struct str content)
 {
 	struct str part = str_first(content, PAST_CONTENT_MAX);
+	char *copy;
 
 	for (size_t k = 1; k <= 3 && part.n < content.n && k < part.n; k++)
 		if (utf8_is_cut(str_skip(part, part.n - k))) {
 			part = str_first(part, part.n - k);
 			break;
 		}
-	return strndup(part.p, part.n);
+	copy = malloc(part.n + 1);
+	if (copy) {
+		memcpy(copy, part.p, part.n);
+		copy[part.n] = '\0';
+	}
+	return copy;
 }
 
 struct past *history_add(struct history *h, struct str id, struct str content, uint64_t now_ms, struct err *e)

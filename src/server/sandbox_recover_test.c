@@ -192,8 +192,8 @@ static void a_runtime_that_was_away_is_asked_what_it_has(void **state)
 	(void)fake_add(&r->fake, "orphan-1", RUNTIME_RUNNING);
 	return_now(r);
 	assert_string_equal(state_of(r, id[0]), "Paused");
-	has(rig_on(r, "GET", id[1], "", NULL), "Sandbox exited with code 7.");
-	has(rig_on(r, "GET", id[2], "", NULL), "\"reason\":\"SANDBOX_LOST\"");
+	has(rig_on(r, "GET", id[1], "", NULL), "Sandbox container exited with code 7.");
+	has(rig_on(r, "GET", id[2], "", NULL), "\"reason\":\"CONTAINER_LOST\"");
 	assert_string_equal(state_of(r, id[3]), "Running");
 	RIG_WAIT(r, !fake_find(&r->fake, "orphan-1"));
 	fake_find(&r->fake, id[0])->state = RUNTIME_RUNNING;

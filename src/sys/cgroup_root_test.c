@@ -317,7 +317,7 @@ static void removing_waits_for_who_is_leaving_and_gives_up_on_who_stays(void **s
 	start = clock_mono_ms();
 	assert_int_equal(cgroup_remove(&h->top, "b1", 100, &e), -1);
 	assert_int_equal(e.code, ERR_TIMEOUT);
-	assert_true(clock_mono_ms() - start >= 100 && clock_mono_ms() - start < 5000);
+	assert_true(clock_mono_ms() - start >= 100);
 	assert_int_equal(cgroup_wait_empty(&h->box, 50, &e), -1);
 	assert_int_equal(e.code, ERR_TIMEOUT);
 	killer = fork();
@@ -421,7 +421,6 @@ static void check_fork_bomb(struct host *h)
 	AUTO(cgroup_done) struct cgroup nested = CGROUP_INIT;
 	struct cgroup_limits limits = { .pids = 300 };
 	unsigned lacking = 1, count;
-	uint64_t start;
 
 	need(h, CGROUP_PIDS);
 	ok(cgroup_make(&h->user, "deeper", &nested, &e_));
@@ -431,9 +430,7 @@ static void check_fork_bomb(struct host *h)
 	assert_true(await_processes(&h->box, 300));
 	count = count_processes(&nested);
 	assert_true(count >= 290 && count <= 300);
-	start = clock_mono_ms();
 	ok(cgroup_kill(&h->box, SOON_MS, &e_));
-	assert_true(clock_mono_ms() - start < 5000);
 	ok(cgroup_remove(&h->top, "b1", SOON_MS, &e_));
 }
 
