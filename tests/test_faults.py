@@ -237,4 +237,4 @@ def test_without_descriptors_requests_fail_one_by_one(tmp_path, home, who):
             fleet.remove(each)
         fleet.works(name)
         assert pid in (fleet.server.pid, fleet.server.warden_pid)
-        census.check(fleet.server, before, 10)
+        census.check(fleet.server, before, 30)

@@ -30,7 +30,7 @@ PLACES = {
         "warden.create.asked", "warden.create.slot_taken", "warden.create.claimed", "warden.create.woken",
         "warden.create.ready", "warden.create.running", "warden.create.told",
         "warden.file.half_written", "warden.file.half_written:2",
-        "warden.slot.folder", "warden.slot.group", "warden.slot.network", "warden.slot.child", "warden.slot.ready",
+        "warden.slot.folder", "warden.slot.disk", "warden.slot.group", "warden.slot.network", "warden.slot.child", "warden.slot.ready",
     ],
     "pause": [
         "server.switch.intent_committed", "server.switch.asked", "server.switch.done", "server.switch.committed",
@@ -232,7 +232,7 @@ def run_end(w, arm):
     os.kill(pid, signal.SIGKILL)
     w.wait_struck()
     until(lambda: w.state(name) == "Failed", 5, f"noticing its end ({w.get(name)})")
-    assert w.get(name).json["status"]["reason"] in ("SANDBOX_KILLED", "SANDBOX_INIT_DIED", "SANDBOX_LOST")
+    assert w.get(name).json["status"]["reason"] in ("CONTAINER_KILLED", "CONTAINER_INIT_DIED", "CONTAINER_LOST")
     w.remove(name)
 
 

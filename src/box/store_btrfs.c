@@ -24,7 +24,7 @@ int box_store_btrfs_prepare(struct box_store *s, struct err *e)
 		return -1;
 	if (quota == BTRFS_QUOTA_OFF || is_stale)
 		return err_set(e, ERR_UNAVAILABLE, "the quotas of btrfs '%s' do not count: see 'btrfs quota rescan'", s->fs.id);
-	return s->is_ours ? btrfs_quota_sweep(&s->fs, &removed, e) : 0;
+	return s->is_ours ? btrfs_quota_sweep(&s->fs, UINT64_MAX, &removed, e) : 0; /* nobody makes any yet */
 }
 
 static int open_disk(const struct box_store *s, const char *name, struct err *e)
@@ -64,15 +64,15 @@ static int usage(const struct box_store *s, const char *name, uint64_t *ret_byte
 	return btrfs_usage(&s->fs, id, ret_bytes, e);
 }
 
-/* Of a disk that is gone. In a file system of our own of all that are, since the kernel may not be done with this one; the
- * next start tries again. */
+/* Of a disk that is gone. In a file system of our own of all that went before it as well, since the kernel may not have been
+ * done with those; the next start tries again. */
 static void remove_quota(const struct box_store *s, uint64_t id)
 {
 	struct err ignored;
 	size_t removed;
 
 	if (s->is_ours)
-		(void)btrfs_quota_sweep(&s->fs, &removed, &ignored);
+		(void)btrfs_quota_sweep(&s->fs, id, &removed, &ignored);
 	else if (id != 0)
 		(void)btrfs_quota_remove(&s->fs, id, &ignored);
 }
@@ -89,7 +89,7 @@ static uint64_t id_of(const struct box_store *s, const char *name)
  * the name of something of ours. */
 static int remove_disk(const struct box_store *s, const char *name, struct err *e)
 {
-	uint64_t id = s->is_ours ? 0 : id_of(s, name);
+	uint64_t id = id_of(s, name);
 	struct err why = { 0 };
 
 	if (btrfs_subvolume_remove(s->disks, name, &why) < 0) {

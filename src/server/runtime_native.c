@@ -108,7 +108,7 @@ static struct runtime_failure failure_of(const struct call *c, const struct err 
 	};
 	struct runtime_failure f = { .code = codes[c->kind], .status = 500, .err = *e };
 
-	if (e->code == ERR_NOT_FOUND) {
+	if (e->code == ERR_NOT_FOUND && c->kind != WIRE_CREATE) {
 		f.code = "SANDBOX_NOT_FOUND";
 		f.status = 404;
 	} else if (e->code == ERR_CONFLICT) {

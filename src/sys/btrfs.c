@@ -220,7 +220,7 @@ int btrfs_quota_remove(const struct btrfs *b, uint64_t subvolume, struct err *e)
 	return err_sys(e, errno, "remove the quota of subvolume %llu", (unsigned long long)subvolume);
 }
 
-/* Asked after the quota was seen, and numbers do not come back: one without a root has lost it for good. */
+/* Numbers do not come back: one without a root that is no longer in the making has lost it for good. */
 static int sweep_one(const struct btrfs *b, uint64_t id, size_t *removed, struct err *e)
 {
 	uint64_t any;
@@ -236,13 +236,13 @@ static int sweep_one(const struct btrfs *b, uint64_t id, size_t *removed, struct
 	return r < 0 ? -1 : 0;
 }
 
-int btrfs_quota_sweep(const struct btrfs *b, size_t *ret_removed, struct err *e)
+int btrfs_quota_sweep(const struct btrfs *b, uint64_t last, size_t *ret_removed, struct err *e)
 {
 	uint64_t id = 0;
 	int r;
 
 	*ret_removed = 0;
-	while ((r = search(b->fd, BTRFS_QUOTA_TREE_OBJECTID, 0, BTRFS_QGROUP_INFO_KEY, id, &id, e)) > 0) {
+	while ((r = search(b->fd, BTRFS_QUOTA_TREE_OBJECTID, 0, BTRFS_QGROUP_INFO_KEY, id, &id, e)) > 0 && id <= last) {
 		if (sweep_one(b, id, ret_removed, e) < 0)
 			return -1;
 		if (id++ == UINT64_MAX)

@@ -51,10 +51,11 @@ int btrfs_limit(int fd, uint64_t limit_bytes, struct err *e);
 int btrfs_usage(const struct btrfs *b, uint64_t subvolume, uint64_t *ret_bytes, struct err *e);
 
 /* Older kernels keep the quota of a subvolume that is gone, and all of them keep it where blocks of it were shared. Removes
- * one, or all of these; one of a subvolume that the kernel is still taking apart stays for the next time (0, not 1). The
- * latter is not for a file system that we share with others. */
+ * one, or all of these up to number LAST; one of a subvolume that the kernel is still taking apart stays for the next time
+ * (0, not 1). The latter is not for a file system that we share with others. A subvolume that is being made has its quota
+ * before it is there itself: LAST must have been a subvolume before any that may be in the making now. */
 int btrfs_quota_remove(const struct btrfs *b, uint64_t subvolume, struct err *e);
-int btrfs_quota_sweep(const struct btrfs *b, size_t *ret_removed, struct err *e);
+int btrfs_quota_sweep(const struct btrfs *b, uint64_t last, size_t *ret_removed, struct err *e);
 
 /* ---- size ---- */
 

@@ -203,12 +203,12 @@ static int sweep(void *arg)
 	CHECK(ioctl(b.fd, BTRFS_IOC_SNAP_CREATE, &copy) == 0);
 	(void)close(disk);
 	CHECK_OK(btrfs_subvolume_remove(b.fd, "a", &e), &e);
-	CHECK_OK(btrfs_quota_sweep(&b, &now, &e), &e);
+	CHECK_OK(btrfs_quota_sweep(&b, UINT64_MAX, &now, &e), &e);
 	CHECK_OK(btrfs_subvolume_remove(b.fd, "copy", &e), &e);
 	for (int tries = 0; btrfs_usage(&b, first, &used, &e) == 0; tries++) {
 		CHECK(tries < 200 && ioctl(b.fd, BTRFS_IOC_SYNC) == 0); /* lets the kernel take them apart */
 		(void)usleep(50000);
-		CHECK_OK(btrfs_quota_sweep(&b, &now, &e), &e);
+		CHECK_OK(btrfs_quota_sweep(&b, UINT64_MAX, &now, &e), &e);
 		removed += now;
 	}
 	CHECK(e.code == ERR_NOT_FOUND && removed <= 2);

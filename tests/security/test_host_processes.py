@@ -59,7 +59,7 @@ def test_P2_the_server_holds_nothing_of_roots(plane, box):
 
 def test_P2_the_servers_user_cannot_reach_boxes(plane, box):
     uid = status_of(plane.server.pid)["Uid"].split()[0]
-    targets = [box.box, box.upper, plane.server.home.state / "layers", f"/proc/{box.pid1}/root", f"/proc/{plane.server.warden_pid}/mem",
+    targets = [box.box, box.upper, plane.server.home.state / "store", plane.server.home.state / "disk.img", f"/proc/{box.pid1}/root", f"/proc/{plane.server.warden_pid}/mem",
                f"/proc/{plane.server.pid}/mem", f"/proc/{plane.server.pid}/environ"]
     for target in targets:
         done = subprocess.run(["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "sh", "-c", f"ls {target}/ || head -c1 {target}"],
@@ -83,8 +83,9 @@ def test_P4_nothing_of_a_sandbox_is_mapped_by_the_host(plane, box):
 
 def test_P5_modes_of_folders_files_and_sockets(plane, box):
     home, uid = plane.server.home, int(status_of(plane.server.pid)["Uid"].split()[0])
-    for name in ("boxes", "layers", "stage"):
+    for name in ("boxes", "store", "stage"):
         assert mode(home.state / name) == 0o700 and owner(home.state / name) == 0, name
+    assert mode(home.state / "disk.img") == 0o600 and owner(home.state / "disk.img") == 0
     for folder in (home.state, home.run):  # to be passed through by the server's user, and not to be read
         assert mode(folder) == 0o711 and owner(folder) == 0
     assert mode(home.state / "server") == 0o700 and owner(home.state / "server") == uid

@@ -170,7 +170,7 @@ def test_C3_a_dead_pid_1_fails_the_sandbox_within_two_seconds(plane):
     group, pids = sandbox.group, sandbox.pids()
     os.kill(pids[0], signal.SIGKILL)
     status = sandbox.wait_state("Failed", 2)
-    assert status["reason"] in ("SANDBOX_KILLED", "SANDBOX_INIT_DIED"), status
+    assert status["reason"] in ("CONTAINER_KILLED", "CONTAINER_INIT_DIED"), status
     deadline = time.monotonic() + 2
     while any(read(f"/proc/{p}/cgroup").count(group) for p in pids):
         assert time.monotonic() < deadline

@@ -326,7 +326,7 @@ static int rebuild_one(struct recovery *r, const struct runtime_box *b, struct e
 	struct sandbox_row row = {
 		.id = b->id, .image = r->spec->image, .entrypoint = { entrypoint, 1 }, .limits = RUNTIME_LIMITS_DEFAULT,
 		.created_us = r->spec->now_us, .changed_us = r->spec->now_us,
-		.state = b->state == RUNTIME_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING, .reason = "SANDBOX_RECOVERED",
+		.state = b->state == RUNTIME_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING, .reason = "CONTAINER_RECOVERED",
 		.message = "The record of this sandbox was lost and made anew.",
 	};
 	struct store_event ev = { b->id, r->spec->now_us, "runtime", "Adopted", row.message };
