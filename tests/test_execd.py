@@ -838,3 +838,10 @@ def test_log_segments_are_written_in_turn_and_bounded(guest):
     old, new = sorted(g.logs, key=lambda log: b" 200000\n" in log.read_bytes())
     numbers = [int(line.split()[1]) for log in (old, new) for line in log.read_text().splitlines()]
     assert numbers == list(range(numbers[0], 200001)) and len(numbers) > 20000
+
+
+@pytest.mark.parametrize("spec, home", [({}, "/root"), ({"env": {"HOME": "/elsewhere"}}, "/elsewhere"), ({"user": "nobody"}, "/nonexistent"),
+                                        ({"uid": 54321}, "/")])
+def test_programs_have_a_home(guest, spec, home):
+    g = guest({"token": TOKEN, **spec})
+    assert texts(g.wait_ready().command("echo $HOME")) == [home]

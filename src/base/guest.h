@@ -15,7 +15,7 @@
  *      "user":"app:staff","token":"..."}
  *
  *     entrypoint       argv; absent, null, [] or exactly GUEST_STAY: no process is started and the sandbox stays
- *     env              the environment of the entrypoint and of commands; no PATH: the usual one
+ *     env              the environment of the entrypoint and of commands; no PATH: the usual one, no HOME: the user's
  *     cwd              made if it is missing; default "/"
  *     user             as in an image: name, id, name:group, id:id; or `uid` and `gid`, numbers of 0 to 65535.
  *                      Default 0. Commands run as this user too, unless they name another

@@ -98,6 +98,21 @@ static int take_env(struct arena *a, const struct spec *s, struct env *ret, stru
 	return 0;
 }
 
+/* As with every container: the home of who programs run as, unless the environment has one. */
+static int take_home(struct arena *a, const struct identity *as, struct env *env, struct err *e)
+{
+	AUTO(users_text_done) struct users_text text = { 0 };
+	struct str home = as->uid == 0 ? STR("/root") : STR("/");
+	struct user u;
+
+	if (env_get(env, STR("HOME")))
+		return 0;
+	if (as->uid != 0 && users_read(&text, &(struct err){ 0 }) == 0 && passwd_by_uid(text.files.passwd, as->uid, &u) &&
+	    str_starts(u.home, STR("/")))
+		home = u.home;
+	return env_set(env, a, STR("HOME"), home, e);
+}
+
 static int take_identity(const struct spec *s, struct identity *ret, struct err *e)
 {
 	if (s->user && *s->user)
@@ -145,7 +160,7 @@ int config_from_guest(const struct options *o, struct arena *a, struct execd_con
 	if (init_protect(e) < 0 || copy_token(a, s.token, ret, e) < 0)
 		return -1;
 	wipe(s.token);
-	if (take_env(a, &s, &ret->env, e) < 0 || take_identity(&s, &ret->as, e) < 0)
+	if (take_env(a, &s, &ret->env, e) < 0 || take_identity(&s, &ret->as, e) < 0 || take_home(a, &ret->as, &ret->env, e) < 0)
 		return -1;
 	ret->env_file = env_get(&ret->env, STR("EXECD_ENVS"));
 	if (enter_cwd(s.cwd, e) < 0 || fd_set_nonblock(ret->listen_fd, true, e) < 0)

@@ -56,6 +56,7 @@ bool passwd_next(struct str *passwd, struct user *ret)
 
 	while (next_entry(passwd, f, PASSWD_FIELDS)) {
 		ret->name = f[0];
+		ret->home = f[5];
 		if (parse_id(f[2], &ret->uid) && parse_id(f[3], &ret->gid))
 			return true;
 	}

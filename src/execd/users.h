@@ -26,7 +26,7 @@ struct identity {
 };
 
 struct user {
-	struct str name; /* a view of the file */
+	struct str name, home; /* views of the file */
 	uid_t uid;
 	gid_t gid;
 };
