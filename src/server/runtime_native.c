@@ -518,6 +518,18 @@ static void list_complete(struct call *c)
 	fn(boxes, n, NULL, arg);
 }
 
+static bool more_rows(struct call *c)
+{
+	size_t cap = c->cap_rows ? c->cap_rows * 2 : 64;
+	struct wire_reply *rows = cap <= 2 * LIST_MAX ? reallocarray(c->rows, cap, sizeof(*rows)) : NULL;
+
+	if (!rows)
+		return false;
+	c->rows = rows;
+	c->cap_rows = cap;
+	return true;
+}
+
 static void answer_list(struct call *c, const struct wire_reply *rp)
 {
 	struct err e = { 0 };
@@ -526,17 +538,10 @@ static void answer_list(struct call *c, const struct wire_reply *rp)
 		list_complete(c);
 		return;
 	}
-	if (c->n_rows == c->cap_rows) {
-		size_t cap = MAX(c->cap_rows * 2, (size_t)64);
-		struct wire_reply *rows = cap <= 2 * LIST_MAX ? reallocarray(c->rows, cap, sizeof(*rows)) : NULL;
-
-		if (!rows) {
-			(void)err_no_memory(&e);
-			call_fail(c, &e);
-			return;
-		}
-		c->rows = rows;
-		c->cap_rows = cap;
+	if (c->n_rows == c->cap_rows && !more_rows(c)) {
+		(void)err_no_memory(&e);
+		call_fail(c, &e);
+		return;
 	}
 	c->rows[c->n_rows++] = *rp;
 }

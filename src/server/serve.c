@@ -82,7 +82,7 @@ static int make_limits(const struct config *c, unsigned share, struct http_limit
 {
 	const struct config_limits *l = &c->limits;
 	struct http_limits limits = HTTP_LIMITS;
-	unsigned all;
+	unsigned all = 0;
 
 	if (serve_connection_limit((unsigned)l->connections * ALL_SHARES, &all, e) < 0)
 		return -1;
