@@ -226,7 +226,7 @@ static void write_problem(const struct decode *d, const char *where, char *out, 
 		msg += sizeof("Value error, ") - 1;
 	if (str_starts(str_of(path), STR("$.")))
 		path += 2;
-	(void)snprintf(out, size, "%s: %s", strcmp(path, "$") == 0 ? where : path, msg); /* a long one is cut */
+	(void)snprintf(out, size, "%s: %s", str_is(str_of(path), "$") ? where : path, msg); /* a long one is cut */
 }
 
 int service_reply_problems(struct reply *rp, const struct decode *d, const char *where)
