@@ -145,7 +145,7 @@ static int enter_cwd(const char *path, struct err *e)
 
 int config_from_guest(const struct options *o, struct arena *a, struct execd_config *ret, struct err *e)
 {
-	struct spec s;
+	struct spec s = { 0 };
 
 	*ret = (struct execd_config){
 		.listen_fd = GUEST_FD_LISTEN,

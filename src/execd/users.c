@@ -206,8 +206,8 @@ static int find_group(const struct users_files *f, struct str name, gid_t *ret, 
 int identity_of_text(const struct users_files *f, struct str text, struct identity *ret, struct err *e)
 {
 	struct str name, group;
-	struct identity id;
-	gid_t gid;
+	struct identity id = { 0 };
+	gid_t gid = 0;
 
 	(void)str_cut(text, ':', &name, &group);
 	if (find_user(f, name, &id, e) < 0)
