@@ -154,6 +154,16 @@ bool ws_conn_send(struct ws_conn *ws, bool is_text, struct str data)
 	return true;
 }
 
+size_t ws_conn_room(struct ws_conn *ws)
+{
+	size_t before = waiting(ws);
+
+	if (ws->state != WS_OPEN)
+		return 0;
+	ws->wants_room |= before >= ws->options.high_water;
+	return before < ws->options.high_water ? ws->options.high_water - before : 0;
+}
+
 static void remember_end(struct ws_conn *ws, uint16_t code, struct str reason)
 {
 	ws->code = code;
@@ -284,13 +294,30 @@ static void on_event(struct ws_conn *ws, const struct ws_event *ev)
 	}
 }
 
-/* Decodes IN until it is used up, or something says stop; returns what is left. */
+static bool hold(struct ws_conn *ws, size_t bytes)
+{
+	size_t need = bytes > WS_MEMORY_FREE ? bytes : 0;
+
+	if (need == ws->held || !ws->ops->on_memory)
+		return true;
+	if (!ws->ops->on_memory(ws, need, ws->arg))
+		return false;
+	ws->held = need;
+	return true;
+}
+
+/* Decodes IN until it is used up, or something says stop; returns what is left. The message's buffer may double. */
 static struct str ws_take(struct ws_conn *ws, struct str in)
 {
 	struct ws_event ev;
 
+	if (is_listening(ws) && !ws->is_paused &&
+	    !hold(ws, MAX(ws->decoder.message.cap, 2 * (ws->decoder.message.n + in.n))))
+		close_hard(ws, WS_CLOSE_TOO_BIG, STR("no memory for a message of this size"));
 	while (is_listening(ws) && !ws->is_paused && ws_decode(&ws->decoder, &in, &ev) != WS_EVENT_NONE)
 		on_event(ws, &ev);
+	if (is_listening(ws))
+		(void)hold(ws, ws->decoder.message.cap);
 	return in;
 }
 

@@ -24,6 +24,7 @@ struct ws_conn;
 #define WS_CLOSE_ABNORMAL 1006 /* never on the wire: it ended without a close frame, or did not begin */
 #define WS_CLOSE_POLICY 1008
 #define WS_SEND_MAX WS_MESSAGE_MAX /* of one message that we send */
+#define WS_MEMORY_FREE ((size_t)64 * 1024)
 
 struct ws_options { /* defaults in WS_OPTIONS */
 	size_t message_max;   /* of one message to us; beyond: 1009 */
@@ -44,9 +45,13 @@ struct ws_options { /* defaults in WS_OPTIONS */
 
 struct ws_ops { /* all but on_message and on_close may be NULL */
 	void (*on_open)(struct ws_conn *ws, struct str protocol, void *arg); /* the protocol that was agreed on, or "" */
+	/* Who pauses here may go on using DATA until it resumes or closes. */
 	void (*on_message)(struct ws_conn *ws, bool is_text, struct str data, void *arg);
 	void (*on_drained)(struct ws_conn *ws, void *arg); /* room again, after a refusal */
 	void (*on_close)(uint16_t code, struct str reason, void *arg);
+	/* Messages from the peer may take this much memory from now on, in place of what was said before; false closes with 1009.
+	 * Less is always granted. Up to WS_MEMORY_FREE is not asked for, and on_close gives back what is left. */
+	bool (*on_memory)(struct ws_conn *ws, size_t bytes, void *arg);
 };
 
 /* Answers a request in its handler, and returns what the handler returns. *ret_ws is NULL unless the handshake is
@@ -66,6 +71,8 @@ struct ws_conn *ws_conn_connect(struct http_client *client, struct loop *l, cons
 /* Queues one message. False: it is not open, or too much is waiting; then on_drained will tell when to try again. A
  * message above WS_SEND_MAX is a mistake of the caller's and closes with 1011. Text must be valid UTF-8. */
 bool ws_conn_send(struct ws_conn *ws, bool is_text, struct str data);
+/* Bytes until it would be refused; 0 counts as a refusal. */
+size_t ws_conn_room(struct ws_conn *ws);
 
 void ws_conn_pause(struct ws_conn *ws); /* no on_message until resumed; the peer is not read from */
 void ws_conn_resume(struct ws_conn *ws);

@@ -45,6 +45,7 @@ struct ws_conn {
 	struct buf in;  /* what was received while paused, or before the start */
 	struct buf out; /* out.p[sent..out.n) has not left */
 	size_t sent;
+	size_t held; /* memory that on_memory has granted */
 	bool is_paused, wants_room, is_shut;
 	uint64_t read_ms, ping_ms, write_ms, close_ms; /* when the last byte came, the last ping went, ... */
 	uint64_t second_ms; /* the second in which control frames are counted */

@@ -19,6 +19,8 @@ struct fixture {
 	struct ws_conn *ws;
 	bool closes_early;
 	size_t to_send, sent;
+	size_t memory, most; /* held by messages now, and at most */
+	size_t received;
 	unsigned closes;
 	uint16_t code;
 };
@@ -40,10 +42,11 @@ static void on_open(struct ws_conn *ws, struct str protocol, void *arg)
 
 static void on_message(struct ws_conn *ws, bool is_text, struct str data, void *arg)
 {
+	struct fixture *f = arg;
+
 	(void)ws;
 	(void)is_text;
-	(void)data;
-	(void)arg;
+	f->received += data.n;
 }
 
 static void on_close(uint16_t code, struct str reason, void *arg)
@@ -56,9 +59,21 @@ static void on_close(uint16_t code, struct str reason, void *arg)
 	f->code = code;
 }
 
+static bool on_memory(struct ws_conn *ws, size_t bytes, void *arg)
+{
+	struct fixture *f = arg;
+
+	(void)ws;
+	assert_true(bytes == 0 || bytes > WS_MEMORY_FREE);
+	if (bytes > f->most)
+		return false;
+	f->memory = bytes;
+	return true;
+}
+
 static int serve(struct request *rq, struct reply *rp, struct err *e)
 {
-	static const struct ws_ops ops = { on_open, on_message, pump, on_close };
+	static const struct ws_ops ops = { on_open, on_message, pump, on_close, on_memory };
 	struct fixture *f = rq->ctx;
 	int r = ws_conn_accept(rq, rp, &WS_OPTIONS, &ops, f, &f->ws, e);
 
@@ -140,12 +155,53 @@ static void one_that_is_read_slowly_loses_nothing(void **state)
 	rig_stop(&f.rig);
 }
 
+/* A message of N bytes, masked with zeroes. */
+static void send_message(struct fixture *f, int fd, size_t n)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(n + 64);
+	AUTO(free) char *bytes = calloc(1, n);
+
+	assert_non_null(bytes);
+	assert_true(ws_encode(&b, WS_BINARY, true, (struct str){ bytes, n }, (const uint8_t[4]){ 0 }));
+	for (size_t at = 0; at < b.n && f->closes == 0; at += 32768) {
+		struct str piece = str_first(str_skip(buf_str(&b), at), 32768);
+
+		rig_send(&f->rig, fd, piece);
+	}
+}
+
+static void memory_of_messages_is_asked_for_and_given_back(void **state)
+{
+	struct fixture f = { .most = 600000 };
+	AUTO(buf_done) struct buf a = BUF_INIT(4096);
+	AUTO_FD fd = -1;
+
+	(void)state;
+	open_rig(&f, 1);
+	fd = rig_connect(&f.rig);
+	rig_send(&f.rig, fd, STR(HANDSHAKE));
+	send_message(&f, fd, 10000); /* not worth a word */
+	rig_turn(&f.rig);
+	assert_true(f.received == 10000 && f.memory == 0);
+	send_message(&f, fd, 200000);
+	rig_turn(&f.rig);
+	assert_true(f.received == 210000 && f.memory == 0 && f.closes == 0);
+	send_message(&f, fd, 500000);
+	(void)rig_recv(&f.rig, fd, &a);
+	assert_non_null(memmem(a.p, a.n, "\x03\xf1no memory", 11)); /* 1009 */
+	(void)shutdown(fd, SHUT_WR);
+	rig_turn(&f.rig);
+	assert_true(f.closes == 1 && f.received == 210000 && f.code == WS_CLOSE_TOO_BIG);
+	rig_stop(&f.rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_beyond_the_limit_is_told_so),
 		cmocka_unit_test(one_that_is_closed_before_it_is_open_says_why),
 		cmocka_unit_test(one_that_is_read_slowly_loses_nothing),
+		cmocka_unit_test(memory_of_messages_is_asked_for_and_given_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

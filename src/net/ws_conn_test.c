@@ -91,7 +91,7 @@ static void on_close(uint16_t code, struct str reason, void *arg)
 	ws_conn_cancel(take_ptr(&x->ws)); /* harmless */
 }
 
-static const struct ws_ops ops = { on_open, on_message, on_drained, on_close };
+static const struct ws_ops ops = { .on_open = on_open, .on_message = on_message, .on_drained = on_drained, .on_close = on_close };
 
 static int handle_ws(struct request *rq, struct reply *rp, struct err *e)
 {
