@@ -57,8 +57,8 @@ void kept_done(struct kept *k)
 /* One piece, up to where the ring begins anew. */
 static size_t add_piece(struct kept *k, struct str bytes)
 {
-	uint64_t at = k->end % KEPT_MAX;
-	size_t n = MIN(bytes.n, (size_t)(KEPT_MAX - at));
+	uint64_t at = k->end % k->max;
+	size_t n = MIN(bytes.n, (size_t)(k->max - at));
 	ssize_t done = k->fd < 0 ? -1 : pwrite(k->fd, bytes.p, n, (off_t)at);
 
 	if (done < (ssize_t)n) { /* what there was before goes with it: an answer has no holes */
@@ -75,9 +75,9 @@ void kept_add(struct kept *k, struct str bytes)
 		open_first(k);
 	while (bytes.n > 0)
 		bytes = str_skip(bytes, add_piece(k, bytes));
-	if (k->end - k->start > KEPT_MAX) {
+	if (k->end - k->start > k->max) {
 		k->is_cut = true;
-		k->start = k->end - KEPT_MAX;
+		k->start = k->end - k->max;
 	}
 }
 
@@ -88,8 +88,8 @@ size_t kept_read(const struct kept *k, uint64_t offset, void *out, size_t cap)
 
 	if (offset < k->start || offset >= k->end)
 		return 0;
-	at = offset % KEPT_MAX;
-	n = MIN(k->end - offset, KEPT_MAX - at);
+	at = offset % k->max;
+	n = MIN(k->end - offset, k->max - at);
 	n = MIN(n, cap);
 	got = pread(k->fd, out, (size_t)n, (off_t)at);
 	return got > 0 ? (size_t)got : 0;

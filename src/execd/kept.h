@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* execd/kept.h - the last bytes that a program has written, in a file without a name on the sandbox's own disk.
  *
- * Bytes are counted from the first one ever written; the oldest make room for new ones once there are KEPT_MAX. What the
+ * Bytes are counted from the first one ever written; the oldest make room for new ones once there are `max`. What the
  * disk has no room for is gone, and then `is_cut` says so. */
 #pragma once
 #include <stdbool.h>
@@ -12,16 +12,18 @@
 
 struct err;
 
-#define KEPT_MAX (UINT64_C(64) * 1024 * 1024)
+#define KEPT_MAX (UINT64_C(64) * 1024 * 1024) /* unless the owner says otherwise */
 
 struct kept {
 	const char *dir; /* where the file is made, with the first byte; not owned */
 	int fd;          /* -1: there is none yet, or none could be had */
 	uint64_t start, end; /* offsets of the first byte that is there, and behind the last */
 	bool is_cut;         /* something before `end` is missing */
+	uint64_t max;
 };
 
-#define KEPT_INIT(dir_) ((struct kept){ .dir = (dir_), .fd = -1 }) /* a folder that is missing is made */
+#define KEPT_INIT_MAX(dir_, max_) ((struct kept){ .dir = (dir_), .fd = -1, .max = (max_) }) /* a folder that is missing is made */
+#define KEPT_INIT(dir_) KEPT_INIT_MAX(dir_, KEPT_MAX)
 void kept_done(struct kept *k);
 
 void kept_add(struct kept *k, struct str bytes);
