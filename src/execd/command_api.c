@@ -69,9 +69,7 @@ static int check_request(const struct command_request *cr, struct reply *rp)
 	return 0;
 }
 
-/* Ours, then the file, then the request's. A file that cannot be read counts as empty. */
-static int make_env(const struct execd_config *config, const struct command_request *cr, struct arena *a,
-		    struct env *ret, struct err *e)
+int execd_env(const struct execd_config *config, struct arena *a, struct env *ret, struct err *e)
 {
 	AUTO(buf_done) struct buf text = BUF_INIT(ENV_FILE_MAX);
 	AUTO(buf_done) struct buf path = BUF_INIT(PATH_BYTES_MAX);
@@ -86,6 +84,14 @@ static int make_env(const struct execd_config *config, const struct command_requ
 		else if (env_add_file(ret, a, buf_str(&text), &config->env, e) < 0)
 			return -1;
 	}
+	return 0;
+}
+
+static int make_env(const struct execd_config *config, const struct command_request *cr, struct arena *a,
+		    struct env *ret, struct err *e)
+{
+	if (execd_env(config, a, ret, e) < 0)
+		return -1;
 	for (size_t i = 0; i < cr->envs.n; i++)
 		if (env_set(ret, a, str_of(cr->envs.items[i].key), str_of(cr->envs.items[i].value), e) < 0)
 			return -1;

@@ -39,12 +39,13 @@ static void signal_all(struct execd *x, int signo)
 {
 	commands_signal(&x->commands, signo);
 	sessions_signal(&x->sessions, signo);
+	ptys_signal(&x->ptys, signo);
 }
 
 /* Nothing is left to run for: whatever runs is killed, and streams get a moment to say so. */
 static void end_all(struct execd *x, int exit_code)
 {
-	x->is_stopping = true;
+	x->is_stopping = x->ptys.is_stopping = true;
 	x->exit_code = exit_code;
 	signal_all(x, SIGKILL);
 	http_server_drain(x->http, END_GRACE_MS, on_drained, x);
@@ -67,10 +68,12 @@ static void on_stop(int signo, void *arg)
 		return;
 	}
 	log_info("stopping", LOG_D("signal", signo), LOG_U("commands", x->commands.n));
-	x->is_stopping = true;
+	x->is_stopping = x->ptys.is_stopping = true;
 	child_signal(&x->entrypoint, signo);
 	commands_signal(&x->commands, SIGTERM);
 	sessions_signal(&x->sessions, SIGKILL); /* a shell that is to read on would not go for less */
+	ptys_signal(&x->ptys, SIGHUP); /* as when a terminal is closed */
+	ptys_signal(&x->ptys, SIGCONT);
 	timer_in(&x->stop_timer, STOP_GRACE_MS);
 	http_server_drain(x->http, STOP_GRACE_MS + END_GRACE_MS, on_drained, x);
 }
@@ -204,6 +207,12 @@ static int start(struct execd *x, struct execd_config *config, struct err *e)
 		.temp_dir = x->commands.history.dir,
 	};
 	x->workers = (struct workers){ .loop = x->loop, .init = &x->init, .budget = &x->budget, .config = config };
+	x->ptys = (struct ptys){
+		.host = x->commands.host,
+		.init = &x->init,
+		.config = config,
+		.temp_dir = x->commands.history.dir,
+	};
 	execd_service_init(&x->service, x);
 	if (init_open(&x->init, x->loop, on_stop, x, e) < 0 ||
 	    timer_init(&x->stop_timer, x->loop, on_stop_deadline, x, "stop", e) < 0 || workers_init(&x->workers, e) < 0)
@@ -229,6 +238,7 @@ static void execd_done(struct execd *x)
 {
 	signal_all(x, SIGKILL);
 	child_signal(&x->entrypoint, SIGKILL);
+	ptys_done(&x->ptys);
 	sessions_done(&x->sessions);
 	commands_done(&x->commands);
 	http_server_free(x->http);

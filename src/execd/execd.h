@@ -13,6 +13,7 @@
 #include "execd/init.h"
 #include "execd/launch.h"
 #include "execd/output.h"
+#include "execd/pty.h"
 #include "execd/session.h"
 #include "execd/users.h"
 #include "execd/work.h"
@@ -46,6 +47,7 @@ struct execd {
 	struct commands commands;
 	struct sessions sessions;
 	struct workers workers;
+	struct ptys ptys;
 	struct output output;
 	struct child entrypoint;
 	uint64_t oom_before;
@@ -83,9 +85,15 @@ extern const struct http_limits service_limits;
 #define CODE_INVALID_CONTENT "INVALID_FILE_CONTENT"
 #define CODE_INVALID_METADATA "INVALID_FILE_METADATA"
 #define CODE_UNKNOWN "UNKNOWN"
+#define CODE_ALREADY_CONNECTED "ALREADY_CONNECTED"
 
 /* Answers 429 with a Retry-After. */
 int reply_too_many(struct reply *rp, const char *what);
+
+/* The environment of a program: ours, then what the file of EXECD_ENVS says now; one that cannot be read counts as empty. */
+int execd_env(const struct execd_config *config, struct arena *a, struct env *ret, struct err *e);
+/* The directory of a shell, absolute and made if it is missing; ours by default. 1 after having answered. */
+int execd_make_cwd(struct execd *x, const char *cwd, struct arena *a, struct reply *rp, const char **ret, struct err *e);
 
 /* ---- routes ---- */
 
@@ -96,6 +104,10 @@ handler_fn command_delete;
 handler_fn session_post;
 handler_fn session_run_post;
 handler_fn session_delete_route;
+handler_fn pty_post;
+handler_fn pty_get;
+handler_fn pty_delete_route;
+handler_fn pty_ws;
 #define COMMAND_TEXT_MAX 131071 /* one argument of exec, with its NUL */
 #define COMMAND_BODY_MAX ((uint64_t)2 * 1024 * 1024) /* the longest command and environment, each byte escaped */
 

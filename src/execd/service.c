@@ -57,6 +57,10 @@ static const struct route routes[] = {
 	{ "POST", "/directories", directories_post, ROUTE_STREAM_IN, WORK_JSON_MAX },
 	{ "DELETE", "/directories", directories_delete, 0, 0 },
 	{ "GET", "/directories/list", directories_list_get, 0, 0 },
+	{ "POST", "/pty", pty_post, ROUTE_STREAM_IN, COMMAND_BODY_MAX },
+	{ "GET", "/pty/:id", pty_get, 0, 0 },
+	{ "DELETE", "/pty/:id", pty_delete_route, 0, 0 },
+	{ "GET", "/pty/:id/ws", pty_ws, 0, 0 },
 	{ "*", "/*", not_found, 0, 0 },
 	{ 0 },
 };

@@ -37,8 +37,7 @@ static const struct field run_fields[] = {
 
 /* ---- a new one ---- */
 
-/* The directory of a session, absolute and made if it is missing; ours by default. 1 after having answered. */
-static int make_cwd(struct execd *x, const char *cwd, struct arena *a, struct reply *rp, const char **ret, struct err *e)
+int execd_make_cwd(struct execd *x, const char *cwd, struct arena *a, struct reply *rp, const char **ret, struct err *e)
 {
 	AUTO_FD root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct err why = { 0 };
@@ -65,7 +64,7 @@ static int answer_new(struct execd *x, const char *cwd, struct arena *a, struct 
 	struct session_spec sp = { .shell = launch_shell(&x->config->env, a), .env = &x->config->env,
 				   .as = x->config->has_identity ? &x->config->as : NULL };
 	const struct session *s;
-	int r = make_cwd(x, cwd, a, rp, &sp.cwd, e);
+	int r = execd_make_cwd(x, cwd, a, rp, &sp.cwd, e);
 
 	if (r != 0)
 		return r < 0 ? -1 : 0;
