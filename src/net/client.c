@@ -7,8 +7,6 @@
 
 #include "base/banned.h"
 
-#define IN_PIECE (32 * 1024)
-#define IN_MAX (HTTP_HEAD_MAX + IN_PIECE)
 
 /* ---- clients ---- */
 
@@ -24,6 +22,8 @@ struct http_client *http_client_new(struct loop *l, const struct http_client_opt
 	c->dialer = options->dialer;
 	c->dialer_arg = options->dialer_arg;
 	c->max_idle = options->max_idle;
+	c->in_max = options->in_max ? options->in_max : HTTP_CLIENT_IN_MAX;
+	c->high_water = options->high_water ? options->high_water : HTTP_CLIENT_HIGH_WATER;
 	c->idle_ms = options->idle_ms;
 	c->deadlines = options->deadlines;
 	if (options->maker)
@@ -291,7 +291,8 @@ static void call_init(struct http_call *call, struct http_client *c, const struc
 	call->client = c;
 	call->deadlines = rq->deadlines ? *rq->deadlines : c->deadlines;
 	call->out = BUF_INIT(HTTP_HEAD_MAX + HTTP_CLIENT_BODY_MAX);
-	call->in = BUF_INIT(IN_MAX);
+	call->in = BUF_INIT(c->in_max);
+	call->high_water = c->high_water;
 	call->source = rq->source;
 	call->source_is_open = rq->source;
 	call->is_chunked = rq->length == HTTP_UNSIZED;

@@ -54,8 +54,12 @@ struct http_client_options { /* defaults in HTTP_CLIENT_OPTIONS */
 	void *dialer_arg;
 	unsigned max_idle; /* connections kept; 0: each request has its own and says so */
 	unsigned idle_ms;  /* for this long */
+	size_t in_max;     /* received and not handed on: a response's head fits in it; 0: HTTP_CLIENT_IN_MAX */
+	size_t high_water; /* of a source's bytes waiting for the peer; 0: HTTP_CLIENT_HIGH_WATER */
 	struct http_deadlines deadlines;
 };
+
+#define HTTP_CLIENT_IN_MAX (HTTP_HEAD_MAX + 32 * 1024)
 
 #define HTTP_CLIENT_OPTIONS \
 	((struct http_client_options){ \
@@ -82,7 +86,7 @@ struct http_body_source {
 
 #define HTTP_UNSIZED UINT64_MAX
 #define HTTP_CLIENT_BODY_MAX (16 * 1024 * 1024) /* a body of bytes; more is for a source */
-#define HTTP_CLIENT_HIGH_WATER (64 * 1024)      /* of bytes waiting for the peer */
+#define HTTP_CLIENT_HIGH_WATER (64 * 1024)      /* of bytes waiting for the peer, by default */
 #define HTTP_INFORMATIONAL_MAX 16               /* 1xx answers before the answer */
 
 /* Everything is copied but the source and the numbers behind `deadlines`. */

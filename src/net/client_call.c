@@ -139,7 +139,7 @@ static void note_sent(struct http_call *call, size_t n)
 	if (call->source && call->sent == call->out.n) {
 		buf_clear(&call->out);
 		call->sent = 0;
-	} else if (call->source && call->sent >= HTTP_CLIENT_HIGH_WATER) {
+	} else if (call->source && call->sent >= call->high_water) {
 		buf_consume(&call->out, call->sent);
 		call->sent = 0;
 	}
@@ -191,9 +191,9 @@ size_t http_call_room(const struct http_call *call)
 {
 	size_t waiting = call->out.n - call->sent;
 
-	if (!call->source_is_open || waiting >= HTTP_CLIENT_HIGH_WATER)
+	if (!call->source_is_open || waiting >= call->high_water)
 		return 0;
-	return HTTP_CLIENT_HIGH_WATER - waiting;
+	return call->high_water - waiting;
 }
 
 static void fail_later(struct http_call *call, enum err_code code, const char *what)
@@ -398,13 +398,19 @@ static void step_parse(struct http_call *call)
 static bool call_fill(struct http_call *call)
 {
 	struct transport *t = call->conn->t;
+	size_t want;
 	char *at;
 	ssize_t n;
 
 	buf_consume(&call->in, call->in_at);
 	call->in_at = 0;
-	at = buf_reserve(&call->in, IN_PIECE);
-	n = at ? t->ops->recv(t, at, IN_PIECE) : -1;
+	want = MIN((size_t)IN_PIECE, call->in.max - call->in.n);
+	if (want == 0) {
+		(void)fail(call, ERR_LIMIT, "the head of a response is too large");
+		return false;
+	}
+	at = buf_reserve(&call->in, want);
+	n = at ? t->ops->recv(t, at, want) : -1;
 	if (!at) {
 		struct err e = { 0 };
 

@@ -20,6 +20,7 @@ struct http_client {
 	const struct http_dialer *dialer;
 	void *dialer_arg;
 	unsigned max_idle, idle_ms;
+	size_t in_max, high_water;
 	struct http_deadlines deadlines;
 	struct http_conn *idle; /* the one used last comes first */
 	size_t n_idle;
@@ -63,7 +64,7 @@ struct http_call {
 
 	/* the request */
 	struct buf out; /* out.p[sent..out.n) has not left; kept whole while it may have to be repeated */
-	size_t sent;
+	size_t sent, high_water;
 	const struct http_body_source *source;
 	uint64_t source_left; /* bytes it still owes */
 	bool source_is_open, is_chunked, wants_proceed;

@@ -385,6 +385,34 @@ bool http_list_has(struct str list, const char *token)
 	return false;
 }
 
+static bool connection_names(const struct http_head *h, struct str name)
+{
+	for (size_t i = 0; i < h->n_headers; i++) {
+		struct str rest = h->headers[i].value, item;
+		bool more = str_eq_nocase(h->headers[i].name, STR("Connection"));
+
+		while (more) {
+			more = str_cut(rest, ',', &item, &rest);
+			if (str_eq_nocase(header_trim(item), name))
+				return true;
+		}
+	}
+	return false;
+}
+
+bool http_is_hop_by_hop(const struct http_head *h, struct str name)
+{
+	static const char *const names[] = {
+		"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "TE", "Trailer",
+		"Transfer-Encoding", "Upgrade", "Content-Length",
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (str_eq_nocase(name, str_of(names[i])))
+			return true;
+	return connection_names(h, name);
+}
+
 const char *http_reason(unsigned status)
 {
 	static const struct {

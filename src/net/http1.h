@@ -69,6 +69,8 @@ int http_response_head(struct http_scan *s, struct str in, bool is_head_request,
 
 const struct http_header *http_find(const struct http_head *h, const char *name); /* the first, or NULL */
 struct str http_value(const struct http_head *h, const char *name);               /* of the first, or empty */
+/* Of the connection and not of the message (RFC 9110 section 7.6.1), or what frames the message: not for proxies to pass. */
+bool http_is_hop_by_hop(const struct http_head *h, struct str name);
 bool http_list_has(struct str list, const char *token); /* "a, b" as in Connection; case-insensitive */
 
 /* Chunked bodies, decoded in place. Zero the struct for each body. */
