@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "net/forward.h"
 #include "net/transport.h"
 #include "net/ws_handshake.h"
 #include "server/api/api.h"
@@ -127,24 +128,6 @@ void proxy_gone(struct sandbox *sb, void *arg)
 
 /* ---- the request for the sandbox ---- */
 
-/* What follows the port, byte for byte. */
-static struct str raw_target(const struct request *rq)
-{
-	struct str target = rq->head->target;
-	const char *mark = memchr(target.p, '?', target.n);
-	char *made;
-
-	if (rq->rest.n > 0) {
-		const char *from = rq->rest.p - 1; /* with its slash */
-
-		return (struct str){ from, (size_t)(target.p + target.n - from) };
-	}
-	if (!mark)
-		return STR("/");
-	made = arena_printf(rq->arena, "/%.*s", (int)(target.p + target.n - mark), mark);
-	return str_of(made);
-}
-
 static struct str peer_text(const struct request *rq)
 {
 	char text[INET6_ADDRSTRLEN] = "";
@@ -165,7 +148,7 @@ int proxy_make_request(struct request *rq, unsigned port, struct http_request *r
 	};
 	struct http_header *headers = arena_array(rq->arena, PROXY_HEADERS_MAX, sizeof(*headers));
 	char *host = arena_printf(rq->arena, "localhost:%u", port);
-	struct str target = raw_target(rq);
+	struct str target = forward_target(rq);
 	int n;
 
 	if (!headers || !host || !target.p)

@@ -14,30 +14,6 @@ static bool is_in(struct str name, const char *const *list)
 	return false;
 }
 
-/* RFC 9110 section 7.6.1, and what frames the message: both sides have their own. */
-static bool is_hop_by_hop(const struct http_head *head, struct str name)
-{
-	static const char *const names[] = {
-		"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "TE", "Trailer",
-		"Transfer-Encoding", "Upgrade", "Content-Length", NULL,
-	};
-
-	if (is_in(name, names))
-		return true;
-	for (size_t i = 0; i < head->n_headers; i++) {
-		const struct http_header *h = &head->headers[i];
-		struct str rest = h->value, item;
-		bool more = str_eq_nocase(h->name, STR("Connection"));
-
-		while (more) {
-			more = str_cut(rest, ',', &item, &rest);
-			if (str_eq_nocase(str_trim(item), name))
-				return true;
-		}
-	}
-	return false;
-}
-
 /* ---- towards the sandbox ---- */
 
 static bool request_header_passes(const struct http_head *head, const struct proxy_request_rules *rules, struct str name)
@@ -50,7 +26,7 @@ static bool request_header_passes(const struct http_head *head, const struct pro
 
 	if (rules->own_token && str_eq_nocase(name, str_of(rules->own_token)))
 		return true;
-	return !is_in(name, dropped) && !is_hop_by_hop(head, name);
+	return !is_in(name, dropped) && !http_is_hop_by_hop(head, name);
 }
 
 static int add(struct http_header *out, size_t *n, const char *name, struct str value, struct err *e)
@@ -93,5 +69,5 @@ bool proxy_response_header_passes(const struct http_head *head, struct str name,
 	};
 	static const char *const cors[] = { "Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", NULL };
 
-	return !is_in(name, dropped) && !(with_cors && is_in(name, cors)) && !is_hop_by_hop(head, name);
+	return !is_in(name, dropped) && !(with_cors && is_in(name, cors)) && !http_is_hop_by_hop(head, name);
 }
