@@ -279,6 +279,7 @@ int config_from_options(const struct options *o, char *const *operands, char **e
 	if (!spec_stays(&(struct string_list){ (const char **)(uintptr_t)operands, n }) &&
 	    copy_argv(a, (const char *const *)operands, n, &ret->argv, e) < 0)
 		return -1;
+	ret->port = o->socket ? 0 : (unsigned)o->port;
 	ret->listen_fd = o->socket ? listen_unix(o->socket, e) : listen_port(o->port, e);
 	return ret->listen_fd < 0 ? -1 : 0;
 }

@@ -48,6 +48,7 @@ static void end_all(struct execd *x, int exit_code)
 	x->is_stopping = x->ptys.is_stopping = true;
 	x->exit_code = exit_code;
 	signal_all(x, SIGKILL);
+	proxy_done(&x->proxy);
 	http_server_drain(x->http, END_GRACE_MS, on_drained, x);
 }
 
@@ -57,6 +58,7 @@ static void on_stop_deadline(void *arg)
 
 	child_signal(&x->entrypoint, SIGKILL);
 	signal_all(x, SIGKILL);
+	proxy_done(&x->proxy);
 }
 
 static void on_stop(int signo, void *arg)
@@ -74,6 +76,7 @@ static void on_stop(int signo, void *arg)
 	sessions_signal(&x->sessions, SIGKILL); /* a shell that is to read on would not go for less */
 	ptys_signal(&x->ptys, SIGHUP); /* as when a terminal is closed */
 	ptys_signal(&x->ptys, SIGCONT);
+	proxy_stop_tunnels(&x->proxy);
 	timer_in(&x->stop_timer, STOP_GRACE_MS);
 	http_server_drain(x->http, STOP_GRACE_MS + END_GRACE_MS, on_drained, x);
 }
@@ -213,6 +216,7 @@ static int start(struct execd *x, struct execd_config *config, struct err *e)
 		.config = config,
 		.temp_dir = x->commands.history.dir,
 	};
+	x->proxy = (struct proxy){ .loop = x->loop, .budget = &x->budget, .own_port = config->port };
 	execd_service_init(&x->service, x);
 	if (init_open(&x->init, x->loop, on_stop, x, e) < 0 ||
 	    timer_init(&x->stop_timer, x->loop, on_stop_deadline, x, "stop", e) < 0 || workers_init(&x->workers, e) < 0)
@@ -239,6 +243,7 @@ static void execd_done(struct execd *x)
 	signal_all(x, SIGKILL);
 	child_signal(&x->entrypoint, SIGKILL);
 	ptys_done(&x->ptys);
+	proxy_done(&x->proxy);
 	sessions_done(&x->sessions);
 	commands_done(&x->commands);
 	http_server_free(x->http);

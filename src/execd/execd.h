@@ -13,6 +13,7 @@
 #include "execd/init.h"
 #include "execd/launch.h"
 #include "execd/output.h"
+#include "execd/proxy.h"
 #include "execd/pty.h"
 #include "execd/session.h"
 #include "execd/users.h"
@@ -32,6 +33,7 @@ struct execd_config {
 	struct leaf leaf;
 	struct segments segments;
 	int listen_fd;        /* taken */
+	unsigned port;        /* that it listens on; 0: none */
 	int ready_fd;         /* taken; -1: none */
 	int state_fd;         /* -1: none */
 };
@@ -48,6 +50,7 @@ struct execd {
 	struct sessions sessions;
 	struct workers workers;
 	struct ptys ptys;
+	struct proxy proxy;
 	struct output output;
 	struct child entrypoint;
 	uint64_t oom_before;
@@ -108,6 +111,8 @@ handler_fn pty_post;
 handler_fn pty_get;
 handler_fn pty_delete_route;
 handler_fn pty_ws;
+handler_fn proxied_any;
+handler_fn proxied_no_port;
 #define COMMAND_TEXT_MAX 131071 /* one argument of exec, with its NUL */
 #define COMMAND_BODY_MAX ((uint64_t)2 * 1024 * 1024) /* the longest command and environment, each byte escaped */
 

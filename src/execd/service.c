@@ -36,7 +36,7 @@ static int not_found(struct request *rq, struct reply *rp, struct err *e)
 	return reply_error(rp, 404, CODE_NOT_FOUND, "there is no such route");
 }
 
-/* Sessions, PTYs, files, code, metrics and the port proxy have their rows here, before the last. */
+/* Files and code have their rows here, before the last. */
 static const struct route routes[] = {
 	{ "GET", "/ping", ping_get, 0, 0 },
 	{ "POST", "/command", command_post, ROUTE_STREAM_IN, COMMAND_BODY_MAX },
@@ -61,6 +61,8 @@ static const struct route routes[] = {
 	{ "GET", "/pty/:id", pty_get, 0, 0 },
 	{ "DELETE", "/pty/:id", pty_delete_route, 0, 0 },
 	{ "GET", "/pty/:id/ws", pty_ws, 0, 0 },
+	{ "*", "/proxy/:port/*", proxied_any, ROUTE_STREAM_IN, HTTP_LENGTH_MAX },
+	{ "*", "/proxy/*", proxied_no_port, 0, 0 },
 	{ "*", "/*", not_found, 0, 0 },
 	{ 0 },
 };
