@@ -18,7 +18,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.legacy.client import unix_connect
 
-from test_execd import EXECD, HEADER, Connection, start
+from test_execd import EXECD, HEADER, start
 
 pytestmark = pytest.mark.skipif(not EXECD.exists(), reason=f"{EXECD} is not built")
 STDIN, STDOUT, STDERR, REPLAY = 0, 1, 2, 3

@@ -8,6 +8,8 @@
  *                      enters by writing "0" to each
  *     --oom-counter    and behind those a readable one, the leaf's memory.events (v2) or memory.oom_control (v1), for its
  *                      line "oom_kill N"
+ *     --stats          and behind that GUEST_STATS readable ones, in the order of sys/cgroup_gauges.h: memory of the leaf,
+ *                      processor time of the group above both leaves, and the limits of these
  *
  * The spec is a sealed memfd with JSON (GUEST_SPEC_MAX bytes at most) that the warden hands on unread:
  *
@@ -40,6 +42,7 @@ enum guest_fd {
 #define GUEST_SPEC_MAX (1024 * 1024)
 #define GUEST_LOG_SEGMENT_MAX (1024 * 1024)
 #define GUEST_CGROUPS_MAX 16
+#define GUEST_STATS 6
 #define GUEST_TOKEN_MAX 512
 #define GUEST_ID_MAX 65535 /* of a user or group: what is mapped */
 #define GUEST_STAY { "tail", "-f", "/dev/null" }

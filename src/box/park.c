@@ -36,7 +36,9 @@
 /* CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE SYS_CHROOT SETFCAP (C1) */
 #define BOX_CAPS 0x800405fbULL
 #define CHILD_FDS_FROM 64 /* above the numbers that the guest expects */
-#define KEPT_MAX (16 + 2 * CGROUP_HIERARCHIES_MAX)
+#define KEPT_MAX (16 + CGROUP_GAUGES + 2 * CGROUP_HIERARCHIES_MAX)
+
+_Static_assert(CGROUP_GAUGES == GUEST_STATS, "execd expects as many");
 
 /* C5 */
 static const struct limit rlimits[] = {
@@ -48,6 +50,7 @@ static const struct limit rlimits[] = {
 /* The descriptors that the child goes on with, above all numbers that the guest expects. */
 struct child {
 	int control, userns, netns, listener, execd, oom;
+	int gauges[CGROUP_GAUGES];
 	int dir, layers, stage_at; /* opened here, in the child's own mounts */
 	int usr;                   /* -1: the host has none */
 	int user[CGROUP_HIERARCHIES_MAX], init[CGROUP_HIERARCHIES_MAX];
@@ -115,6 +118,9 @@ static int keep_own(struct child *c, const struct park *p, struct err *e)
 	    keep(c, &c->execd, p->host->execd, e) < 0 || keep(c, &c->oom, p->oom, e) < 0 ||
 	    keep_entry(c, c->user, &c->n_user, &p->user, e) < 0 || keep_entry(c, c->init, &c->n_init, &p->init, e) < 0)
 		return -1;
+	for (int i = 0; i < CGROUP_GAUGES; i++)
+		if (keep(c, &c->gauges[i], p->gauges.fds[i], e) < 0)
+			return -1;
 	return close_others(c, e);
 }
 
@@ -266,7 +272,12 @@ static int give_descriptors(const struct child *c, const struct passed *got, str
 	for (size_t i = 0; i < c->n_user; i++)
 		if (give(c->user[i], GUEST_FD_CGROUPS + (int)i, e) < 0)
 			return -1;
-	return give(c->oom, GUEST_FD_CGROUPS + (int)c->n_user, e);
+	if (give(c->oom, GUEST_FD_CGROUPS + (int)c->n_user, e) < 0)
+		return -1;
+	for (int i = 0; i < CGROUP_GAUGES; i++)
+		if (give(c->gauges[i], GUEST_FD_CGROUPS + (int)c->n_user + 1 + i, e) < 0)
+			return -1;
+	return 0;
 }
 
 static int become_root_of_the_box(const struct child *c, struct err *e)
@@ -294,7 +305,7 @@ static int drop_everything(const struct child *c, struct err *e)
 static int become_execd(const struct child *c, const struct park_order *order, struct passed *got, struct err *e)
 {
 	char cgroups[24];
-	const char *const argv[] = { "execd", "--guest", cgroups, "--oom-counter", NULL };
+	const char *const argv[] = { "execd", "--guest", cgroups, "--oom-counter", "--stats", NULL };
 	static const char *const envp[] = { NULL };
 
 	(void)snprintf(cgroups, sizeof(cgroups), "--cgroups=%zu", c->n_user);

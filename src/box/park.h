@@ -7,6 +7,7 @@
 
 #include "box/host.h"
 #include "box/slot.h"
+#include "sys/cgroup_gauges.h"
 
 /* The order in one packet. The descriptors that go with it, in this order: spec, state file, two log segments, the
  * writing end of the ready pipe. */
@@ -28,6 +29,7 @@ struct park {
 	const struct slot *slot;
 	struct cgroup_entry user, init; /* to enter its groups */
 	int oom; /* counter of the former's kills */
+	struct cgroup_gauges gauges;
 	int control; /* the child's end */
 };
 

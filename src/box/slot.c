@@ -212,15 +212,17 @@ static void forget_signals(void)
 static int make_child(const struct box_host *h, struct slot *s, struct err *e)
 {
 	AUTO(cgroup_entry_done) struct cgroup_entry user = { 0 }, init = { 0 };
+	AUTO(cgroup_gauges_done) struct cgroup_gauges gauges = CGROUP_GAUGES_INIT;
 	AUTO_FD oom = cgroup_oom_open(&s->user, e);
 	int pair[2];
 
 	if (oom < 0 || cgroup_entry_open(&s->user, &user, e) < 0 || cgroup_entry_open(&s->init, &init, e) < 0 ||
-	    passing_pair(pair, e) < 0)
+	    cgroup_gauges_open(&s->user, &s->group, &gauges, e) < 0 || passing_pair(pair, e) < 0)
 		return -1;
 	s->pid = namespace_clone(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS, -1, &s->pidfd, e);
 	if (s->pid == 0) {
-		struct park p = { .host = h, .slot = s, .user = user, .init = init, .oom = oom, .control = pair[1] };
+		struct park p = { .host = h, .slot = s, .user = user, .init = init, .oom = oom, .gauges = gauges,
+				  .control = pair[1] };
 
 		forget_signals();
 		park_run(&p);

@@ -21,6 +21,8 @@
 
 #define BACKLOG 1024
 
+_Static_assert(CGROUP_GAUGES == GUEST_STATS, "the warden hands over as many");
+
 static const char *const secrets[] = { "EXECD_ACCESS_TOKEN", "JUPYTER_TOKEN", NULL };
 
 static void wipe(const char *z)
@@ -71,7 +73,7 @@ static int read_spec(struct arena *a, struct spec *ret, struct err *e)
 	return r;
 }
 
-static int take_leaf(const struct options *o, struct leaf *ret, struct err *e)
+static int take_leaf(const struct options *o, struct leaf *ret, struct cgroup_gauges *gauges, struct err *e)
 {
 	int next = GUEST_FD_CGROUPS;
 
@@ -80,6 +82,8 @@ static int take_leaf(const struct options *o, struct leaf *ret, struct err *e)
 		ret->fds[ret->n++] = next++;
 	if (o->oom_counter)
 		ret->oom_fd = next++;
+	for (int i = 0; o->stats && i < CGROUP_GAUGES; i++)
+		gauges->fds[i] = next++;
 	for (int fd = GUEST_FD_LISTEN; fd < next; fd++)
 		if (fcntl(fd, F_GETFD) < 0)
 			return err_sys(e, errno, "descriptor %d", fd);
@@ -153,9 +157,11 @@ int config_from_guest(const struct options *o, struct arena *a, struct execd_con
 		.state_fd = GUEST_FD_STATE,
 		.segments = SEGMENTS_INIT(GUEST_FD_LOG_0, GUEST_FD_LOG_1, GUEST_LOG_SEGMENT_MAX),
 		.has_identity = true,
+		.gauges = CGROUP_GAUGES_INIT,
+		.is_guest = true,
 	};
 	(void)umask(022);
-	if (cloexec_from(3, e) < 0 || read_spec(a, &s, e) < 0 || take_leaf(o, &ret->leaf, e) < 0)
+	if (cloexec_from(3, e) < 0 || read_spec(a, &s, e) < 0 || take_leaf(o, &ret->leaf, &ret->gauges, e) < 0)
 		return -1;
 	if (init_protect(e) < 0 || copy_token(a, s.token, ret, e) < 0)
 		return -1;
@@ -260,6 +266,7 @@ int config_from_options(const struct options *o, char *const *operands, char **e
 		all.n++;
 	*ret = (struct execd_config){
 		.leaf = LEAF_INIT,
+		.gauges = CGROUP_GAUGES_INIT,
 		.listen_fd = -1,
 		.ready_fd = -1,
 		.state_fd = -1,
@@ -279,6 +286,7 @@ int config_from_options(const struct options *o, char *const *operands, char **e
 	if (!spec_stays(&(struct string_list){ (const char **)(uintptr_t)operands, n }) &&
 	    copy_argv(a, (const char *const *)operands, n, &ret->argv, e) < 0)
 		return -1;
+	cgroup_gauges_open_own(&ret->gauges);
 	ret->port = o->socket ? 0 : (unsigned)o->port;
 	ret->listen_fd = o->socket ? listen_unix(o->socket, e) : listen_port(o->port, e);
 	return ret->listen_fd < 0 ? -1 : 0;

@@ -11,7 +11,7 @@ struct execd_config;
 struct options {
 	bool guest;
 	int64_t cgroups; /* of a guest: descriptors to enter the leaf with */
-	bool oom_counter;
+	bool oom_counter, stats;
 	int64_t port, log_level;
 	const char *socket, *token;
 	const char *jupyter_host, *jupyter_token, *grace, *idle_poll; /* known; of no effect in this version */

@@ -49,6 +49,7 @@ static void end_all(struct execd *x, int exit_code)
 	x->exit_code = exit_code;
 	signal_all(x, SIGKILL);
 	proxy_done(&x->proxy);
+	metrics_stop(&x->metrics);
 	http_server_drain(x->http, END_GRACE_MS, on_drained, x);
 }
 
@@ -77,6 +78,7 @@ static void on_stop(int signo, void *arg)
 	ptys_signal(&x->ptys, SIGHUP); /* as when a terminal is closed */
 	ptys_signal(&x->ptys, SIGCONT);
 	proxy_stop_tunnels(&x->proxy);
+	metrics_stop(&x->metrics);
 	timer_in(&x->stop_timer, STOP_GRACE_MS);
 	http_server_drain(x->http, STOP_GRACE_MS + END_GRACE_MS, on_drained, x);
 }
@@ -219,7 +221,8 @@ static int start(struct execd *x, struct execd_config *config, struct err *e)
 	x->proxy = (struct proxy){ .loop = x->loop, .budget = &x->budget, .own_port = config->port };
 	execd_service_init(&x->service, x);
 	if (init_open(&x->init, x->loop, on_stop, x, e) < 0 ||
-	    timer_init(&x->stop_timer, x->loop, on_stop_deadline, x, "stop", e) < 0 || workers_init(&x->workers, e) < 0)
+	    timer_init(&x->stop_timer, x->loop, on_stop_deadline, x, "stop", e) < 0 || workers_init(&x->workers, e) < 0 ||
+	    metrics_init(&x->metrics, x->loop, &config->gauges, !config->is_guest, e) < 0)
 		return -1;
 	x->http = http_server_new(x->loop, &x->service, &service_limits, e);
 	if (!x->http)
@@ -243,6 +246,7 @@ static void execd_done(struct execd *x)
 	signal_all(x, SIGKILL);
 	child_signal(&x->entrypoint, SIGKILL);
 	ptys_done(&x->ptys);
+	metrics_done(&x->metrics);
 	proxy_done(&x->proxy);
 	sessions_done(&x->sessions);
 	commands_done(&x->commands);
@@ -270,6 +274,7 @@ int execd_run(struct execd_config *config, struct err *e)
 	x->config = config;
 	x->init = INIT_INIT;
 	x->ready_fd = -1;
+	x->metrics.gauges = CGROUP_GAUGES_INIT;
 	if (start(x, config, e) < 0) {
 		record_write(config->state_fd, GUEST_FAILED, e->msg);
 		return -1;

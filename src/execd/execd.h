@@ -12,6 +12,7 @@
 #include "execd/env.h"
 #include "execd/init.h"
 #include "execd/launch.h"
+#include "execd/metrics.h"
 #include "execd/output.h"
 #include "execd/proxy.h"
 #include "execd/pty.h"
@@ -31,6 +32,8 @@ struct execd_config {
 	bool has_identity;
 	struct identity as;   /* of programs that name no user */
 	struct leaf leaf;
+	struct cgroup_gauges gauges; /* taken */
+	bool is_guest;
 	struct segments segments;
 	int listen_fd;        /* taken */
 	unsigned port;        /* that it listens on; 0: none */
@@ -51,6 +54,7 @@ struct execd {
 	struct workers workers;
 	struct ptys ptys;
 	struct proxy proxy;
+	struct metrics metrics;
 	struct output output;
 	struct child entrypoint;
 	uint64_t oom_before;
@@ -111,6 +115,8 @@ handler_fn pty_post;
 handler_fn pty_get;
 handler_fn pty_delete_route;
 handler_fn pty_ws;
+handler_fn metrics_get;
+handler_fn metrics_watch;
 handler_fn proxied_any;
 handler_fn proxied_no_port;
 #define COMMAND_TEXT_MAX 131071 /* one argument of exec, with its NUL */

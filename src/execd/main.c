@@ -37,6 +37,8 @@ static const struct opt opts[] = {
 	    .min = 0, .max = GUEST_CGROUPS_MAX, .is_hidden = true),
 	OPT(struct options, oom_counter, OPT_FLAG, "oom-counter", 0, NULL, "With --guest: there is one of its kills.",
 	    .is_hidden = true),
+	OPT(struct options, stats, OPT_FLAG, "stats", 0, NULL, "With --guest: there are those to measure it by.",
+	    .is_hidden = true),
 	OPT(struct options, jupyter_host, OPT_STRING, "jupyter-host", 0, "URL", "Without effect.", .is_hidden = true),
 	OPT(struct options, jupyter_token, OPT_STRING, "jupyter-token", 0, "TOKEN", "Without effect.", .is_hidden = true),
 	OPT(struct options, grace, OPT_STRING, "graceful-shutdown-timeout", 0, "TIME",
@@ -111,7 +113,7 @@ static enum log_level level_of(int64_t n)
 
 static int run(const struct options *o, const struct opt_result *r, struct arena *a)
 {
-	struct execd_config config = { .listen_fd = -1, .ready_fd = -1, .state_fd = -1 };
+	struct execd_config config = { .listen_fd = -1, .ready_fd = -1, .state_fd = -1, .gauges = CGROUP_GAUGES_INIT };
 	struct err e = { 0 };
 	int code;
 

@@ -61,6 +61,8 @@ static const struct route routes[] = {
 	{ "GET", "/pty/:id", pty_get, 0, 0 },
 	{ "DELETE", "/pty/:id", pty_delete_route, 0, 0 },
 	{ "GET", "/pty/:id/ws", pty_ws, 0, 0 },
+	{ "GET", "/metrics", metrics_get, 0, 0 },
+	{ "GET", "/metrics/watch", metrics_watch, 0, 0 },
 	{ "*", "/proxy/:port/*", proxied_any, ROUTE_STREAM_IN, HTTP_LENGTH_MAX },
 	{ "*", "/proxy/*", proxied_no_port, 0, 0 },
 	{ "*", "/*", not_found, 0, 0 },
