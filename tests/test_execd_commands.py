@@ -246,3 +246,17 @@ def test_a_stop_ends_what_runs_in_the_background(tmp_path):
     d.process.send_signal(signal.SIGTERM)
     d.stop()
     assert not os.path.exists(f"/proc/{pid}") or "Z" in open(f"/proc/{pid}/stat").read().split()[2]
+
+
+def test_output_that_waits_for_its_reader_costs_no_processor_time(execd):
+    """Also when whoever wrote it is gone."""
+
+    def used():
+        with open(f"/proc/{execd.process.pid}/stat") as f:
+            return sum(int(n) for n in f.read().rsplit(")", 1)[1].split()[11:13]) / os.sysconf("SC_CLK_TCK")
+
+    with Stream(execd, "exec head -c 600000 /dev/zero"):
+        time.sleep(1)
+        before = used()
+        time.sleep(1)
+        assert used() - before < 0.2

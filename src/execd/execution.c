@@ -207,7 +207,7 @@ static void pump(struct execution *x)
 		struct stream *s = &x->streams[i];
 
 		if (s->fd >= 0)
-			io_want(&s->io, is_free && !stream_is_over(s) ? IO_IN : 0); /* a full reader makes the program wait */
+			stream_watch(s, x->host->loop, is_free && !stream_is_over(s)); /* a full reader makes the program wait */
 	}
 }
 
@@ -227,7 +227,7 @@ static void on_reader_gone(void *arg)
 	for (int i = 0; i < 2; i++) {
 		stream_forget(&x->streams[i]);
 		if (x->streams[i].fd >= 0)
-			io_want(&x->streams[i].io, IO_IN);
+			stream_watch(&x->streams[i], x->host->loop, true);
 	}
 	if (x->has_ended)
 		x->done(x->arg);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "base/own.h"
 #include "execd/budget.h"
 #include "execd/drain.h"
@@ -22,6 +23,18 @@ int stream_open(struct stream *s, struct loop *l, int fd, io_fn *fn, void *arg, 
 	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
 		return err_sys(e, errno, "make a pipe non-blocking");
 	return io_add(&s->io, l, fd, IO_IN, fn, arg, "output", e);
+}
+
+/* Not by asking for nothing: that its writers are gone is told all the time, whether anybody wants to know or not. What
+ * cannot be watched for now is tried again with the next event. */
+void stream_watch(struct stream *s, struct loop *l, bool wanted)
+{
+	struct err e = { 0 };
+
+	if (!wanted)
+		io_del(&s->io);
+	else if (!s->io.loop && io_add(&s->io, l, s->fd, IO_IN, s->io.fn, s->io.arg, s->io.name, &e) < 0)
+		log_warn("a program's output is not read for a while, ignoring", LOG_ERR(&e));
 }
 
 void stream_forget(struct stream *s)

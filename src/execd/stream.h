@@ -41,6 +41,7 @@ int stream_open(struct stream *s, struct loop *l, int fd, io_fn *fn, void *arg, 
 void stream_done(struct stream *s); /* gives the pipe away */
 int stream_take(struct stream *s);  /* the pipe back, unwatched; -1 at its end */
 
+void stream_watch(struct stream *s, struct loop *l, bool wanted); /* whether to call when there is something to read */
 bool stream_fill(struct stream *s); /* true when anything came, or the end */
 void stream_drop(struct stream *s); /* reads, and keeps nothing but the copy */
 void stream_forget(struct stream *s); /* what waits */
