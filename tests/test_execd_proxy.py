@@ -14,7 +14,7 @@ import time
 import pytest
 
 from conftest import clean_environment, free_port
-from test_execd import EXECD, HEADER, STARTED_HERE, TOKEN, Connection, Execd, start
+from test_execd import EXECD, HEADER, STARTED_HERE, TOKEN, Connection, Execd, nothing_stays, start  # noqa: F401
 
 pytestmark = pytest.mark.skipif(not EXECD.exists(), reason=f"{EXECD} is not built")
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
@@ -22,7 +22,7 @@ HANDSHAKE = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Ver
 
 
 @pytest.fixture(scope="module")
-def execd(tmp_path_factory):
+def execd(tmp_path_factory, nothing_stays):  # noqa: F811
     d = start(tmp_path_factory.mktemp("execd"))
     try:
         yield d.wait_ready()

@@ -18,7 +18,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.legacy.client import unix_connect
 
-from test_execd import EXECD, HEADER, start
+from test_execd import EXECD, HEADER, nothing_stays, start  # noqa: F401
 
 pytestmark = pytest.mark.skipif(not EXECD.exists(), reason=f"{EXECD} is not built")
 STDIN, STDOUT, STDERR, REPLAY = 0, 1, 2, 3
@@ -38,7 +38,7 @@ def serve(folder, **more):
 
 
 @pytest.fixture(scope="module")
-def execd(tmp_path_factory):
+def execd(tmp_path_factory, nothing_stays):  # noqa: F811
     folder = tmp_path_factory.mktemp("execd")
     (folder / "envs").write_text("FROM_FILE=file\n")
     yield from serve(folder, env={"EXECD_ENVS": str(folder / "envs")})
