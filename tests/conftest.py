@@ -267,6 +267,14 @@ def servers(folder):
 
 
 @pytest.fixture
+def home():
+    """A Home that outlives the servers in it."""
+    h = Home()
+    yield h
+    h.remove()
+
+
+@pytest.fixture
 def start_server(tmp_path):
     """start_server(config, env=, key=, args=, host=, port=): a Server that is ready; it is stopped and checked."""
     with servers(tmp_path) as start:

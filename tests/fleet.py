@@ -8,6 +8,8 @@ import struct
 import time
 import uuid
 
+from conftest import KEY, Server
+
 BODY = {"image": {"uri": "host"}, "entrypoint": ["tail", "-f", "/dev/null"], "resourceLimits": {}}
 BROKEN = (OSError, http.client.HTTPException, ValueError)  # the answer never came, or not whole
 
@@ -148,3 +150,19 @@ class Fleet:
 
     def wait_up(self, seconds=10):
         until(self.is_up, seconds, "the server's return")
+
+
+@contextlib.contextmanager
+def running(folder, home, clean=True, **more):
+    """A server in HOME; with CLEAN all its sandboxes are deleted in the end, and it stops in order."""
+    server = Server(folder, env={"OPENSANDBOX_SERVER_API_KEY": KEY, **more.pop("env", {})}, home=home, **more)
+    fleet = Fleet(server)
+    try:
+        server.wait_ready()
+        yield fleet
+    finally:
+        if clean and server.process.poll() is None:
+            for name in until(lambda: None if (ids := fleet.ids()) is None else (ids,), 20, "a list")[0]:
+                fleet.remove(name)
+        if server.process.poll() is None:
+            server.stop()

@@ -16,8 +16,8 @@ import uuid
 import pytest
 
 import census
-from conftest import KEY, ROOT, Home, Server, assert_clean
-from fleet import Fleet, until
+from conftest import ROOT, assert_clean
+from fleet import Fleet, running, until
 
 SOAK = bool(os.environ.get("SOAK"))
 KILL_SECONDS = 3600 if SOAK else 30
@@ -27,30 +27,6 @@ CLIENTS = 8
 MANY = 1000 if SOAK else 60
 
 pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
-ENV = {"OPENSANDBOX_SERVER_API_KEY": KEY}
-
-
-@pytest.fixture
-def home():
-    h = Home()
-    yield h
-    h.remove()
-
-
-@contextlib.contextmanager
-def running(folder, home, clean=True, **more):
-    """A server in HOME; with CLEAN all its sandboxes are deleted in the end, and it stops in order."""
-    server = Server(folder, env={**ENV, **more.pop("env", {})}, home=home, **more)
-    fleet = Fleet(server)
-    try:
-        server.wait_ready()
-        yield fleet
-    finally:
-        if clean and server.process.poll() is None:
-            for name in until(lambda: None if (ids := fleet.ids()) is None else (ids,), 20, "a list")[0]:
-                fleet.remove(name)
-        if server.process.poll() is None:
-            server.stop()
 
 
 def kill(*pids):

@@ -143,6 +143,17 @@ def start(folder, args=(), token=TOKEN, env=None, command=(), **popen):
     return Execd(path, process, stderr_path, token)
 
 
+def serve(folder, **more):
+    """What start() gives, ready, and ended in order: for the body of a fixture."""
+    d = start(folder, **more)
+    try:
+        yield d.wait_ready()
+        d.stop()
+    finally:
+        d.process.kill()
+        d.process.wait()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def nothing_stays():
     """A test that fails leaves its execd running."""

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from test_execd import EXECD, Connection, events_of, start, texts
+from test_execd import EXECD, Connection, events_of, serve, start, texts
 
 pytestmark = pytest.mark.skipif(not EXECD.exists(), reason=f"{EXECD} is not built")
 CURSOR = "EXECD-COMMANDS-TAIL-CURSOR"
@@ -17,13 +17,7 @@ CURSOR = "EXECD-COMMANDS-TAIL-CURSOR"
 
 @pytest.fixture(scope="module")
 def execd(tmp_path_factory):
-    d = start(tmp_path_factory.mktemp("execd"))
-    try:
-        yield d.wait_ready()
-        d.stop()
-    finally:
-        d.process.kill()
-        d.process.wait()
+    yield from serve(tmp_path_factory.mktemp("execd"))
 
 
 def wait_for(condition, seconds=15):
@@ -245,7 +239,7 @@ def test_a_stop_ends_what_runs_in_the_background(tmp_path):
     pid = int(wait_for(lambda: pid_file.exists() and pid_file.read_text()))
     d.process.send_signal(signal.SIGTERM)
     d.stop()
-    assert not os.path.exists(f"/proc/{pid}") or "Z" in open(f"/proc/{pid}/stat").read().split()[2]
+    wait_for(lambda: not os.path.exists(f"/proc/{pid}") or "Z" in open(f"/proc/{pid}/stat").read().split()[2])
 
 
 def test_output_that_waits_for_its_reader_costs_no_processor_time(execd):

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from conftest import EXECD as STATIC, KEY, Server
-from test_execd import EXECD, Connection, nothing_stays, start  # noqa: F401
+from test_execd import EXECD, Connection, nothing_stays, serve, start  # noqa: F401
 from test_execd_pty import LOOP
 
 pytestmark = pytest.mark.skipif(not EXECD.exists(), reason=f"{EXECD} is not built")
@@ -36,13 +36,7 @@ def check(m):
 
 @pytest.fixture(scope="module")
 def execd(tmp_path_factory, nothing_stays):  # noqa: F811
-    d = start(tmp_path_factory.mktemp("execd"))
-    try:
-        yield d.wait_ready()
-        d.stop()
-    finally:
-        d.process.kill()
-        d.process.wait()
+    yield from serve(tmp_path_factory.mktemp("execd"))
 
 
 def test_metrics_are_sane_and_come_at_once(execd):

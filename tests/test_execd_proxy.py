@@ -14,7 +14,7 @@ import time
 import pytest
 
 from conftest import clean_environment, free_port
-from test_execd import EXECD, HEADER, STARTED_HERE, TOKEN, Connection, Execd, nothing_stays, start  # noqa: F401
+from test_execd import EXECD, HEADER, STARTED_HERE, TOKEN, Connection, Execd, nothing_stays, serve, start  # noqa: F401
 
 pytestmark = pytest.mark.skipif(not EXECD.exists(), reason=f"{EXECD} is not built")
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
@@ -23,13 +23,7 @@ HANDSHAKE = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Ver
 
 @pytest.fixture(scope="module")
 def execd(tmp_path_factory, nothing_stays):  # noqa: F811
-    d = start(tmp_path_factory.mktemp("execd"))
-    try:
-        yield d.wait_ready()
-        d.stop()
-    finally:
-        d.process.kill()
-        d.process.wait()
+    yield from serve(tmp_path_factory.mktemp("execd"))
 
 
 class Backend:

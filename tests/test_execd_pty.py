@@ -18,23 +18,13 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.legacy.client import unix_connect
 
-from test_execd import EXECD, HEADER, nothing_stays, start  # noqa: F401
+from test_execd import EXECD, HEADER, nothing_stays, serve, start  # noqa: F401
 
 pytestmark = pytest.mark.skipif(not EXECD.exists(), reason=f"{EXECD} is not built")
 STDIN, STDOUT, STDERR, REPLAY = 0, 1, 2, 3
 TAKEN_OVER = 4001
 RING = 1024 * 1024
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
-
-
-def serve(folder, **more):
-    d = start(folder, **more)
-    try:
-        yield d.wait_ready()
-        d.stop()
-    finally:
-        d.process.kill()
-        d.process.wait()
 
 
 @pytest.fixture(scope="module")

@@ -9,24 +9,14 @@ import time
 
 import pytest
 
-from test_execd import EXECD, Connection, start, texts
+from test_execd import EXECD, Connection, serve, start, texts
 
 pytestmark = pytest.mark.skipif(not EXECD.exists(), reason=f"{EXECD} is not built")
 
 
-def serve(folder, **env):
-    d = start(folder, env=env)
-    try:
-        yield d.wait_ready()
-        d.stop()
-    finally:
-        d.process.kill()
-        d.process.wait()
-
-
 @pytest.fixture(scope="module")
 def execd(tmp_path_factory):
-    yield from serve(tmp_path_factory.mktemp("execd"), GREETING="hello", **{"not-a-name": "x"})
+    yield from serve(tmp_path_factory.mktemp("execd"), env={"GREETING": "hello", "not-a-name": "x"})
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +27,7 @@ def plain(tmp_path_factory):
     programs.mkdir()
     for name in ("sh", "cat", "sleep", "seq", "true", "ls"):
         (programs / name).symlink_to(shutil.which(name))
-    yield from serve(folder, PATH=str(programs))
+    yield from serve(folder, env={"PATH": str(programs)})
 
 
 class Session:

@@ -10,32 +10,11 @@ import time
 import pytest
 
 import census
-from conftest import KEY, Home, Server, free_port, user_of
-from fleet import Fleet, until
+from conftest import KEY, free_port, user_of
+from fleet import running, until
 
 pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
 ENV = {"OPENSANDBOX_SERVER_API_KEY": KEY}
-
-
-@pytest.fixture
-def home():
-    h = Home()
-    yield h
-    h.remove()
-
-
-@contextlib.contextmanager
-def running(folder, home, clean=True, **more):
-    server = Server(folder, env=ENV, home=home, **more)
-    fleet = Fleet(server)
-    try:
-        server.wait_ready()
-        yield fleet
-        if clean:
-            for name in fleet.ids():
-                fleet.remove(name)
-    finally:
-        server.stop()
 
 
 def database(home):

@@ -12,18 +12,11 @@ import time
 import pytest
 
 import census
-from conftest import BIN, EXECD, KEY, Home, Server, assert_clean, children_of, clean_environment, free_port
+from conftest import BIN, EXECD, KEY, Server, assert_clean, children_of, clean_environment, free_port
 from fleet import Fleet, until
 
 pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
 ENV = {"OPENSANDBOX_SERVER_API_KEY": KEY}
-
-
-@pytest.fixture
-def home():
-    h = Home()
-    yield h
-    h.remove()
 
 
 @pytest.fixture
