@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The published Python client, unchanged: its two forms, by the endpoint proxy's port and by the server's own."""
+"""The published Python client, unchanged: the lives of sandboxes."""
 import asyncio
 import datetime
-import inspect
 import uuid
 
 import pytest
 
 from conftest import KEY
 
-opensandbox = pytest.importorskip("opensandbox", reason="needs the packages of tests/compat/requirements.txt")
+pytest.importorskip("opensandbox", reason="needs the packages of tests/compat/requirements.txt")
 
-from opensandbox import Sandbox, SandboxManager, SandboxManagerSync, SandboxSync  # noqa: E402
-from opensandbox.config import ConnectionConfig, ConnectionConfigSync  # noqa: E402
+from kit import kit, utc_now  # noqa: E402, F401
+from opensandbox import Sandbox  # noqa: E402
+from opensandbox.config import ConnectionConfig  # noqa: E402
 from opensandbox.exceptions import SandboxApiException, SandboxException, SandboxReadyTimeoutException  # noqa: E402
 from opensandbox.models.execd import RunCommandOpts  # noqa: E402
 from opensandbox.models.sandboxes import PlatformSpec, SandboxFilter, SandboxImageSpec  # noqa: E402
@@ -20,54 +20,6 @@ from opensandbox.models.sandboxes import PlatformSpec, SandboxFilter, SandboxIma
 NO_ID = "00000000-0000-4000-8000-000000000000"
 MINUTE = datetime.timedelta(minutes=1)
 STAY = ["tail", "-f", "/dev/null"]
-
-
-class Kit:
-    """One form of the client. wait() gives what a call of either form gives."""
-
-    def __init__(self, server, is_async, by_server):
-        self.loop = asyncio.new_event_loop() if is_async else None
-        self.server, self.by_server, self.config_class = server, by_server, ConnectionConfig if is_async else ConnectionConfigSync
-        self.Sandbox, self.Manager = (Sandbox, SandboxManager) if is_async else (SandboxSync, SandboxManagerSync)
-        self.open = []
-
-    def config(self, **more):
-        more.setdefault("api_key", KEY)
-        return self.config_class(domain=f"{self.server.host}:{self.server.port}", use_server_proxy=self.by_server, **more)
-
-    def wait(self, value):
-        return self.loop.run_until_complete(value) if inspect.isawaitable(value) else value
-
-    def keep(self, value):
-        """What must be closed at the end: sandboxes and managers."""
-        self.open.append(self.wait(value))
-        return self.open[-1]
-
-    def create(self, image="host", **more):
-        return self.keep(self.Sandbox.create(image, connection_config=self.config(), **more))
-
-    def manager(self, **more):
-        return self.keep(self.Manager.create(connection_config=self.config(**more)))
-
-    def close(self):
-        for thing in reversed(self.open):
-            self.wait(thing.close())
-        if self.loop:
-            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
-            self.loop.close()
-
-
-@pytest.fixture(params=["sync-direct", "sync-by-server", "async-direct", "async-by-server"])
-def kit(request, api):
-    k = Kit(api.server, "async" in request.param, "by-server" in request.param)
-    yield k
-    k.close()
-    for sandbox in api.get("/sandboxes?pageSize=200").json["items"]:
-        assert api.delete(sandbox["id"]).status == 204
-
-
-def utc_now():
-    return datetime.datetime.now(datetime.timezone.utc)
 
 
 # ---- lifecycle ----
