@@ -26,6 +26,7 @@
 #include "sys/netns.h"
 #include "sys/passing.h"
 #include "sys/process.h"
+#include "sys/signals.h"
 #include "sys/tree.h"
 #include "sys/userns.h"
 
@@ -197,18 +198,6 @@ static int make_listener(struct slot *s, struct err *e)
 	return 0;
 }
 
-/* What the maker ignores or blocks is not the sandbox's (C4). */
-static void forget_signals(void)
-{
-	const struct sigaction by_default = { .sa_handler = SIG_DFL };
-	sigset_t none;
-
-	for (int i = 1; i < NSIG; i++)
-		(void)sigaction(i, &by_default, NULL); /* some cannot be changed, and need not be */
-	(void)sigemptyset(&none);
-	(void)sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
 static int make_child(const struct box_host *h, struct slot *s, struct err *e)
 {
 	AUTO(cgroup_entry_done) struct cgroup_entry user = { 0 }, init = { 0 };
@@ -224,7 +213,7 @@ static int make_child(const struct box_host *h, struct slot *s, struct err *e)
 		struct park p = { .host = h, .slot = s, .user = user, .init = init, .oom = oom, .gauges = gauges,
 				  .control = pair[1] };
 
-		forget_signals();
+		signals_forget(); /* what the maker ignores or blocks is not the sandbox's (C4) */
 		park_run(&p);
 	}
 	(void)close(pair[1]);

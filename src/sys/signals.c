@@ -2,12 +2,16 @@
 #include "sys/signals.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/err.h"
 
 #include "base/banned.h"
+
+#define SIGNAL_MAX 64
 
 /* None of these can fail: the numbers exist, and all but SIGKILL and SIGSTOP may be changed. */
 void signals_prepare(void)
@@ -17,6 +21,21 @@ void signals_prepare(void)
 	(void)sigaction(SIGCHLD, &by_default, NULL);
 	(void)sigaction(SIGPIPE, &ignored, NULL);
 	(void)sigaction(SIGXFSZ, &ignored, NULL);
+}
+
+/* As the kernel wants it: all zero is the default, without flags and with an empty mask. */
+struct kernel_action {
+	unsigned long handler, flags, restorer, mask;
+};
+
+void signals_forget(void)
+{
+	const struct kernel_action by_default = { 0 };
+	const uint64_t none = 0;
+
+	for (int i = 1; i <= SIGNAL_MAX; i++)
+		(void)syscall(SYS_rt_sigaction, i, &by_default, NULL, sizeof(none)); /* SIGKILL and SIGSTOP need no change */
+	(void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof(none));
 }
 
 sigset_t signals_set(const int *list)

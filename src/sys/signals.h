@@ -13,6 +13,10 @@ struct err;
  * Programs that are started with process_spawn() have the defaults again. */
 void signals_prepare(void);
 
+/* Every disposition is the default and nothing is blocked: for a child that is to be somebody else's. By the kernel's own
+ * call, because libc keeps two signals to itself, which a parent may have ignored all the same. No heap. */
+void signals_forget(void);
+
 /* SIGNALS(SIGTERM, SIGINT): a set of those. */
 sigset_t signals_set(const int *list); /* ends with 0 */
 #define SIGNALS(...) signals_set((const int[]){ __VA_ARGS__, 0 })

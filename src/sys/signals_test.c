@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
 #include <cmocka.h>
 
 #include "base/err.h"
@@ -136,9 +137,41 @@ static void a_program_starts_with_the_dispositions_it_needs(void **state)
 	assert_int_equal(in_child(dispositions_after_a_bad_start, NULL), 0);
 }
 
+/* As the kernel has it: libc does not tell of all of them. */
+static unsigned long handler_of(int signo)
+{
+	unsigned long action[4] = { 0 };
+
+	(void)syscall(SYS_rt_sigaction, signo, NULL, action, 8);
+	return action[0];
+}
+
+static int forgotten(void *arg)
+{
+	const unsigned long ignored[4] = { 1 }; /* SIG_IGN */
+	sigset_t set = SIGNALS(SIGUSR2), now;
+
+	(void)arg;
+	(void)signal(SIGUSR1, SIG_IGN);
+	(void)syscall(SYS_rt_sigaction, 32, ignored, NULL, 8); /* libc would not */
+	(void)signals_block(&set, &(struct err){ 0 });
+	if (handler_of(SIGUSR1) != 1 || handler_of(32) != 1)
+		return 1;
+	signals_forget();
+	(void)sigprocmask(SIG_SETMASK, NULL, &now);
+	return handler_of(SIGUSR1) == 0 && handler_of(32) == 0 && !sigismember(&now, SIGUSR2) ? 0 : 2;
+}
+
+static void a_child_can_forget_all_of_them(void **state)
+{
+	(void)state;
+	assert_int_equal(in_child(forgotten, NULL), 0);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_child_can_forget_all_of_them),
 		cmocka_unit_test(blocked_signals_are_read_in_turn),
 		cmocka_unit_test(a_set_has_what_was_listed),
 		cmocka_unit_test(bad_descriptors_are_errors),
