@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+/* create_loop PORT latency ROUNDS
+ * create_loop PORT rate ROUNDS SECONDS
+ * create_loop PORT fill COUNT
+ *
+ * The client of bench-create and bench-density. It prints what it has taken, a line for each: "create 1830" are
+ * microseconds, "create.rate 210.5" are sandboxes a second. Ours and what they are measured against take turns in short
+ * batches, so that all of them share the machine's moods. Needs root, for the floor. */
+#include <spawn.h>
+
+#include "base/buf.h"
+#include "lib/client.h"
+#include "lib/floor.h"
+
+#include "base/banned.h"
+
+#define BATCH 10
+#define WORKERS 8
+#define COUNT_MAX 100000
+#define PROBE_EVERY 100 /* sandboxes, between two looks at how long things take */
+#define PROBES 20
+#define SANDBOX \
+	"{\"image\":{\"uri\":\"host\"},\"entrypoint\":[\"tail\",\"-f\",\"/dev/null\"],\"timeout\":3600," \
+	"\"resourceLimits\":{\"cpu\":\"1\",\"memory\":\"2Gi\"}}"
+
+struct sandbox {
+	char id[64];
+	char token[128]; /* a header, for execd */
+};
+
+static void say(const char *name, uint64_t us)
+{
+	printf("%s %llu\n", name, (unsigned long long)us);
+}
+
+/* ---- ours ---- */
+
+static void expect(const struct client *c, unsigned status, const char *what)
+{
+	if (c->status == status)
+		return;
+	(void)fprintf(stderr, "bench: %s: status %u: %.*s\n", what, c->status, STR_ARG(str_first(c->body, 400)));
+	exit(1);
+}
+
+/* From the first byte of the request to the last of the 202 that says Running. */
+static uint64_t create(struct client *c, struct sandbox *s)
+{
+	uint64_t began = clock_mono_us(), took;
+	char state[32];
+
+	(void)client_call(c, "POST", "/v1/sandboxes", "", SANDBOX);
+	took = clock_mono_us() - began;
+	expect(c, 202, "create");
+	client_string(c, "id", s->id, sizeof(s->id));
+	client_string(c, "state", state, sizeof(state));
+	if (strcmp(state, "Running") != 0)
+		client_die("the new sandbox does not run");
+	return took;
+}
+
+static void destroy(struct client *c, const struct sandbox *s)
+{
+	char path[128];
+
+	(void)snprintf(path, sizeof(path), "/v1/sandboxes/%s", s->id);
+	(void)client_call(c, "DELETE", path, "", "");
+	expect(c, 204, "delete");
+}
+
+/* The token is what an SDK asks for once per sandbox. */
+static void find_token(struct client *c, struct sandbox *s)
+{
+	char path[128], token[80];
+
+	(void)snprintf(path, sizeof(path), "/v1/sandboxes/%s/endpoints/44772", s->id);
+	(void)client_call(c, "GET", path, "", "");
+	expect(c, 200, "endpoint");
+	client_string(c, "X-EXECD-ACCESS-TOKEN", token, sizeof(token));
+	(void)snprintf(s->token, sizeof(s->token), "X-EXECD-ACCESS-TOKEN: %s\r\n", token);
+}
+
+static void run_true(struct client *c, const struct sandbox *s)
+{
+	char path[128];
+
+	(void)snprintf(path, sizeof(path), "/v1/sandboxes/%s/proxy/44772/command", s->id);
+	(void)client_call(c, "POST", path, s->token, "{\"command\":\"true\"}");
+	expect(c, 200, "command");
+}
+
+static void batch_of_creates(struct client *c)
+{
+	for (int i = 0; i < BATCH; i++) {
+		struct sandbox s;
+		uint64_t began;
+
+		say("create", create(c, &s));
+		began = clock_mono_us();
+		destroy(c, &s);
+		say("delete", clock_mono_us() - began);
+	}
+}
+
+static void batch_of_cycles(struct client *c)
+{
+	for (int i = 0; i < BATCH; i++) {
+		uint64_t began = clock_mono_us();
+		struct sandbox s;
+
+		(void)create(c, &s);
+		find_token(c, &s);
+		run_true(c, &s);
+		destroy(c, &s);
+		say("cycle", clock_mono_us() - began);
+	}
+}
+
+/* ---- theirs ---- */
+
+static void run_bwrap(void)
+{
+	static const char *const argv[] = {
+		"bwrap", "--unshare-all", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib",
+		"/lib", "--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--", "true", NULL,
+	};
+	pid_t pid;
+	int status;
+
+	if (posix_spawnp(&pid, "bwrap", NULL, NULL, (char *const *)(uintptr_t)argv, environ) != 0 ||
+	    waitpid(pid, &status, 0) != pid || status != 0)
+		client_die("bwrap failed");
+}
+
+static void batch_of_bwraps(void)
+{
+	for (int i = 0; i < BATCH; i++) {
+		uint64_t began = clock_mono_us();
+
+		run_bwrap();
+		say("bwrap", clock_mono_us() - began);
+	}
+}
+
+static void batch_of_floors(const struct floor *f)
+{
+	for (int i = 0; i < BATCH; i++)
+		say("floor", floor_once(f));
+}
+
+static void latency(unsigned port, const struct floor *f, uint64_t rounds)
+{
+	struct client c;
+
+	client_open(&c, port);
+	for (uint64_t i = 0; i < rounds; i++) {
+		batch_of_floors(f);
+		batch_of_creates(&c);
+		batch_of_bwraps();
+		batch_of_cycles(&c);
+	}
+	client_close(&c);
+}
+
+/* ---- many at once ---- */
+
+static uint64_t make_ours(unsigned port, uint64_t until_us)
+{
+	struct client c;
+	uint64_t n = 0;
+
+	client_open(&c, port);
+	for (; clock_mono_us() < until_us; n++) {
+		struct sandbox s;
+
+		(void)create(&c, &s);
+		destroy(&c, &s);
+	}
+	client_close(&c);
+	return n;
+}
+
+static uint64_t make_floors(const struct floor *f, unsigned worker, uint64_t until_us)
+{
+	struct floor own = *f;
+	uint64_t n = 0;
+
+	(void)snprintf(own.dir, sizeof(own.dir), "%.100s/%u", f->dir, worker);
+	if (mkdir(own.dir, 0755) < 0)
+		die(own.dir, NULL);
+	for (; clock_mono_us() < until_us; n++)
+		(void)floor_once(&own);
+	if (rmdir(own.dir) < 0)
+		die(own.dir, NULL);
+	return n;
+}
+
+/* PORT 0: the floor. Sandboxes made in a second by all workers together. */
+static double rate_of(unsigned port, const struct floor *f, uint64_t seconds)
+{
+	uint64_t until = clock_mono_us() + seconds * 1000000, sum = 0, n;
+	int ends[2], status;
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		die("pipe", NULL);
+	for (unsigned i = 0; i < WORKERS; i++) {
+		if (fork() == 0) {
+			n = port ? make_ours(port, until) : make_floors(f, i, until);
+			_exit(write(ends[1], &n, sizeof(n)) != (ssize_t)sizeof(n));
+		}
+	}
+	for (unsigned i = 0; i < WORKERS; i++) {
+		if (wait(&status) < 0 || status != 0 || read(ends[0], &n, sizeof(n)) != (ssize_t)sizeof(n))
+			client_die("a worker failed");
+		sum += n;
+	}
+	(void)close(ends[0]);
+	(void)close(ends[1]);
+	return (double)sum / (double)seconds;
+}
+
+static void rate(unsigned port, const struct floor *f, uint64_t rounds, uint64_t seconds)
+{
+	for (uint64_t i = 0; i < rounds; i++) {
+		printf("floor.rate %.1f\n", rate_of(0, f, seconds));
+		printf("create.rate %.1f\n", rate_of(port, f, seconds));
+		(void)fflush(stdout);
+	}
+}
+
+/* ---- filling a host ---- */
+
+static void probe(struct client *c, const struct sandbox *s, uint64_t filled)
+{
+	char path[128];
+
+	(void)snprintf(path, sizeof(path), "/v1/sandboxes/%s", s->id);
+	for (int i = 0; i < PROBES; i++) {
+		uint64_t began = clock_mono_us();
+
+		(void)client_call(c, "GET", path, "", "");
+		expect(c, 200, "get");
+		printf("get@%llu %llu\n", (unsigned long long)filled, (unsigned long long)(clock_mono_us() - began));
+		began = clock_mono_us();
+		(void)client_call(c, "GET", "/v1/sandboxes?pageSize=20", "", "");
+		expect(c, 200, "list");
+		printf("list@%llu %llu\n", (unsigned long long)filled, (unsigned long long)(clock_mono_us() - began));
+	}
+}
+
+static void fill(unsigned port, uint64_t count)
+{
+	struct sandbox s = { 0 };
+	struct client c;
+
+	client_open(&c, port);
+	for (uint64_t i = 1; i <= count; i++) {
+		uint64_t took = create(&c, &s);
+
+		printf("create@%llu %llu\nid %s\n", (unsigned long long)i, (unsigned long long)took, s.id);
+		if (i % PROBE_EVERY == 0)
+			probe(&c, &s, i);
+	}
+	client_close(&c);
+}
+
+/* ---- the program ---- */
+
+static void with_floor(const char *mode, unsigned port, uint64_t rounds, uint64_t seconds)
+{
+	char dir[] = "/tmp/create_bench.XXXXXX";
+	struct floor f;
+
+	if (!mkdtemp(dir) || chmod(dir, 0755) < 0)
+		die("make a folder", NULL);
+	floor_open(&f, dir);
+	if (strcmp(mode, "latency") == 0)
+		latency(port, &f, rounds);
+	else
+		rate(port, &f, rounds, seconds);
+	if (rmdir(dir) < 0)
+		die(dir, NULL);
+}
+
+static bool is_usage(int argc, char **argv, uint64_t *port, uint64_t *count, uint64_t *seconds)
+{
+	if (argc < 4 || !str_to_u64(str_of(argv[1]), 1, 65535, port) || !str_to_u64(str_of(argv[3]), 1, COUNT_MAX, count))
+		return false;
+	if (strcmp(argv[2], "rate") == 0)
+		return argc == 5 && str_to_u64(str_of(argv[4]), 1, 60, seconds);
+	return argc == 4 && (strcmp(argv[2], "latency") == 0 || strcmp(argv[2], "fill") == 0);
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t port, count, seconds = 0;
+
+	if (!is_usage(argc, argv, &port, &count, &seconds)) {
+		(void)fprintf(stderr, "usage: create_loop PORT latency ROUNDS | rate ROUNDS SECONDS | fill COUNT\n");
+		return 2;
+	}
+	if (strcmp(argv[2], "fill") == 0)
+		fill((unsigned)port, count);
+	else
+		with_floor(argv[2], (unsigned)port, count, seconds);
+	return 0;
+}
