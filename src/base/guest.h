@@ -4,8 +4,8 @@
  * The warden starts `execd --guest` with the descriptors below at these numbers and nothing else above 2 (0, 1 and 2 are
  * the warden's choice; 2 gets execd's own log), and says how many follow them:
  *
- *     --cgroups=N      cgroup.procs descriptors of the `user` leaf, one per hierarchy, GUEST_CGROUPS_MAX at most; a process
- *                      enters by writing "0" to each
+ *     --cgroups=N      cgroup.procs (v1: tasks) descriptors of the `user` leaf, one per hierarchy, GUEST_CGROUPS_MAX at
+ *                      most; a process enters by writing "0" to each
  *     --oom-counter    and behind those a readable one, the leaf's memory.events (v2) or memory.oom_control (v1), for its
  *                      line "oom_kill N"
  *     --stats          and behind that GUEST_STATS readable ones, in the order of sys/cgroup_gauges.h: memory of the leaf,

@@ -36,7 +36,7 @@
 /* CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE SYS_CHROOT SETFCAP (C1) */
 #define BOX_CAPS 0x800405fbULL
 #define CHILD_FDS_FROM 64 /* above the numbers that the guest expects */
-#define KEPT_MAX (16 + CGROUP_GAUGES + 2 * CGROUP_HIERARCHIES_MAX)
+#define KEPT_MAX (16 + CGROUP_GAUGES + 3 * CGROUP_HIERARCHIES_MAX)
 
 _Static_assert(CGROUP_GAUGES == GUEST_STATS, "execd expects as many");
 
@@ -53,8 +53,8 @@ struct child {
 	int gauges[CGROUP_GAUGES];
 	int dir, layers, stage_at; /* opened here, in the child's own mounts */
 	int usr;                   /* -1: the host has none */
-	int user[CGROUP_HIERARCHIES_MAX], init[CGROUP_HIERARCHIES_MAX];
-	size_t n_user, n_init;
+	int whole[CGROUP_HIERARCHIES_MAX], user[CGROUP_HIERARCHIES_MAX], init[CGROUP_HIERARCHIES_MAX];
+	size_t n_whole, n_user, n_init;
 	int kept[KEPT_MAX]; /* all of the above, in ascending order */
 	size_t n_kept;
 	const struct seccomp_program *filter;
@@ -116,6 +116,7 @@ static int keep_own(struct child *c, const struct park *p, struct err *e)
 	if (keep(c, &c->control, p->control, e) < 0 || keep(c, &c->userns, s->userns, e) < 0 ||
 	    keep(c, &c->netns, s->netns, e) < 0 || keep(c, &c->listener, s->listener, e) < 0 ||
 	    keep(c, &c->execd, p->host->execd, e) < 0 || keep(c, &c->oom, p->oom, e) < 0 ||
+	    keep_entry(c, c->whole, &c->n_whole, &p->whole, e) < 0 ||
 	    keep_entry(c, c->user, &c->n_user, &p->user, e) < 0 || keep_entry(c, c->init, &c->n_init, &p->init, e) < 0)
 		return -1;
 	for (int i = 0; i < CGROUP_GAUGES; i++)
@@ -151,7 +152,7 @@ static int open_folders(struct child *c, const struct park *p, struct err *e)
 /* The cgroup namespace is rooted where its maker is: programs then see their own limits at "/". */
 static int enter_groups(const struct child *c, struct err *e)
 {
-	if (cgroup_enter(c->user, c->n_user, e) < 0)
+	if (cgroup_enter(c->whole, c->n_whole, e) < 0 || cgroup_enter(c->user, c->n_user, e) < 0)
 		return -1;
 	if (unshare(CLONE_NEWCGROUP) < 0)
 		return err_sys(e, errno, "make a cgroup namespace");

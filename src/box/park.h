@@ -27,7 +27,7 @@ enum { PARK_FD_SPEC, PARK_FD_STATE, PARK_FD_LOG0, PARK_FD_LOG1, PARK_FD_READY, P
 struct park {
 	const struct box_host *host;
 	const struct slot *slot;
-	struct cgroup_entry user, init; /* to enter its groups */
+	struct cgroup_entry whole, user, init; /* to enter its groups: the one of all, where it has no leaves, and the leaves */
 	int oom; /* counter of the former's kills */
 	struct cgroup_gauges gauges;
 	int control; /* the child's end */

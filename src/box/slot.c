@@ -35,6 +35,7 @@
 #define ASIDE_MEMORY (64ULL << 20) /* L2: for execd, beside what the sandbox may use */
 #define ASIDE_PIDS 32
 #define SOCKETS_MEMORY (16ULL << 20) /* where it is not counted as memory: with execd's own 48 MiB, what is set aside */
+#define SPLIT (CGROUP_BIT(CGROUP_MEMORY) | CGROUP_BIT(CGROUP_PIDS)) /* what execd and the sandbox have apart */
 #define KILL_MS 5000
 #define FREEZE_MS 5000
 
@@ -108,7 +109,7 @@ static int make_groups(const struct box_host *h, struct slot *s, struct err *e)
 	    cgroup_limit_devices(&s->group, devices, ARRAY_LEN(devices), e) < 0)
 		return -1;
 	KILL_POINT("warden.slot.group");
-	if (cgroup_make(&s->group, "init", &s->init, e) < 0 || cgroup_make(&s->group, "user", &s->user, e) < 0)
+	if (cgroup_make_for(&s->group, "init", SPLIT, &s->init, e) < 0 || cgroup_make_for(&s->group, "user", SPLIT, &s->user, e) < 0)
 		return -1;
 	return limit_groups(s, &SLOT_LIMITS_DEFAULT, e);
 }
@@ -200,17 +201,20 @@ static int make_listener(struct slot *s, struct err *e)
 
 static int make_child(const struct box_host *h, struct slot *s, struct err *e)
 {
-	AUTO(cgroup_entry_done) struct cgroup_entry user = { 0 }, init = { 0 };
+	AUTO(cgroup_entry_done) struct cgroup_entry whole = { 0 }, user = { 0 }, init = { 0 };
 	AUTO(cgroup_gauges_done) struct cgroup_gauges gauges = CGROUP_GAUGES_INIT;
 	AUTO_FD oom = cgroup_oom_open(&s->user, e);
-	int pair[2];
+	int home = cgroup_clone_dir(&s->user), pair[2];
 
-	if (oom < 0 || cgroup_entry_open(&s->user, &user, e) < 0 || cgroup_entry_open(&s->init, &init, e) < 0 ||
-	    cgroup_gauges_open(&s->user, &s->group, &gauges, e) < 0 || passing_pair(pair, e) < 0)
+	if (home < 0)
+		home = cgroup_clone_dir(&s->group);
+	if (oom < 0 || cgroup_entry_open_rest(&s->group, &s->user, &whole, e) < 0 || cgroup_entry_open(&s->user, &user, e) < 0 ||
+	    cgroup_entry_open(&s->init, &init, e) < 0 || cgroup_gauges_open(&s->user, &s->group, &gauges, e) < 0 ||
+	    passing_pair(pair, e) < 0)
 		return -1;
-	s->pid = namespace_clone(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS, -1, &s->pidfd, e);
+	s->pid = namespace_clone(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS, home, &s->pidfd, e);
 	if (s->pid == 0) {
-		struct park p = { .host = h, .slot = s, .user = user, .init = init, .oom = oom, .gauges = gauges,
+		struct park p = { .host = h, .slot = s, .whole = whole, .user = user, .init = init, .oom = oom, .gauges = gauges,
 				  .control = pair[1] };
 
 		signals_forget(); /* what the maker ignores or blocks is not the sandbox's (C4) */

@@ -15,7 +15,7 @@ struct env;
 struct err;
 
 struct leaf {
-	int fds[GUEST_CGROUPS_MAX]; /* cgroup.procs, writable; in the child at the same numbers */
+	int fds[GUEST_CGROUPS_MAX]; /* cgroup.procs or tasks, writable; in the child at the same numbers */
 	size_t n;
 	int oom_fd; /* counter of kills for lack of memory, or -1 */
 };

@@ -219,7 +219,17 @@ int cgroup_open_top(struct cgroup_layout *l, const char *name, const char *owner
 
 /* ---- groups below it ----------------------------------------------------------------------------------- */
 
-static int get_child(const struct cgroup *parent, const char *name, bool make, struct cgroup *ret, struct err *e)
+static bool serves(const struct cgroup_layout *l, size_t i, unsigned controllers)
+{
+	for (unsigned c = 0; c < CGROUP_CONTROLLERS; c++)
+		if ((controllers & CGROUP_BIT(c)) && l->where[c] == (int)i)
+			return true;
+	return false;
+}
+
+/* CONTROLLERS: 0 for all hierarchies. */
+static int get_child(const struct cgroup *parent, const char *name, bool make, unsigned controllers, struct cgroup *ret,
+		     struct err *e)
 {
 	AUTO(cgroup_done) struct cgroup g = CGROUP_INIT;
 	const struct cgroup_layout *l = parent->layout;
@@ -227,7 +237,7 @@ static int get_child(const struct cgroup *parent, const char *name, bool make, s
 	if (check_name(name, e) < 0 || init_group(&g, l, parent->path, name, e) < 0)
 		return -1;
 	for (size_t i = 0; i < l->n; i++) {
-		if (!l->at[i].is_used)
+		if (!l->at[i].is_used || (controllers && !serves(l, i, controllers)))
 			continue;
 		if (make && l->at[i].is_v2 && cg_enable(parent->dirs[i], enabled_on_v2(l), parent->path, e) < 0)
 			return -1;
@@ -242,28 +252,41 @@ static int get_child(const struct cgroup *parent, const char *name, bool make, s
 
 int cgroup_make(const struct cgroup *parent, const char *name, struct cgroup *ret, struct err *e)
 {
-	return get_child(parent, name, true, ret, e);
+	return get_child(parent, name, true, 0, ret, e);
+}
+
+int cgroup_make_for(const struct cgroup *parent, const char *name, unsigned controllers, struct cgroup *ret, struct err *e)
+{
+	return get_child(parent, name, true, controllers, ret, e);
 }
 
 int cgroup_open(const struct cgroup *parent, const char *name, struct cgroup *ret, struct err *e)
 {
-	return get_child(parent, name, false, ret, e);
+	return get_child(parent, name, false, 0, ret, e);
 }
 
 /* ---- entering ------------------------------------------------------------------------------------------ */
 
-int cgroup_entry_open(const struct cgroup *g, struct cgroup_entry *ret, struct err *e)
+/* A thread that moves itself (v1's `tasks`) needs no lock of all thread groups. Moving a process does, which waits for an RCU
+ * grace period, 5 to 25 ms, and holds up every fork on the host meanwhile. v2 moves processes only. */
+static int open_entry(const struct cgroup *g, size_t i, struct err *e)
+{
+	int fd = openat(g->dirs[i], g->layout->at[i].is_v2 ? "cgroup.procs" : "tasks", O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	return fd < 0 ? err_sys(e, errno, "open the entry of group '%s'", g->path) : fd;
+}
+
+static int open_entries(const struct cgroup *g, const bool *skip, struct cgroup_entry *ret, struct err *e)
 {
 	struct cgroup_entry entry = { 0 };
 
 	for (size_t i = 0; i < g->layout->n; i++) {
 		int fd;
 
-		if (g->dirs[i] < 0)
+		if (g->dirs[i] < 0 || skip[i])
 			continue;
-		fd = openat(g->dirs[i], "cgroup.procs", O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+		fd = open_entry(g, i, e);
 		if (fd < 0) {
-			(void)err_sys(e, errno, "open the entry of group '%s'", g->path);
 			cgroup_entry_done(&entry);
 			return -1;
 		}
@@ -273,6 +296,22 @@ int cgroup_entry_open(const struct cgroup *g, struct cgroup_entry *ret, struct e
 	return 0;
 }
 
+int cgroup_entry_open(const struct cgroup *g, struct cgroup_entry *ret, struct err *e)
+{
+	static const bool none[CGROUP_HIERARCHIES_MAX];
+
+	return open_entries(g, none, ret, e);
+}
+
+int cgroup_entry_open_rest(const struct cgroup *g, const struct cgroup *leaf, struct cgroup_entry *ret, struct err *e)
+{
+	bool skip[CGROUP_HIERARCHIES_MAX];
+
+	for (size_t i = 0; i < ARRAY_LEN(skip); i++)
+		skip[i] = leaf->dirs[i] >= 0 || (i == 0 && cgroup_clone_dir(g) >= 0);
+	return open_entries(g, skip, ret, e);
+}
+
 void cgroup_entry_done(struct cgroup_entry *entry)
 {
 	for (size_t i = 0; i < entry->n; i++)
@@ -280,37 +319,32 @@ void cgroup_entry_done(struct cgroup_entry *entry)
 	entry->n = 0;
 }
 
-static int write_pid(int fd, const char *text, size_t n, struct err *e)
-{
-	ssize_t r;
-
-	do
-		r = write(fd, text, n);
-	while (r < 0 && errno == EINTR);
-	return r < 0 ? err_sys(e, errno, "enter a control group") : 0;
-}
-
 int cgroup_enter(const int *fds, size_t n, struct err *e)
 {
-	for (size_t i = 0; i < n; i++)
-		if (write_pid(fds[i], "0", 1, e) < 0)
-			return -1;
+	for (size_t i = 0; i < n; i++) {
+		ssize_t r;
+
+		do
+			r = write(fds[i], "0", 1);
+		while (r < 0 && errno == EINTR);
+		if (r < 0)
+			return err_sys(e, errno, "enter a control group");
+	}
 	return 0;
 }
 
 int cgroup_attach(const struct cgroup *g, pid_t pid, struct err *e)
 {
-	AUTO(cgroup_entry_done) struct cgroup_entry entry = { 0 };
-	char text[16];
-	int n = snprintf(text, sizeof(text), "%d", (int)pid);
-
 	if (pid <= 0)
 		return err_set(e, ERR_INVALID, "attach process %d: not a process", (int)pid);
-	if (cgroup_entry_open(g, &entry, e) < 0)
-		return -1;
-	for (size_t i = 0; i < entry.n; i++)
-		if (write_pid(entry.fds[i], text, (size_t)n, e) < 0)
+	for (size_t i = 0; i < g->layout->n; i++) {
+		int r = g->dirs[i] < 0 ? 1 : cg_writef(g->dirs[i], "cgroup.procs", e, "%d", (int)pid);
+
+		if (r == 0)
+			(void)err_set(e, ERR_NOT_FOUND, "the group is gone");
+		if (r <= 0)
 			return err_wrap(e, "attach process %d to group '%s'", (int)pid, g->path);
+	}
 	return 0;
 }
 

@@ -37,6 +37,8 @@ struct cgroup {
 int cgroup_open_top(struct cgroup_layout *l, const char *name, const char *owner, struct cgroup *ret, struct err *e);
 
 int cgroup_make(const struct cgroup *parent, const char *name, struct cgroup *ret, struct err *e);
+/* In the hierarchies alone that serve one of CONTROLLERS (bits): elsewhere its processes are the parent's. */
+int cgroup_make_for(const struct cgroup *parent, const char *name, unsigned controllers, struct cgroup *ret, struct err *e);
 /* An existing one; ERR_NOT_FOUND when it is missing in one of the hierarchies: make it, or remove the rest. */
 int cgroup_open(const struct cgroup *parent, const char *name, struct cgroup *ret, struct err *e);
 void cgroup_done(struct cgroup *g); /* closes; the group stays */
@@ -59,13 +61,16 @@ int cgroup_list(const struct cgroup *g, struct arena *a, struct cgroup_names *re
 
 /* ---- entering -------------------------------------------------------------------------------------------- */
 
-/* Descriptors that let whoever holds them enter the group, with the rights of who opened them. */
+/* Descriptors that let whoever holds them enter the group, with the rights of who opened them. On v1 it is the thread that
+ * enters: for processes with one. */
 struct cgroup_entry {
 	int fds[CGROUP_HIERARCHIES_MAX];
 	size_t n;
 };
 
 int cgroup_entry_open(const struct cgroup *g, struct cgroup_entry *ret, struct err *e);
+/* For a process that is born in G's v2 directory and enters LEAF below it: the others, where there is no LEAF. */
+int cgroup_entry_open_rest(const struct cgroup *g, const struct cgroup *leaf, struct cgroup_entry *ret, struct err *e);
 void cgroup_entry_done(struct cgroup_entry *entry);
 DEFINE_AUTO_DONE(struct cgroup_entry, cgroup_entry_done)
 

@@ -172,6 +172,8 @@ static void entering_writes_to_every_hierarchy(void **state)
 
 		(void)snprintf(path, sizeof(path), "%s/x/osb/b1/cgroup.procs", t.l.at[i].place + 1);
 		tree_put(&t, path, "");
+		(void)snprintf(path, sizeof(path), "%s/x/osb/b1/tasks", t.l.at[i].place + 1);
+		tree_put(&t, path, "711");
 	}
 	assert_int_equal(cgroup_attach(&box, 4711, &e), 0);
 	tree_check(&t, "sys/fs/cgroup/hugetlb/x/osb/b1/cgroup.procs", "4711");
@@ -179,7 +181,8 @@ static void entering_writes_to_every_hierarchy(void **state)
 	assert_int_equal(cgroup_entry_open(&box, &entry, &e), 0);
 	assert_int_equal(entry.n, 7);
 	assert_int_equal(cgroup_enter(entry.fds, entry.n, &e), 0);
-	tree_check(&t, "sys/fs/cgroup/memory/x/osb/b1/cgroup.procs", "0711"); /* not truncated: files of a kernel are not */
+	tree_check(&t, "sys/fs/cgroup/memory/x/osb/b1/tasks", "011"); /* not truncated: files of a kernel are not */
+	tree_check(&t, "sys/fs/cgroup/memory/x/osb/b1/cgroup.procs", "4711");
 	assert_int_equal(cgroup_enter(&(int){ -1 }, 1, &e), -1);
 	assert_int_equal(cgroup_clone_dir(&box), -1);
 }
