@@ -12,10 +12,11 @@
 
 #define COUNT_DEFAULT 200
 #define COUNT_MAX 10000
-#define PREFIX "osbbench"
+#define PREFIX_FORMAT "osbb%d"
 #define STORE_SIZE_BENCH (UINT64_C(4) << 30)
 
 struct bench {
+	char prefix[16];
 	struct floor floor;
 	struct box_host host;
 };
@@ -47,7 +48,7 @@ static uint64_t box_once(const struct bench *b, unsigned number, uint64_t *ret_m
 	struct pollfd p;
 	pid_t pid;
 
-	if (slot_make(&b->host, number, &s, &e) < 0)
+	if (slot_make(&b->host, number, NULL, &s, &e) < 0)
 		die("slot", &e);
 	*ret_make = clock_mono_us() - began;
 	pid = s.pid;
@@ -70,10 +71,11 @@ static uint64_t box_once(const struct bench *b, unsigned number, uint64_t *ret_m
 static void prepare(struct bench *b)
 {
 	char dir[] = "/tmp/box_bench.XXXXXX", path[BOX_PATH_MAX + 8];
-	struct box_host_spec spec = { .prefix = PREFIX, .state_dir = dir, .execd_path = FLOOR_INIT,
+	struct box_host_spec spec = { .prefix = b->prefix, .state_dir = dir, .execd_path = FLOOR_INIT,
 				      .disk_size_bytes = STORE_SIZE_BENCH };
 	struct err e = { 0 };
 
+	(void)snprintf(b->prefix, sizeof(b->prefix), PREFIX_FORMAT, (int)getpid()); /* others may measure, too */
 	if (!mkdtemp(dir) || chmod(dir, 0755) < 0)
 		die("make a folder", NULL);
 	if (unshare(CLONE_NEWNS) < 0 || mount_slave_all(&e) < 0) /* the store is mounted for us alone */
@@ -91,7 +93,7 @@ static void clean_up(struct bench *b)
 	int tmp = open("/tmp", O_PATH | O_CLOEXEC);
 	struct err e = { 0 };
 
-	if (cgroup_remove_top(&b->host.layout, PREFIX, 5000, &e) < 0)
+	if (cgroup_remove_top(&b->host.layout, b->prefix, 5000, &e) < 0)
 		die("clean up", &e);
 	box_host_done(&b->host);
 	if (tree_remove(tmp, b->floor.dir + sizeof("/tmp/") - 1, &e) < 0)

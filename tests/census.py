@@ -53,12 +53,18 @@ def init_of(home, name):
 
 
 def workers(pids):
-    """Processes that work for one of PIDS and are no sandbox: their groups are not ours."""
+    """Processes that work for one of PIDS and are no sandbox: their groups are not ours. The maker of slots stays."""
     found = []
     for pid in pids:
         with contextlib.suppress(OSError):
             found += pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(p) for p in found]
+    return [int(p) for p in found if name_of(p) != "osb-maker"]
+
+
+def name_of(pid):
+    with contextlib.suppress(OSError):
+        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+    return None
 
 
 def namespaces(pids):

@@ -194,9 +194,20 @@ class Warden:
             time.sleep(0.02)
         raise AssertionError(f"not settled: {self.children()} {self.stderr()}")
 
+    def helpers(self):
+        """Children that are not boxes, which have a pid namespace of their own: the maker of slots, and workers."""
+        found = []
+        for child in self.children():
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{child}/ns/pid") == os.readlink("/proc/self/ns/pid"):
+                    found.append(child)
+        return found
+
     def is_settled(self, slots, boxes):
+        """Besides slots and boxes only the maker of slots is there."""
         with contextlib.suppress(OSError):
-            return len(self.children()) == slots + boxes and len(self.folders()) == slots + boxes
+            helpers = self.helpers()
+            return (len(self.children()) - len(helpers) == slots + boxes == len(self.folders())) and len(helpers) <= 1
         return False
 
     def folders(self):
@@ -318,6 +329,23 @@ def test_the_image_has_nothing_of_the_hosts_own(warden):
         assert word in out
     for word in ("shadow", "fstab", "ssh", "sudoers", "machine-id"):
         assert word not in out.split()
+
+
+def test_the_maker_of_slots_can_be_killed_at_any_moment(warden):
+    peer = warden.start().peer()
+    groups, fds = warden.groups(), warden.fds()
+    for i in range(12):
+        makers = warden.helpers()
+        names = [peer.create() for _ in range(2)]  # of which it makes the next two now
+        time.sleep(0.001 * i)
+        for pid in makers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        for name in names:
+            peer.call(REMOVE, name)
+    warden.settle()
+    assert (len(warden.groups()), warden.fds()) == (len(groups), fds)
+    assert peer.shell(peer.create(), "echo on")
 
 
 def test_removal_leaves_nothing(warden):

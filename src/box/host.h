@@ -26,6 +26,7 @@ struct box_host {
 	int execd; /* sealed copy */
 	struct box_store store; /* their disks, and layers */
 	int boxes; /* directory: what is written about a box, per number */
+	bool for_parent; /* the child of a slot is to be our parent's */
 	/* A child in a mount namespace of its own needs the mounts of that one, so it opens these anew, by path. */
 	char layers_path[BOX_PATH_MAX]; /* a layer per name */
 	char boxes_path[BOX_PATH_MAX];

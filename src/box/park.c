@@ -55,7 +55,7 @@ struct child {
 	int usr;                   /* -1: the host has none */
 	int whole[CGROUP_HIERARCHIES_MAX], user[CGROUP_HIERARCHIES_MAX], init[CGROUP_HIERARCHIES_MAX];
 	size_t n_whole, n_user, n_init;
-	int kept[KEPT_MAX]; /* all of the above, in ascending order */
+	int kept[KEPT_MAX]; /* all that were open before */
 	size_t n_kept;
 	const struct seccomp_program *filter;
 	uint64_t id_base;
@@ -64,21 +64,12 @@ struct child {
 
 /* ---- descriptors ---- */
 
-static void note_kept(struct child *c, int fd)
-{
-	size_t i = c->n_kept++;
-
-	for (; i > 0 && c->kept[i - 1] > fd; i--)
-		c->kept[i] = c->kept[i - 1];
-	c->kept[i] = fd;
-}
-
 static int keep(struct child *c, int *to, int fd, struct err *e)
 {
 	*to = fcntl(fd, F_DUPFD_CLOEXEC, CHILD_FDS_FROM);
 	if (*to < 0)
 		return err_sys(e, errno, "keep a descriptor");
-	note_kept(c, *to);
+	c->kept[c->n_kept++] = *to;
 	return 0;
 }
 
@@ -88,25 +79,6 @@ static int keep_entry(struct child *c, int *to, size_t *n, const struct cgroup_e
 		if (keep(c, &to[*n], entry->fds[*n], e) < 0)
 			return -1;
 	return 0;
-}
-
-static int close_range_of(unsigned first, unsigned last, struct err *e)
-{
-	if (first <= last && syscall(SYS_close_range, first, last, 0) < 0)
-		return err_sys(e, errno, "close descriptors");
-	return 0;
-}
-
-static int close_others(const struct child *c, struct err *e)
-{
-	unsigned from = 3;
-
-	for (size_t i = 0; i < c->n_kept; i++) {
-		if (close_range_of(from, (unsigned)c->kept[i] - 1, e) < 0)
-			return -1;
-		from = (unsigned)c->kept[i] + 1;
-	}
-	return close_range_of(from, ~0U, e);
 }
 
 static int keep_own(struct child *c, const struct park *p, struct err *e)
@@ -122,7 +94,7 @@ static int keep_own(struct child *c, const struct park *p, struct err *e)
 	for (int i = 0; i < CGROUP_GAUGES; i++)
 		if (keep(c, &c->gauges[i], p->gauges.fds[i], e) < 0)
 			return -1;
-	return close_others(c, e);
+	return close_others(c->kept, c->n_kept, e);
 }
 
 static int open_folder(const char *path, struct err *e)

@@ -100,7 +100,7 @@ static int limit_disk(const struct box_host *h, struct slot *s, uint64_t bytes, 
 	return 0;
 }
 
-static int make_groups(const struct box_host *h, struct slot *s, struct err *e)
+static int make_groups(const struct box_host *h, struct slot *s, const struct slot_limits *limits, struct err *e)
 {
 	char name[16];
 
@@ -111,7 +111,7 @@ static int make_groups(const struct box_host *h, struct slot *s, struct err *e)
 	KILL_POINT("warden.slot.group");
 	if (cgroup_make_for(&s->group, "init", SPLIT, &s->init, e) < 0 || cgroup_make_for(&s->group, "user", SPLIT, &s->user, e) < 0)
 		return -1;
-	return limit_groups(s, &SLOT_LIMITS_DEFAULT, e);
+	return limit_groups(s, limits, e);
 }
 
 /* A directory of the writable layer, owned by the box's root. */
@@ -124,10 +124,9 @@ static int make_owned(int dir, const char *path, uint64_t owner, mode_t mode, st
 	return 0;
 }
 
-static int make_disk(const struct box_host *h, struct slot *s, const char *name, struct err *e)
+static int make_disk(const struct box_host *h, struct slot *s, const char *name, uint64_t limit, struct err *e)
 {
 	static const char *const owned[] = { "upper", "upper/proc", "upper/sys", "upper/dev", "usr-upper" };
-	uint64_t limit = SLOT_LIMITS_DEFAULT.disk_bytes;
 	AUTO_FD disk = box_disk_make(&h->store, name, limit, e);
 
 	if (disk < 0)
@@ -143,7 +142,7 @@ static int make_disk(const struct box_host *h, struct slot *s, const char *name,
 }
 
 /* The folder before the disk, and removed after it: as long as there is a disk, the folder tells of it. */
-static int make_folder(const struct box_host *h, struct slot *s, struct err *e)
+static int make_folder(const struct box_host *h, struct slot *s, uint64_t disk_bytes, struct err *e)
 {
 	char name[16];
 
@@ -154,7 +153,7 @@ static int make_folder(const struct box_host *h, struct slot *s, struct err *e)
 	if (s->dir < 0)
 		return err_sys(e, errno, "open the folder of box %u", s->number);
 	KILL_POINT("warden.slot.folder");
-	return make_disk(h, s, name, e);
+	return make_disk(h, s, name, disk_bytes, e);
 }
 
 static int set_lo_up(int netns, struct err *e)
@@ -204,6 +203,7 @@ static int make_child(const struct box_host *h, struct slot *s, struct err *e)
 	AUTO(cgroup_entry_done) struct cgroup_entry whole = { 0 }, user = { 0 }, init = { 0 };
 	AUTO(cgroup_gauges_done) struct cgroup_gauges gauges = CGROUP_GAUGES_INIT;
 	AUTO_FD oom = cgroup_oom_open(&s->user, e);
+	const uint64_t flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
 	int home = cgroup_clone_dir(&s->user), pair[2];
 
 	if (home < 0)
@@ -212,7 +212,7 @@ static int make_child(const struct box_host *h, struct slot *s, struct err *e)
 	    cgroup_entry_open(&s->init, &init, e) < 0 || cgroup_gauges_open(&s->user, &s->group, &gauges, e) < 0 ||
 	    passing_pair(pair, e) < 0)
 		return -1;
-	s->pid = namespace_clone(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS, home, &s->pidfd, e);
+	s->pid = namespace_clone(flags | (h->for_parent ? CLONE_PARENT : 0), home, &s->pidfd, e);
 	if (s->pid == 0) {
 		struct park p = { .host = h, .slot = s, .whole = whole, .user = user, .init = init, .oom = oom, .gauges = gauges,
 				  .control = pair[1] };
@@ -226,8 +226,9 @@ static int make_child(const struct box_host *h, struct slot *s, struct err *e)
 	return s->pid < 0 ? -1 : 0;
 }
 
-int slot_make(const struct box_host *h, unsigned number, struct slot *ret, struct err *e)
+int slot_make(const struct box_host *h, unsigned number, const struct slot_limits *limits, struct slot *ret, struct err *e)
 {
+	const struct slot_limits l = limits ? *limits : SLOT_LIMITS_DEFAULT;
 	struct slot s = SLOT_INIT;
 
 	s.number = number;
@@ -235,13 +236,34 @@ int slot_make(const struct box_host *h, unsigned number, struct slot *ret, struc
 	if (number >= SLOT_NUMBER_MAX)
 		return err_set(e, ERR_LIMIT, "there is no box %u", number);
 	s.userns = userns_make(s.id_base, e);
-	if (s.userns < 0 || make_folder(h, &s, e) < 0 || make_groups(h, &s, e) < 0 || make_network(&s, e) < 0 ||
-	    make_listener(&s, e) < 0 || make_child(h, &s, e) < 0) {
+	if (s.userns < 0 || make_folder(h, &s, l.disk_bytes, e) < 0 || make_groups(h, &s, &l, e) < 0 ||
+	    make_network(&s, e) < 0 || make_listener(&s, e) < 0 || make_child(h, &s, e) < 0) {
 		(void)slot_destroy(h, &s, &(struct err){ 0 }); /* the first failure is the one to tell */
 		return err_wrap(e, "make a slot");
 	}
 	*ret = s;
 	return 0;
+}
+
+/* ---- passing on ---- */
+
+size_t slot_fds(struct slot *s, int *ret[SLOT_FDS_MAX])
+{
+	struct cgroup *const groups[] = { &s->group, &s->init, &s->user };
+	int *const own[] = { &s->userns, &s->netns, &s->dir, &s->listener, &s->pidfd, &s->control };
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(own); i++)
+		ret[n++] = own[i];
+	for (size_t i = 0; i < ARRAY_LEN(groups); i++)
+		for (size_t k = 0; k < CGROUP_HIERARCHIES_MAX; k++)
+			ret[n++] = &groups[i]->dirs[k];
+	return n;
+}
+
+void slot_set_layout(struct slot *s, const struct cgroup_layout *l)
+{
+	s->group.layout = s->init.layout = s->user.layout = l;
 }
 
 /* ---- waking ---- */

@@ -21,7 +21,7 @@ struct err;
 #define SLOT_LAYERS_MAX 128
 #define SLOT_LAYER_NAME_MAX 71 /* "sha256-" and 64 digits */
 
-/* What a sandbox may use (L1 to L3). A slot has the defaults already: a request that asks for them costs nothing. */
+/* What a sandbox may use (L1 to L3). A slot has some already: a request that asks for the same costs nothing. */
 struct slot_limits {
 	uint64_t memory_bytes, cpu_milli, pids;
 	uint64_t disk_bytes; /* of an order, 0: the default */
@@ -49,7 +49,13 @@ struct slot {
 
 void slot_name(unsigned number, char out[16]); /* of its folder and its control group */
 
-int slot_make(const struct box_host *h, unsigned number, struct slot *ret, struct err *e);
+/* LIMITS: NULL for the defaults. */
+int slot_make(const struct box_host *h, unsigned number, const struct slot_limits *limits, struct slot *ret, struct err *e);
+
+/* For passing a slot on: where its descriptors are, and what is left to set right in the process that gets it. */
+#define SLOT_FDS_MAX (6 + 3 * CGROUP_HIERARCHIES_MAX)
+size_t slot_fds(struct slot *s, int *ret[SLOT_FDS_MAX]);
+void slot_set_layout(struct slot *s, const struct cgroup_layout *l);
 
 /* A directory of the host that is the lowest layer: opened by its path, because only a mount of its own namespace can be
  * shown with other ids, and then it must be the one that was meant. Mounts below it are not part of it: their places are

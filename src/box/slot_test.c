@@ -90,7 +90,7 @@ static void start(struct fixture *f)
 	struct slot_order order = { .limits = { 64 << 20, 500, 50, 32 << 20 }, .layers = layers, .n_layers = 1, .spec = spec,
 				    .hostname = "box" };
 
-	if (slot_make(&f->host, 3, &f->slot, &e) < 0)
+	if (slot_make(&f->host, 3, NULL, &f->slot, &e) < 0)
 		fail_msg("%s", e.msg);
 	f->pid = f->slot.pid;
 	if (slot_wake(&f->host, &f->slot, &order, 10000, &e) < 0)
@@ -216,7 +216,7 @@ static void a_layer_that_is_not_there_is_told(void **state)
 		skip();
 	spec = memfd_sealed_bytes("spec", STR("{}"), &e);
 	order.spec = spec;
-	assert_int_equal(slot_make(&f->host, 3, &f->slot, &e), 0);
+	assert_int_equal(slot_make(&f->host, 3, NULL, &f->slot, &e), 0);
 	f->pid = f->slot.pid;
 	assert_int_equal(slot_wake(&f->host, &f->slot, &order, 10000, &e), -1);
 	assert_string_equal(e.msg, "open layer 'nothing': No such file or directory");
@@ -231,7 +231,7 @@ static void an_unused_slot_leaves_nothing(void **state)
 
 	if (!can_run())
 		skip();
-	assert_int_equal(slot_make(&f->host, 3, &f->slot, &e), 0);
+	assert_int_equal(slot_make(&f->host, 3, NULL, &f->slot, &e), 0);
 	f->pid = f->slot.pid;
 	assert_int_equal(slot_destroy(&f->host, &f->slot, &e), 0);
 	(void)snprintf(path, sizeof(path), "%s/boxes/b3", f->dir);

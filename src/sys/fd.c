@@ -230,6 +230,35 @@ int cloexec_from(unsigned min, struct err *e)
 	return drop_from(min, true, e);
 }
 
+static int close_between(unsigned first, unsigned last, struct err *e)
+{
+	if (first <= last && syscall(SYS_close_range, first, last, 0) < 0)
+		return err_sys(e, errno, "close descriptors");
+	return 0;
+}
+
+int close_others(int *keep, size_t n, struct err *e)
+{
+	unsigned from = 3;
+
+	for (size_t i = 1; i < n; i++) { /* they are few */
+		int fd = keep[i];
+		size_t at = i;
+
+		for (; at > 0 && keep[at - 1] > fd; at--)
+			keep[at] = keep[at - 1];
+		keep[at] = fd;
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (keep[i] < (int)from)
+			continue;
+		if (close_between(from, (unsigned)keep[i] - 1, e) < 0)
+			return -1;
+		from = (unsigned)keep[i] + 1;
+	}
+	return close_between(from, ~0U, e);
+}
+
 uint64_t fd_limit(void)
 {
 	struct rlimit r = { 0 };

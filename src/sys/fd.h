@@ -33,6 +33,8 @@ int file_replace(int dirfd, const char *name, struct str bytes, mode_t mode, str
  * Kernels without close_range() get the same through /proc/self/fd. */
 int close_from(unsigned min, struct err *e);
 int cloexec_from(unsigned min, struct err *e);
+/* Closes every descriptor from 3 on but these, of which some may be -1; sorts them. No heap either. Needs Linux 5.9. */
+int close_others(int *keep, size_t n, struct err *e);
 
 uint64_t fd_limit(void); /* how many descriptors this process may have: the soft RLIMIT_NOFILE */
 

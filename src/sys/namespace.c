@@ -56,7 +56,7 @@ pid_t namespace_clone(uint64_t flags, int cgroup, int *ret_pidfd, struct err *e)
 	struct clone_args_v2 args = {
 		.flags = flags | CLONE_PIDFD_FLAG | (cgroup >= 0 ? CLONE_INTO_CGROUP_FLAG : 0),
 		.pidfd = (uint64_t)(uintptr_t)&pidfd,
-		.exit_signal = SIGCHLD,
+		.exit_signal = flags & CLONE_PARENT ? 0 : SIGCHLD, /* then it is as with this process itself */
 		.cgroup = cgroup >= 0 ? (uint64_t)cgroup : 0,
 	};
 	pid_t pid = (pid_t)syscall(SYS_clone3, &args, cgroup >= 0 ? sizeof(args) : CLONE_ARGS_V0_BYTES);

@@ -10,7 +10,7 @@
 
 struct err;
 
-#define PASSING_FDS_MAX 16
+#define PASSING_FDS_MAX 40
 
 int passing_pair(int ret_fds[2], struct err *e);
 int passing_connect(const char *path, struct err *e);

@@ -66,6 +66,11 @@ static void stop_waking(struct box *b)
 	closep(&b->ready);
 	b->ready = -1;
 	timer_cancel(&b->timer);
+	if (b->is_waking) {
+		b->is_waking = false;
+		b->w->n_starting--;
+		ready_note(b->w);
+	}
 }
 
 static void drop_held(struct box *b)
@@ -91,6 +96,7 @@ static void box_free(struct box *b)
 		b->waiters = waiter->next;
 		free(waiter);
 	}
+	ready_forget(b->w, b);
 	stop_waking(b);
 	drop_held(b);
 	worker_forget(&b->worker);
@@ -478,6 +484,7 @@ static void on_ready(unsigned ready, void *arg)
 		return;
 	if (r > 0) {
 		KILL_POINT("warden.create.ready");
+		b->w->last_limits = b->slot.limits;
 		stop_waking(b);
 		slot_settle(&b->slot);
 		b->file.stage = BOX_RUNNING;
@@ -493,14 +500,23 @@ static void on_ready(unsigned ready, void *arg)
 	KILL_POINT("warden.create.told");
 }
 
+static void tell_late(const struct box *b, struct err *e)
+{
+	if (b->is_waiting)
+		(void)err_set(e, ERR_TIMEOUT, "there is no slot for it after %d ms", BOX_SLOT_MS);
+	else if (b->held)
+		(void)err_set(e, ERR_TIMEOUT, "the image is not unpacked after %d ms", BOX_IMAGE_MS);
+	else
+		(void)err_set(e, ERR_TIMEOUT, "execd is not ready after %d ms", BOX_WAKE_MS);
+}
+
 static void on_timer(void *arg)
 {
 	struct box *b = arg;
 	struct err e;
 
 	if (b->file.stage == BOX_STARTING) {
-		(void)(b->held ? err_set(&e, ERR_TIMEOUT, "the image is not unpacked after %d ms", BOX_IMAGE_MS) :
-				 err_set(&e, ERR_TIMEOUT, "execd is not ready after %d ms", BOX_WAKE_MS));
+		tell_late(b, &e);
 		fail(b, &e);
 		return;
 	}
@@ -556,14 +572,18 @@ static int claim(struct box *b, const struct image_use *use, struct err *e)
 	return box_file_write(b->slot.dir, &b->file, e);
 }
 
+static struct slot_limits limits_of(const struct wire_request *rq)
+{
+	return (struct slot_limits){ .memory_bytes = rq->limits.memory_bytes, .cpu_milli = rq->limits.cpu_milli,
+				     .pids = rq->limits.pids, .disk_bytes = rq->limits.disk_bytes };
+}
+
 static int wake(struct box *b, const struct wire_request *rq, const struct image_use *use, int spec, struct err *e)
 {
 	const char *const layers[] = { b->file.layer };
 	const struct slot_order order = {
-		.limits = { .memory_bytes = rq->limits.memory_bytes, .cpu_milli = rq->limits.cpu_milli, .pids = rq->limits.pids,
-			    .disk_bytes = rq->limits.disk_bytes },
-		.layers = layers, .n_layers = use->layer[0] ? 1 : 0, .dir = use->dir, .has_host_usr = use->has_host_usr,
-		.spec = spec, .hostname = b->file.id,
+		.limits = limits_of(rq), .layers = layers, .n_layers = use->layer[0] ? 1 : 0, .dir = use->dir,
+		.has_host_usr = use->has_host_usr, .spec = spec, .hostname = b->file.id,
 	};
 
 	KILL_POINT("warden.create.claimed");
@@ -576,52 +596,89 @@ static int wake(struct box *b, const struct wire_request *rq, const struct image
 
 static int start(struct box *b, const struct wire_request *rq, const struct image_use *use, int spec, struct err *e)
 {
-	if (ready_take(b->w, &b->slot, e) < 0)
-		return -1;
-	b->has_slot = true;
 	KILL_POINT("warden.create.slot_taken");
+	b->is_waking = true;
+	b->w->n_starting++;
 	return claim(b, use, e) < 0 ? -1 : wake(b, rq, use, spec, e);
+}
+
+static int hold(struct box *b, const struct wire_request *rq, int spec, struct err *e)
+{
+	if (b->held)
+		return 0;
+	b->held = malloc(sizeof(*b->held));
+	if (!b->held)
+		return err_no_memory(e);
+	*b->held = (struct held){ .rq = *rq, .spec = fcntl(spec, F_DUPFD_CLOEXEC, 3) };
+	if (b->held->spec < 0)
+		return err_sys(e, errno, "keep the description of the sandbox");
+	timer_in(&b->timer, BOX_IMAGE_MS);
+	return 0;
 }
 
 static void on_image(const struct err *failure, void *arg);
 
-/* Begins with what the request asks for, or waits for its image. */
+/* Begins with what the request asks for, or waits: for its image, then for a slot. */
 static int begin(struct box *b, const struct wire_request *rq, int spec, struct err *e)
 {
+	const struct slot_limits limits = limits_of(rq);
 	struct image_use use;
 	int k = image_find(b->w, rq->image, &use, e);
 
-	if (k != 0)
-		return k < 0 ? -1 : start(b, rq, &use, spec, e);
-	if (!b->held) {
-		b->held = malloc(sizeof(*b->held));
-		if (!b->held)
-			return err_no_memory(e);
-		*b->held = (struct held){ .rq = *rq, .spec = fcntl(spec, F_DUPFD_CLOEXEC, 3) };
-		if (b->held->spec < 0)
-			return err_sys(e, errno, "keep the description of the sandbox");
-		timer_in(&b->timer, BOX_IMAGE_MS);
+	if (k < 0)
+		return -1;
+	if (k > 0 && (b->has_slot || ready_take(b->w, &limits, &b->slot))) {
+		b->has_slot = true;
+		return start(b, rq, &use, spec, e);
 	}
-	image_wait(b->w, rq->image, &b->held->wait, on_image, b);
+	if (hold(b, rq, spec, e) < 0)
+		return -1;
+	if (k == 0) {
+		image_wait(b->w, rq->image, &b->held->wait, on_image, b);
+	} else {
+		timer_in(&b->timer, BOX_SLOT_MS);
+		ready_wait(b->w, b);
+	}
 	return 0;
+}
+
+/* What it waited for is there. The image is looked for once more, which may have changed while it waited for a slot. */
+static void go_on(struct box *b)
+{
+	struct err e = { 0 };
+
+	if (begin(b, &b->held->rq, b->held->spec, &e) < 0)
+		fail(b, &e);
+	else if (!b->held->wait.at && !b->is_waiting)
+		drop_held(b);
 }
 
 static void on_image(const struct err *failure, void *arg)
 {
 	struct box *b = arg;
-	struct err e = { 0 };
-	int r = -1;
+	struct err stopping;
 
+	if (!failure && b->w->is_stopping) {
+		(void)err_set(&stopping, ERR_UNAVAILABLE, "stopping");
+		failure = &stopping;
+	}
 	if (failure)
-		e = *failure;
-	else if (b->w->is_stopping)
-		(void)err_set(&e, ERR_UNAVAILABLE, "stopping");
+		fail(b, failure);
 	else
-		r = begin(b, &b->held->rq, b->held->spec, &e);
-	if (r < 0)
-		fail(b, &e);
-	else if (!b->held->wait.at)
-		drop_held(b);
+		go_on(b);
+}
+
+void box_start(struct box *b, struct slot *slot)
+{
+	b->slot = *slot;
+	b->has_slot = true;
+	*slot = SLOT_INIT;
+	go_on(b);
+}
+
+void box_fail_start(struct box *b, const struct err *why)
+{
+	fail(b, why);
 }
 
 void box_create(struct warden *w, const struct wire_request *rq, int spec, const struct ticket *t)
@@ -638,6 +695,7 @@ void box_create(struct warden *w, const struct wire_request *rq, int spec, const
 	}
 	if (name_box(b, rq, &e) < 0 || begin(b, rq, spec, &e) < 0)
 		fail(b, &e);
+	ready_note(w);
 	KILL_POINT("warden.create.woken");
 }
 

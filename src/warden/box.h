@@ -3,7 +3,7 @@
  *
  *     STARTING -> RUNNING (or paused) -> OVER -> REMOVING        and to REMOVING from anywhere
  *
- * One whose image is still being unpacked is STARTING without a slot: there is nothing of it but this struct.
+ * One that waits for its image or for a slot is STARTING without a slot: there is nothing of it but this struct.
  *
  * The stage is in the box's file before it is acted upon or told. A box that failed to start is removed, and then the
  * failure told. One that is over keeps its files until it is removed. Removing goes on, with pauses, until it is proven. */
@@ -22,10 +22,11 @@ struct warden;
 struct waiter;
 
 #define BOX_WAKE_MS 10000
-#define BOX_IMAGE_MS 590000 /* for its image: just less than who asks for a box waits for it */
+#define BOX_SLOT_MS 60000 /* for its turn, when many are asked for at once */
+#define BOX_IMAGE_MS 530000 /* for its image: all together just less than who asks for a box waits for it */
 #define BOX_WAITERS_MAX 64 /* removes of one box that are answered together */
 
-/* A create that waits for its image. */
+/* A create that waits for its image, or then for a slot. */
 struct held {
 	struct wire_request rq;
 	int spec;
@@ -40,6 +41,9 @@ struct box {
 	struct slot slot;
 	struct held *held; /* or NULL */
 	bool is_paused;
+	bool is_waiting; /* STARTING: for a slot, so far it has none */
+	bool is_waking;  /* STARTING: it has one */
+	struct box *next_waiting;
 	bool needs_kill; /* it is over: what is left of its processes is to end */
 	int ready;       /* STARTING: execd's word will come here */
 	struct io ready_io, end_io;
@@ -56,6 +60,10 @@ void box_create(struct warden *w, const struct wire_request *rq, int spec, const
 void box_pause(struct box *b, const struct ticket *t);
 void box_resume(struct box *b, const struct ticket *t);
 void box_remove(struct box *b, const struct ticket *t);
+
+/* For ready.c, of a box that waited for a slot, which is taken. */
+void box_start(struct box *b, struct slot *slot);
+void box_fail_start(struct box *b, const struct err *why);
 
 /* What an earlier warden made: FILE says whose it is, SLOT is taken. ERR_CONFLICT when there is one of that id. */
 int box_take_up(struct warden *w, const struct box_file *file, struct slot *slot, bool is_paused, struct err *e);

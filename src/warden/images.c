@@ -346,6 +346,11 @@ int images_open(struct warden *w, const struct images_spec *spec, struct err *e)
 	return 0;
 }
 
+bool images_are_busy(const struct warden *w)
+{
+	return w->images && w->images->pool.running > 0;
+}
+
 void images_done(struct warden *w)
 {
 	struct images *all = w->images;

@@ -35,6 +35,7 @@ struct images_spec {
 /* Warns of images that cannot be used now, and sweeps layers that nobody needs. */
 int images_open(struct warden *w, const struct images_spec *spec, struct err *e);
 void images_done(struct warden *w);
+bool images_are_busy(const struct warden *w); /* a worker unpacks */
 
 /* 1: ready; 0: it has to be waited for; -1: ERR_NOT_FOUND (no such number), ERR_INVALID (with words for the client) or
  * ERR_UNAVAILABLE. */

@@ -2,17 +2,17 @@
 #include "warden/ready.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "base/kill_point.h"
 #include "base/log.h"
-#include "sys/process.h"
 #include "warden/box.h"
 #include "warden/warden.h"
 
 #include "base/banned.h"
 
-#define REFILL_MS 3 /* of quiet before the next one is made: a burst of creates comes first */
+#define REFILL_MS 2 /* of quiet before the next ones are made */
 #define PAUSE_MIN_MS 500
 #define PAUSE_MAX_MS 30000
 
@@ -45,19 +45,7 @@ void number_free(struct warden *w, unsigned number)
 	w->is_taken[number] = false;
 }
 
-/* ---- making ---- */
-
-static int make(struct warden *w, struct slot *ret, struct err *e)
-{
-	int number = number_take(w, e);
-
-	if (number < 0)
-		return -1;
-	if (slot_make(&w->host, (unsigned)number, ret, e) == 0)
-		return 0;
-	box_sweep(w, (unsigned)number, NULL); /* it may have left something behind */
-	return -1;
-}
+/* ---- slots that wait ---- */
 
 static void unlink_parked(struct parked *p)
 {
@@ -89,78 +77,228 @@ static void on_parked_end(unsigned ready, void *arg)
 	pause_refill(w);
 }
 
-static int add_parked(struct warden *w, struct err *e)
+/* Takes SLOT. */
+static void park(struct warden *w, struct slot *slot)
 {
 	struct parked *p = calloc(1, sizeof(*p));
+	struct err e = { 0 };
 
 	if (!p)
-		return err_no_memory(e);
+		(void)err_no_memory(&e);
+	if (!p || io_add(&p->end, w->loop, slot->pidfd, IO_IN, on_parked_end, p, "parked slot", &e) < 0) {
+		log_warn("a slot cannot be kept", LOG_ERR(&e));
+		free(p);
+		box_sweep_slot(w, slot, NULL);
+		pause_refill(w);
+		return;
+	}
 	p->w = w;
-	if (make(w, &p->slot, e) < 0) {
-		free(p);
-		return -1;
-	}
-	if (io_add(&p->end, w->loop, p->slot.pidfd, IO_IN, on_parked_end, p, "parked slot", e) < 0) {
-		box_sweep_slot(w, &p->slot, NULL);
-		free(p);
-		return -1;
-	}
+	p->slot = *slot;
 	p->next = w->parked;
 	w->parked = p;
 	w->n_parked++;
 	KILL_POINT("warden.slot.ready");
-	return 0;
+}
+
+bool ready_take(struct warden *w, const struct slot_limits *limits, struct slot *ret)
+{
+	struct parked *p = w->parked;
+
+	while (p && p->next && memcmp(&p->slot.limits, limits, sizeof(*limits)) != 0)
+		p = p->next;
+	if (!p)
+		return false;
+	unlink_parked(p);
+	*ret = p->slot;
+	free(p);
+	return true;
+}
+
+/* ---- creates that wait ---- */
+
+void ready_forget(struct warden *w, struct box *b)
+{
+	struct box **at = &w->waiting;
+
+	for (; *at && *at != b; at = &(*at)->next_waiting)
+		;
+	if (!*at)
+		return;
+	*at = b->next_waiting;
+	b->next_waiting = NULL;
+	b->is_waiting = false;
+	w->n_waiting--;
+}
+
+static struct box *first_waiting(struct warden *w)
+{
+	struct box *b = w->waiting;
+
+	if (b)
+		ready_forget(w, b);
+	return b;
+}
+
+/* ---- making ---- */
+
+/* How many there should be: all of them while nothing else goes on, otherwise one more as long as there are few. */
+static unsigned wanted(const struct warden *w)
+{
+	if (w->is_stopping)
+		return w->n_waiting;
+	if (w->n_starting == 0)
+		return w->n_waiting + w->want_parked;
+	return w->n_waiting + MIN(w->n_parked + 1, (w->want_parked + 1) / 2);
+}
+
+static int ask_one(struct warden *w, struct err *e)
+{
+	int number = number_take(w, e);
+
+	if (number < 0)
+		return -1;
+	if (maker_ask(&w->maker, (unsigned)number, &w->last_limits, e) == 0)
+		return 0;
+	number_free(w, (unsigned)number);
+	return -1;
+}
+
+static void fail_waiting(struct warden *w, const struct err *why)
+{
+	struct box *b;
+
+	while ((b = first_waiting(w)))
+		box_fail_start(b, why);
+}
+
+static void refill(struct warden *w)
+{
+	struct err e = { 0 };
+
+	while (w->n_parked + w->maker.n_asked < wanted(w) && w->maker.n_asked < MAKER_ASKED_MAX) {
+		if (ask_one(w, &e) == 0)
+			continue;
+		log_warn("cannot make a slot", LOG_ERR(&e));
+		pause_refill(w);
+		fail_waiting(w, &e);
+		return;
+	}
 }
 
 static void on_refill(void *arg)
 {
-	struct warden *w = arg;
-	struct err e;
+	refill(arg);
+}
 
-	if (w->is_stopping || w->n_parked >= w->want_parked)
-		return;
-	if (add_parked(w, &e) < 0) {
-		log_warn("cannot make a slot", LOG_ERR(&e));
-		pause_refill(w);
+/* Tried once more for those who wait: perhaps it was only the maker that died. */
+static void on_failed(struct warden *w, unsigned number, const struct err *why)
+{
+	bool is_first = w->refill_pause_ms == 0;
+	struct box *b = is_first ? NULL : first_waiting(w);
+
+	log_warn("cannot make a slot", LOG_ERR(why));
+	box_sweep(w, number, NULL); /* it may have left something behind */
+	pause_refill(w);
+	if (b)
+		box_fail_start(b, why);
+	else if (w->n_waiting > 0)
+		refill(w);
+}
+
+static void on_made(unsigned number, struct slot *slot, const struct err *failure, void *arg)
+{
+	struct warden *w = arg;
+	struct box *b;
+
+	if (failure) {
+		on_failed(w, number, failure);
 		return;
 	}
 	w->refill_pause_ms = 0;
-	timer_in(&w->refill, REFILL_MS);
+	b = first_waiting(w);
+	if (b)
+		box_start(b, slot);
+	else
+		park(w, slot);
+	ready_note(w);
+}
+
+void ready_wait(struct warden *w, struct box *b)
+{
+	struct box **at = &w->waiting;
+
+	for (; *at; at = &(*at)->next_waiting)
+		;
+	*at = b;
+	b->is_waiting = true;
+	w->n_waiting++;
+	timer_in(&w->refill, 0); /* also in a pause: somebody wants to know. Not from here, where its failure would end B. */
+}
+
+void ready_note(struct warden *w)
+{
+	if (w->refill_pause_ms > 0 || w->n_parked + w->maker.n_asked >= wanted(w))
+		return;
+	if (w->n_starting > 0)
+		refill(w);
+	else
+		timer_in(&w->refill, REFILL_MS);
+}
+
+/* Of children: those that are collected by somebody. A worker is told by no number, so while one runs any may be its. */
+static bool is_known(pid_t pid, void *arg)
+{
+	const struct warden *w = arg;
+
+	if (w->workers.running > 0 || images_are_busy(w))
+		return true;
+	for (const struct box *b = w->boxes; b; b = b->next)
+		if (b->slot.pid == pid)
+			return true;
+	for (const struct parked *p = w->parked; p; p = p->next)
+		if (p->slot.pid == pid)
+			return true;
+	return false;
 }
 
 int ready_open(struct warden *w, struct err *e)
 {
-	if (timer_init(&w->refill, w->loop, on_refill, w, "refill", e) < 0)
+	w->last_limits = SLOT_LIMITS_DEFAULT;
+	if (timer_init(&w->refill, w->loop, on_refill, w, "refill", e) < 0 ||
+	    maker_init(&w->maker, &w->host, w->loop, on_made, is_known, w, e) < 0)
 		return -1;
 	timer_in(&w->refill, 0);
 	return 0;
 }
 
-int ready_take(struct warden *w, struct slot *ret, struct err *e)
+static void destroy(struct warden *w, struct slot *slot)
 {
-	struct parked *p = w->parked;
+	struct err e;
 
-	if (w->refill_pause_ms == 0)
-		timer_in(&w->refill, REFILL_MS);
-	if (!p)
-		return make(w, ret, e);
-	unlink_parked(p);
-	*ret = p->slot;
-	free(p);
-	return 0;
+	if (slot_destroy(&w->host, slot, &e) < 0)
+		log_warn("a slot is left for the next start to remove", LOG_ERR(&e));
+	slot_done(slot);
 }
 
 void ready_done(struct warden *w)
 {
+	unsigned asked[MAKER_ASKED_MAX];
+	size_t n = maker_done(&w->maker, asked);
 	struct parked *p;
-	struct err e;
 
 	timer_done(&w->refill);
+	w->want_parked = 0; /* nothing more is made when boxes are dropped after this */
+	w->waiting = NULL;
+	w->n_waiting = 0;
+	for (size_t i = 0; i < n; i++) {
+		struct slot half = SLOT_INIT;
+
+		half.number = asked[i];
+		destroy(w, &half);
+	}
 	while ((p = w->parked)) {
 		unlink_parked(p);
-		if (slot_destroy(&w->host, &p->slot, &e) < 0)
-			log_warn("a slot is left for the next start to remove", LOG_ERR(&e));
-		slot_done(&p->slot);
+		destroy(w, &p->slot);
 		free(p);
 	}
 }

@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/ready.h - slots that are made before they are asked for, and the numbers that all boxes have. */
+/* warden/ready.h - slots that are made before they are asked for, and the numbers that all boxes have.
+ *
+ * Creates come first: slots are made while none is in progress, or when there are few left, and with the limits that
+ * were asked for last. A create that finds none waits for its turn. */
 #pragma once
+#include <stdbool.h>
+
+struct box;
 struct err;
 struct slot;
+struct slot_limits;
 struct warden;
 
 /* A number that names nothing; -1 when there is none. Free again only when nothing that it names is left. */
@@ -10,6 +17,10 @@ int number_take(struct warden *w, struct err *e);
 void number_free(struct warden *w, unsigned number);
 
 int ready_open(struct warden *w, struct err *e); /* and begins to make some */
-/* One that was ready, or one made on the spot. The number is the caller's with it. */
-int ready_take(struct warden *w, struct slot *ret, struct err *e);
+/* The number is the caller's with it. False: there is none. */
+bool ready_take(struct warden *w, const struct slot_limits *limits, struct slot *ret);
+/* Leads to box_start() or box_fail_start(), later. */
+void ready_wait(struct warden *w, struct box *b);
+void ready_forget(struct warden *w, struct box *b); /* it waits no more */
+void ready_note(struct warden *w); /* a create begins or ends */
 void ready_done(struct warden *w); /* destroys them, waiting for it */

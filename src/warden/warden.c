@@ -113,7 +113,7 @@ static int try_box(struct warden *w, struct err *e)
 	if (number < 0)
 		return -1;
 	order.spec = spec;
-	r = slot_make(&w->host, (unsigned)number, &slot, e);
+	r = slot_make(&w->host, (unsigned)number, NULL, &slot, e);
 	if (r == 0) {
 		r = slot_wake(&w->host, &slot, &order, TRIAL_MS, e);
 		KILL_POINT("warden.start.trial");

@@ -16,6 +16,7 @@
 #include "net/loop.h"
 #include "warden/box_file.h"
 #include "warden/images.h"
+#include "warden/maker.h"
 #include "warden/worker.h"
 
 struct box;
@@ -52,8 +53,13 @@ struct warden {
 	bool is_taken[SLOT_NUMBER_MAX]; /* numbers, until everything that they name is gone */
 	unsigned next_number;
 
+	struct maker maker;
 	struct parked *parked; /* slots that wait */
 	unsigned n_parked, want_parked;
+	struct box *waiting; /* creates that wait for one, the oldest first */
+	unsigned n_waiting;
+	unsigned n_starting; /* boxes that have one and are not ready */
+	struct slot_limits last_limits; /* that a box was made with: likely the next one's too */
 	struct timer refill;
 	uint64_t refill_pause_ms; /* longer with each failure */
 

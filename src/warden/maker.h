@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+/* warden/maker.h - the process that makes slots.
+ *
+ * Making one takes milliseconds and waits for locks of the whole kernel, which is nothing for a loop that others wait for.
+ * The maker is a copy of the warden that takes orders one by one, ends with it, and keeps nothing: a slot's descriptors
+ * go to the warden, and the parked child is the warden's own from birth (CLONE_PARENT). When the maker dies, the numbers
+ * that it was asked for are told as failed, and it is started again with the next order. */
+#pragma once
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "box/slot.h"
+#include "net/loop.h"
+
+struct box_host;
+
+#define MAKER_ASKED_MAX 16
+
+/* SLOT is taken; on failure it is NULL, and whatever the number names is to be swept. */
+typedef void maker_fn(unsigned number, struct slot *slot, const struct err *failure, void *arg);
+
+struct maker {
+	const struct box_host *host;
+	struct loop *loop;
+	maker_fn *fn;
+	void *arg;
+	int pidfd, socket; /* -1: does not run */
+	struct io io;
+	unsigned asked[MAKER_ASKED_MAX]; /* numbers, the oldest first */
+	unsigned n_asked;
+	struct timer strangers; /* a child of a maker that died may be nobody's: collected later */
+	bool (*is_known)(pid_t pid, void *arg); /* whether somebody else collects this child */
+};
+
+int maker_init(struct maker *m, const struct box_host *host, struct loop *l, maker_fn *fn,
+	       bool (*is_known)(pid_t pid, void *arg), void *arg, struct err *e);
+/* FN is called once, from the loop. Fewer than MAKER_ASKED_MAX may be on their way. */
+int maker_ask(struct maker *m, unsigned number, const struct slot_limits *limits, struct err *e);
+/* Ends it. What it was asked for is forgotten: *ret has the numbers, to be destroyed. */
+size_t maker_done(struct maker *m, unsigned ret[MAKER_ASKED_MAX]);
