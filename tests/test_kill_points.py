@@ -49,7 +49,7 @@ PLACES = {
         "server.store.written", "server.store.written:2", "server.store.committed", "server.store.committed:2",
         "warden.remove.marked", "warden.file.half_written", "warden.destroy.killed", "warden.destroy.waited",
         "warden.destroy.half_removed:3", "warden.destroy.emptied", "warden.remove.destroyed", "warden.remove.collected",
-        "warden.remove.proven", "warden.remove.told", "warden.remove.number_freed",
+        "warden.remove.dead", "warden.remove.told", "warden.remove.proven", "warden.remove.number_freed",
     ],
     "expire": ["server.expiry.due", "server.remove.marked", "server.remove.gone", "warden.destroy.emptied"],
     "end": ["server.end.told", "server.end.queued", "warden.end.seen", "warden.end.noted"],

@@ -127,7 +127,8 @@ struct runtime_ops {
 	void (*create)(struct runtime *rt, const struct runtime_spec *spec, runtime_done_fn *fn, void *arg);
 	void (*pause)(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg);
 	void (*resume)(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg);
-	/* Proven gone when it succeeds: processes, mounts, network, files. May be repeated after a failure. */
+	/* Its processes are proven gone when it succeeds, and mounts, network and files go by themselves, also over restarts
+	 * (G10). May be repeated after a failure. */
 	void (*remove)(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg);
 	/* A connection to a port of the sandbox's own loopback, or, where that refuses, of its own address. */
 	void (*dial)(struct runtime *rt, const char *id, unsigned port, runtime_dial_fn *fn, void *arg);

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -109,6 +110,16 @@ static int read_claim(struct warden *w, const char *name, struct box_file *ret, 
 	return strcmp(ret->boot, w->boot) == 0 && (ret->stage == BOX_RUNNING || ret->stage == BOX_OVER);
 }
 
+/* Whether its PID 1 is dead, and with that every process: its removal may have been told. A zombie is dead, too. */
+static bool is_dead(const struct box_file *file)
+{
+	bool is_gone = false;
+	AUTO_FD pidfd = find_process(file, &is_gone, &(struct err){ 0 });
+	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+
+	return is_gone || (pidfd >= 0 && poll(&p, 1, 0) == 1);
+}
+
 static void adopt_one(struct warden *w, const char *name, unsigned number, size_t *alive)
 {
 	struct box_file file = { 0 };
@@ -117,7 +128,7 @@ static void adopt_one(struct warden *w, const char *name, unsigned number, size_
 
 	w->is_taken[number] = true;
 	if (r == 0) {
-		box_sweep(w, number, strcmp(file.boot, w->boot) == 0 ? file.id : NULL);
+		box_sweep(w, number, strcmp(file.boot, w->boot) == 0 && !is_dead(&file) ? file.id : NULL);
 		return;
 	}
 	if (r > 0 && take_up(w, number, &file, alive, &e) == 0)

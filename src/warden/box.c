@@ -2,6 +2,7 @@
 #include "warden/box.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "base/own.h"
 #include "sys/cgroup_limits.h"
 #include "sys/cgroup_stats.h"
+#include "sys/namespace.h"
 #include "sys/process.h"
 #include "warden/ending.h"
 #include "warden/ready.h"
@@ -23,6 +25,7 @@
 #define RETRY_MIN_MS 100
 #define RETRY_MAX_MS 10000
 #define RETRY_DOUBLINGS 7
+#define KILL_FIRST_MS 100 /* for PID 1 to end before stronger means are used */
 
 /* What a request may ask for: beyond it the sums of set_limits() would mean something else. */
 #define MEMORY_MIN (UINT64_C(1) << 20)
@@ -48,7 +51,7 @@ static struct box *box_new(struct warden *w, struct err *e)
 		(void)err_no_memory(e);
 		return NULL;
 	}
-	*b = (struct box){ .w = w, .slot = SLOT_INIT, .ready = -1, .worker = WORKER_INIT };
+	*b = (struct box){ .w = w, .slot = SLOT_INIT, .ready = -1, .mounts = -1, .worker = WORKER_INIT };
 	if (timer_init(&b->timer, w->loop, on_timer, b, "box", e) < 0) {
 		free(b);
 		return NULL;
@@ -82,6 +85,13 @@ static void drop_held(struct box *b)
 	free(take_ptr(&b->held));
 }
 
+static void forget_name(struct box *b)
+{
+	if (b->file.id[0] && map_get(&b->w->by_id, str_of(b->file.id)) == b)
+		(void)map_del(&b->w->by_id, str_of(b->file.id));
+	b->file.id[0] = '\0';
+}
+
 /* The descriptors alone: what they refer to stays. */
 static void box_free(struct box *b)
 {
@@ -90,8 +100,7 @@ static void box_free(struct box *b)
 	*(b->prev ? &b->prev->next : &b->w->boxes) = b->next;
 	if (b->next)
 		b->next->prev = b->prev;
-	if (b->file.id[0] && map_get(&b->w->by_id, str_of(b->file.id)) == b)
-		(void)map_del(&b->w->by_id, str_of(b->file.id));
+	forget_name(b);
 	while ((waiter = b->waiters)) {
 		b->waiters = waiter->next;
 		free(waiter);
@@ -102,6 +111,7 @@ static void box_free(struct box *b)
 	worker_forget(&b->worker);
 	io_del(&b->end_io);
 	timer_done(&b->timer);
+	closep(&b->mounts);
 	slot_done(&b->slot);
 	free(b);
 }
@@ -193,6 +203,18 @@ static void retry_later(struct box *b)
 	timer_in(&b->timer, MIN(pause, (uint64_t)RETRY_MAX_MS));
 }
 
+/* Every process is dead: whoever waits for the removal need not wait for the rest of it. */
+static void tell_removed(struct box *b)
+{
+	if (b->n_waiters == 0)
+		return;
+	KILL_POINT("warden.remove.dead");
+	answer_waiters(b, WIRE_REMOVE, NULL);
+	KILL_POINT("warden.remove.told");
+	if (b->n_waiters == 0)
+		forget_name(b);
+}
+
 /* Nothing of it is left. */
 static void finish_removal(struct box *b)
 {
@@ -201,7 +223,6 @@ static void finish_removal(struct box *b)
 	answer_waiters(b, WIRE_RESUME, &b->failure);
 	KILL_POINT("warden.remove.proven");
 	answer_waiters(b, WIRE_REMOVE, NULL);
-	KILL_POINT("warden.remove.told");
 	box_free(b);
 }
 
@@ -230,6 +251,22 @@ static void on_removed(const struct err *failure, void *arg)
 	KILL_POINT("warden.remove.number_freed");
 }
 
+/* PID 1 is told on the spot, and the rest of the work begins with its end. One that is frozen may not end by that. */
+static void kill_first(struct box *b)
+{
+	struct err e;
+
+	if (b->slot.pidfd < 0 || b->has_ended || b->is_paused || !b->end_io.loop) {
+		next_work(b);
+		return;
+	}
+	b->mounts = namespace_of_process(b->slot.pidfd, NAMESPACE_MOUNT, &e); /* without it, it only takes longer */
+	if (process_signal(b->slot.pidfd, SIGKILL, &e) < 0)
+		next_work(b);
+	else
+		timer_in(&b->timer, KILL_FIRST_MS);
+}
+
 /* Marked first: whatever happens from here on, it is never taken for a sandbox again. A disk that is full does not keep
  * it: the mark is for a restart only, and the folder itself is what goes. */
 static void start_removal(struct box *b)
@@ -246,7 +283,9 @@ static void start_removal(struct box *b)
 	if (b->file.id[0] && b->slot.dir >= 0 && box_file_write(b->slot.dir, &b->file, &e) < 0)
 		log_warn("cannot mark a box for removal, ignoring", LOG_S("id", b->file.id), LOG_ERR(&e));
 	KILL_POINT("warden.remove.marked");
-	next_work(b);
+	if (b->has_ended)
+		tell_removed(b);
+	kill_first(b);
 }
 
 void box_remove(struct box *b, const struct ticket *t)
@@ -261,6 +300,8 @@ void box_remove(struct box *b, const struct ticket *t)
 		(void)err_set(&b->failure, ERR_CONFLICT, "sandbox '%s' was removed while it started", b->file.id);
 	if (b->file.stage != BOX_REMOVING)
 		start_removal(b);
+	else if (b->has_ended)
+		tell_removed(b);
 }
 
 void box_sweep_slot(struct warden *w, struct slot *slot, const char *id)
@@ -331,6 +372,12 @@ static void on_end(unsigned ready, void *arg)
 
 	(void)ready;
 	io_del(&b->end_io);
+	b->has_ended = true;
+	if (b->file.stage == BOX_REMOVING) {
+		timer_cancel(&b->timer);
+		tell_removed(b);
+		next_work(b);
+	}
 	if (b->file.stage != BOX_RUNNING)
 		return;
 	note_end(b, is_known ? &end : NULL, true);
@@ -373,10 +420,10 @@ static void next_work(struct box *b)
 	if (worker_is_busy(&b->worker))
 		return;
 	if (b->file.stage == BOX_REMOVING) {
-		worker_start(&b->worker, &b->w->workers, remove_work, on_removed, b);
+		worker_start(&b->worker, &b->w->workers, remove_work, on_removed, b, take_fd(&b->mounts));
 	} else if (b->needs_kill) {
 		b->needs_kill = false;
-		worker_start(&b->worker, &b->w->workers, kill_work, on_killed, b);
+		worker_start(&b->worker, &b->w->workers, kill_work, on_killed, b, -1);
 	}
 }
 
@@ -442,9 +489,9 @@ static void switch_to(struct box *b, bool is_paused, const struct ticket *t)
 	} else if (add_waiter(b, t, &e) < 0) {
 		answer(b->w, t, &e);
 	} else if (is_paused) {
-		worker_start(&b->worker, &b->w->workers, freeze_work, on_frozen, b);
+		worker_start(&b->worker, &b->w->workers, freeze_work, on_frozen, b, -1);
 	} else {
-		worker_start(&b->worker, &b->w->workers, thaw_work, on_thawed, b);
+		worker_start(&b->worker, &b->w->workers, thaw_work, on_thawed, b, -1);
 	}
 }
 
@@ -719,6 +766,7 @@ int box_take_up(struct warden *w, const struct box_file *file, struct slot *slot
 	b->slot = *slot;
 	b->has_slot = true;
 	*slot = SLOT_INIT;
+	b->has_ended = b->slot.pidfd < 0;
 	if (file->stage == BOX_RUNNING && b->slot.pidfd < 0)
 		note_end(b, NULL, false);
 	b->needs_kill = b->file.stage == BOX_OVER; /* an earlier warden may have been cut before it was done */

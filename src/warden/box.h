@@ -6,7 +6,8 @@
  * One that waits for its image or for a slot is STARTING without a slot: there is nothing of it but this struct.
  *
  * The stage is in the box's file before it is acted upon or told. A box that failed to start is removed, and then the
- * failure told. One that is over keeps its files until it is removed. Removing goes on, with pauses, until it is proven. */
+ * failure told. One that is over keeps its files until it is removed. A removal is told when its PID 1, and with that every
+ * process, is dead; it is nobody's box from then on, and what is left of it is removed, with pauses, until that is proven. */
 #pragma once
 #include <stdbool.h>
 
@@ -44,6 +45,8 @@ struct box {
 	bool is_waiting; /* STARTING: for a slot, so far it has none */
 	bool is_waking;  /* STARTING: it has one */
 	struct box *next_waiting;
+	bool has_ended;  /* its PID 1, and with that every process */
+	int mounts;      /* REMOVING: its mount namespace, so that its PID 1 does not have to take it down before it is dead */
 	bool needs_kill; /* it is over: what is left of its processes is to end */
 	int ready;       /* STARTING: execd's word will come here */
 	struct io ready_io, end_io;

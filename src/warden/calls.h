@@ -6,7 +6,8 @@
  *             is the disk's: a store of plain directories takes the default, and does not hold it, but nothing else).
  *             There is no limit on inodes but the disk's, which counts them as bytes.
  *     PAUSE, RESUME  ERR_CONFLICT in any other state.
- *     REMOVE  answered when nothing is left, however long that takes; of what is not there at once.
+ *     REMOVE  answered when no process is left, however long that takes, and the rest goes in the background; of what is
+ *             not there at once.
  *     DIAL    ERR_CONFLICT unless it runs: nobody would answer. */
 #pragma once
 struct passed;

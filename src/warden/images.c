@@ -173,7 +173,7 @@ static void sweep(struct warden *w)
 	if (tar_layers_retire(w->host.layers_path, is_used, u, &n, &e) < 0)
 		log_warn("cannot sweep layers, ignoring", LOG_ERR(&e));
 	if (n > 0)
-		worker_start(&all->sweeper, &w->workers, remove_work, on_removed, w);
+		worker_start(&all->sweeper, &w->workers, remove_work, on_removed, w, -1);
 }
 
 /* ---- unpacking ---- */
@@ -227,7 +227,7 @@ void image_wait(struct warden *w, uint32_t number, struct image_wait *wait, imag
 	if (worker_is_busy(&im->worker))
 		return;
 	w->images->unpacking++;
-	worker_start(&im->worker, &w->images->pool, unpack_work, on_unpacked, im);
+	worker_start(&im->worker, &w->images->pool, unpack_work, on_unpacked, im, -1);
 }
 
 static bool unlink_wait(struct image_wait **at, struct image_wait *wait)

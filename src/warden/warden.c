@@ -254,7 +254,7 @@ void warden_layer_unused(struct warden *w, const char *layer)
 		return;
 	w->has_old_layers = worker_is_busy(&w->layers);
 	if (!w->has_old_layers)
-		worker_start(&w->layers, &w->workers, sweep_work, on_swept, w);
+		worker_start(&w->layers, &w->workers, sweep_work, on_swept, w, -1);
 }
 
 /* As with the preflight: a full disk must not keep us from the boxes that there are. */

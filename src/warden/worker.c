@@ -46,7 +46,8 @@ static void close_worker(struct worker *w)
 	io_del(&w->io);
 	closep(&w->pidfd);
 	closep(&w->report);
-	w->pidfd = w->report = -1;
+	closep(&w->gift);
+	w->pidfd = w->report = w->gift = -1;
 	w->pool = NULL;
 }
 
@@ -94,6 +95,8 @@ static int run(struct worker *w, struct err *e)
 		child(w, parent, wr);
 	if (pid < 0)
 		return err_wrap(e, "start a worker");
+	closep(&w->gift);
+	w->gift = -1;
 	if (io_add(&w->io, w->pool->loop, w->pidfd, IO_IN, on_end, w, "worker", e) == 0)
 		return 0;
 	(void)process_kill_and_wait(w->pidfd, -1, &(struct process_end){ 0 }, &(struct err){ 0 });
@@ -117,13 +120,14 @@ static void start_next(struct workers *pool)
 	}
 }
 
-void worker_start(struct worker *w, struct workers *pool, worker_fn *fn, worker_done_fn *done, void *arg)
+void worker_start(struct worker *w, struct workers *pool, worker_fn *fn, worker_done_fn *done, void *arg, int gift)
 {
 	*w = WORKER_INIT;
 	w->pool = pool;
 	w->fn = fn;
 	w->done = done;
 	w->arg = arg;
+	w->gift = gift;
 	if (pool->last)
 		pool->last->next = w;
 	else

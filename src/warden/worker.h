@@ -32,19 +32,20 @@ struct worker {
 	worker_done_fn *done;
 	void *arg;
 	int pidfd, report;
+	int gift; /* until the child has it */
 	struct io io;
 	struct deferred failed; /* it could not be started */
 	struct err why;
 };
 
-#define WORKER_INIT ((struct worker){ .pidfd = -1, .report = -1 })
+#define WORKER_INIT ((struct worker){ .pidfd = -1, .report = -1, .gift = -1 })
 
 static inline bool worker_is_busy(const struct worker *w)
 {
 	return w->pool;
 }
 
-/* The worker must stay in its place until it is done. */
-void worker_start(struct worker *w, struct workers *pool, worker_fn *fn, worker_done_fn *done, void *arg);
+/* The worker must stay in its place until it is done. GIFT, if not -1, is closed here once the child has it. */
+void worker_start(struct worker *w, struct workers *pool, worker_fn *fn, worker_done_fn *done, void *arg, int gift);
 /* Nobody is told any more; the child goes on until this process ends. */
 void worker_forget(struct worker *w);
