@@ -2,8 +2,9 @@
 /* create_loop PORT latency ROUNDS
  * create_loop PORT rate ROUNDS SECONDS
  * create_loop PORT fill COUNT
+ * create_loop PORT exec COUNT ID
  *
- * The client of bench-create and bench-density. It prints what it has taken, a line for each: "create 1830" are
+ * The client of bench-create, bench-density and bench-neighbour. It prints what it has taken, a line for each: "create 1830" are
  * microseconds, "create.rate 210.5" are sandboxes a second. Ours and what they are measured against take turns in short
  * batches, so that all of them share the machine's moods. Needs root, for the floor. */
 #include <spawn.h>
@@ -264,6 +265,30 @@ static void fill(unsigned port, uint64_t count)
 	client_close(&c);
 }
 
+/* ---- living beside others ---- */
+
+/* A command in sandbox ID, and then the server's health, COUNT times. */
+static void exec_beside(unsigned port, uint64_t count, const char *id)
+{
+	struct sandbox s;
+	struct client c;
+
+	client_open(&c, port);
+	(void)snprintf(s.id, sizeof(s.id), "%s", id);
+	find_token(&c, &s);
+	for (uint64_t i = 0; i < count; i++) {
+		uint64_t began = clock_mono_us();
+
+		run_true(&c, &s);
+		say("exec", clock_mono_us() - began);
+		began = clock_mono_us();
+		(void)client_call(&c, "GET", "/health", "", "");
+		expect(&c, 200, "health");
+		say("health", clock_mono_us() - began);
+	}
+	client_close(&c);
+}
+
 /* ---- the program ---- */
 
 static void with_floor(const char *mode, unsigned port, uint64_t rounds, uint64_t seconds)
@@ -288,6 +313,8 @@ static bool is_usage(int argc, char **argv, uint64_t *port, uint64_t *count, uin
 		return false;
 	if (strcmp(argv[2], "rate") == 0)
 		return argc == 5 && str_to_u64(str_of(argv[4]), 1, 60, seconds);
+	if (strcmp(argv[2], "exec") == 0)
+		return argc == 5;
 	return argc == 4 && (strcmp(argv[2], "latency") == 0 || strcmp(argv[2], "fill") == 0);
 }
 
@@ -296,11 +323,13 @@ int main(int argc, char **argv)
 	uint64_t port, count, seconds = 0;
 
 	if (!is_usage(argc, argv, &port, &count, &seconds)) {
-		(void)fprintf(stderr, "usage: create_loop PORT latency ROUNDS | rate ROUNDS SECONDS | fill COUNT\n");
+		(void)fprintf(stderr, "usage: create_loop PORT latency ROUNDS | rate ROUNDS SECONDS | fill COUNT | exec COUNT ID\n");
 		return 2;
 	}
 	if (strcmp(argv[2], "fill") == 0)
 		fill((unsigned)port, count);
+	else if (strcmp(argv[2], "exec") == 0)
+		exec_beside((unsigned)port, count, argv[4]);
 	else
 		with_floor(argv[2], (unsigned)port, count, seconds);
 	return 0;

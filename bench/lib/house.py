@@ -5,13 +5,13 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import shutil
 import socket
 import statistics
 import subprocess
 import tempfile
 import time
-import urllib.error
 import urllib.request
 import uuid
 
@@ -19,12 +19,17 @@ ROOT = pathlib.Path(__file__).parents[2]
 SERVER = ROOT / "build/bin/opensandbox-server"
 CLIENT = ROOT / "build/release/bench/create_loop"
 START_SECONDS = 60
+ASK_SECONDS = 60
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """With the one behind it, where the proxy listens. Not from where the kernel takes those of clients."""
+    while True:
+        port = random.randrange(20000, 30000)
+        with socket.socket() as a, socket.socket() as b, contextlib.suppress(OSError):
+            a.bind(("127.0.0.1", port))
+            b.bind(("127.0.0.1", port + 1))
+            return port
 
 
 class House:
@@ -78,12 +83,15 @@ class House:
         self.process.kill()
         self.process.wait()
 
-    def ask(self, method, path, body=None, headers=None, timeout=60):
+    def open(self, method, path, body=None, headers=None):
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", method=method, headers=headers or {},
                                          data=None if body is None else json.dumps(body).encode())
         request.add_header("Content-Type", "application/json")
-        with urllib.request.urlopen(request, timeout=timeout) as r:
-            return r.read()
+        return urllib.request.urlopen(request, timeout=ASK_SECONDS)
+
+    def ask(self, *args, **more):
+        with self.open(*args, **more) as answer:
+            return answer.read()
 
     def get(self, path):
         return json.loads(self.ask("GET", path))
@@ -96,15 +104,15 @@ class House:
     def delete(self, sandbox):
         self.ask("DELETE", f"/v1/sandboxes/{sandbox}")
 
-    def token(self, sandbox):
-        return self.get(f"/v1/sandboxes/{sandbox}/endpoints/44772")["headers"]["X-EXECD-ACCESS-TOKEN"]
+    def execd(self, method, sandbox, path, body=None):
+        token = self.get(f"/v1/sandboxes/{sandbox}/endpoints/44772")["headers"]["X-EXECD-ACCESS-TOKEN"]
+        return self.open(method, f"/v1/sandboxes/{sandbox}/proxy/44772{path}", body, {"X-EXECD-ACCESS-TOKEN": token})
 
-    def command(self, sandbox, text, token=None, **more):
-        headers = {"X-EXECD-ACCESS-TOKEN": token or self.token(sandbox)}
-        return self.ask("POST", f"/v1/sandboxes/{sandbox}/proxy/44772/command", {"command": text, **more}, headers)
+    def open_command(self, sandbox, text):
+        return self.execd("POST", sandbox, "/command", {"command": text})
 
     def ping(self, sandbox):
-        self.ask("GET", f"/v1/sandboxes/{sandbox}/proxy/44772/ping", headers={"X-EXECD-ACCESS-TOKEN": self.token(sandbox)})
+        self.execd("GET", sandbox, "/ping").close()
 
     def client(self, *args):
         """What the client in C took: name -> samples."""

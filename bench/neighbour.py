@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One sandbox attacks, another one works: how long its commands take, and the server's health, against a quiet host."""
+import contextlib
+import http.client
+import pathlib
+import sys
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "lib"))
+from house import House, need_root, percentile, report  # noqa: E402
+
+COUNT = 400  # commands in each phase
+WARM_S = 1   # for an attack to be in full swing
+
+ATTACKS = {
+    "fork": "bomb() { bomb | bomb & }; bomb; sleep 1000",
+    "memory": "while :; do python3 -c 'b = [bytearray(1 << 20) for _ in range(4096)]'; done",
+    "cpu": "for i in 1 2 3 4 5 6 7 8; do while :; do :; done & done; wait",
+    "output": "yes 0123456789012345678901234567890123456789",
+    "disk": "while :; do dd if=/dev/zero of=/tmp/full bs=1M count=256 2>/dev/null; done",
+}
+
+
+def attack(house, attacker, text):
+    """Reads what comes, as a client would, until the sandbox is gone."""
+    with contextlib.suppress(OSError, http.client.HTTPException), house.open_command(attacker, text) as answer:
+        while answer.read(65536):
+            pass
+
+
+def measure(house, victim):
+    taken = house.client("exec", COUNT, victim)
+    return percentile(taken["exec"], 99) / 1000, percentile(taken["health"], 99) / 1000
+
+
+def measure_attack(house, victim, text):
+    attacker = house.create()
+    thread = threading.Thread(target=attack, args=(house, attacker, text), daemon=True)
+    thread.start()
+    time.sleep(WARM_S)
+    try:
+        return measure(house, victim)
+    finally:
+        house.delete(attacker)
+        thread.join(10)
+
+
+def main():
+    need_root("neighbour")
+    worst, health = 0.0, 0.0
+    with House() as house:
+        victim = house.create()
+        measure(house, victim)
+        idle, _ = measure(house, victim)
+        for name, text in ATTACKS.items():
+            took, slowest = measure_attack(house, victim, text)
+            report(f"neighbour.{name}", took, "ms", "idle", idle)
+            worst, health = max(worst, took), max(health, slowest)
+            quiet, _ = measure(house, victim)  # what idle is changes with the machine's mood
+            idle = max(idle, quiet)
+    report("neighbour.p99", worst, "ms", "idle", idle, 2.0)
+    report("neighbour.health", health, "ms", "goal", 100.0, 1.0)
+
+
+main()
