@@ -140,7 +140,7 @@ static int become_parked(struct child *c, const struct park *p, struct err *e)
 	if (keep_own(c, p, e) < 0 || enter_groups(c, e) < 0 || namespace_enter(c->netns, NAMESPACE_NET, e) < 0 ||
 	    mount_private_all(e) < 0 || open_folders(c, p, e) < 0)
 		return -1;
-	spec = (struct stage_spec){ .at = c->stage_at, .layers = c->layers, .usr = c->usr, .userns = c->userns,
+	spec = (struct stage_spec){ .at = c->stage_at, .layers = c->layers, .usr = c->usr, .dir = c->dir, .userns = c->userns,
 				    .id_base = c->id_base };
 	c->stage = stage_make(&spec, e);
 	return c->stage < 0 ? -1 : 0;

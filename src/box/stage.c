@@ -192,31 +192,7 @@ static int make_dev(int stage, uint64_t id_base, struct err *e)
 	return mount_new(dev, "mqueue", &(struct mount_spec){ "mqueue", "mqueue", NULL, 0, SAFE }, e);
 }
 
-/* ---- the whole ---- */
-
-static int fill_stage(int stage, const struct stage_spec *spec, struct err *e)
-{
-	if (make_dir(stage, "root", e) < 0 || mount_shifted(stage, "layers", spec->layers, spec->userns, e) < 0)
-		return -1;
-	if (spec->usr >= 0 && mount_shifted(stage, "usr", spec->usr, spec->userns, e) < 0)
-		return -1;
-	if (mount_new(stage, "proc", &(struct mount_spec){ "proc", "proc", NULL, 0, SAFE }, e) < 0 ||
-	    mount_new(stage, "sys", &(struct mount_spec){ "sysfs", "sysfs", NULL, 0, MOUNT_RO | SAFE }, e) < 0)
-		return -1;
-	return make_dev(stage, spec->id_base, e) < 0 ? -1 : make_masks(stage, e);
-}
-
-int stage_make(const struct stage_spec *spec, struct err *e)
-{
-	const struct mount_option options[] = { MOUNT_TEXT("mode", "700") };
-	AUTO_FD stage = mount_make(&(struct mount_spec){ "tmpfs", "stage", options, 1, MOUNT_NOSUID }, e);
-
-	if (stage < 0 || mount_move(stage, spec->at, e) < 0 || fill_stage(stage, spec, e) < 0)
-		return -1;
-	return take_fd(&stage);
-}
-
-/* ---- the root ---- */
+/* ---- overlays ---- */
 
 struct overlay {
 	int lowers[LAYERS_MAX + 1];
@@ -269,6 +245,46 @@ static int overlay_mount(const struct overlay *o, struct err *e)
 	return mount_make(&(struct mount_spec){ "overlay", "root", options, n, MOUNT_NOSUID | MOUNT_NODEV }, e);
 }
 
+/* An overlay's lower does not cross mounts, so /usr is an overlay of its own. It does not depend on the image, and half of the
+ * time of an overlay goes into the folders that the kernel makes for it: it is made here, on top of its lower. */
+static int cover_usr(int stage, int dir, struct err *e)
+{
+	AUTO(overlay_done) struct overlay o = { .upper = -1, .work = -1 };
+	AUTO_FD fd = -1;
+
+	if (overlay_add(&o, stage, "usr", e) < 0 || overlay_upper(&o, dir, "usr-upper", "usr-work", e) < 0)
+		return -1;
+	fd = overlay_mount(&o, e);
+	return fd < 0 ? -1 : mount_move(fd, o.lowers[0], e);
+}
+
+/* ---- the whole ---- */
+
+static int fill_stage(int stage, const struct stage_spec *spec, struct err *e)
+{
+	if (make_dir(stage, "root", e) < 0 || mount_shifted(stage, "layers", spec->layers, spec->userns, e) < 0)
+		return -1;
+	if (spec->usr >= 0 &&
+	    (mount_shifted(stage, "usr", spec->usr, spec->userns, e) < 0 || cover_usr(stage, spec->dir, e) < 0))
+		return -1;
+	if (mount_new(stage, "proc", &(struct mount_spec){ "proc", "proc", NULL, 0, SAFE }, e) < 0 ||
+	    mount_new(stage, "sys", &(struct mount_spec){ "sysfs", "sysfs", NULL, 0, MOUNT_RO | SAFE }, e) < 0)
+		return -1;
+	return make_dev(stage, spec->id_base, e) < 0 ? -1 : make_masks(stage, e);
+}
+
+int stage_make(const struct stage_spec *spec, struct err *e)
+{
+	const struct mount_option options[] = { MOUNT_TEXT("mode", "700") };
+	AUTO_FD stage = mount_make(&(struct mount_spec){ "tmpfs", "stage", options, 1, MOUNT_NOSUID }, e);
+
+	if (stage < 0 || mount_move(stage, spec->at, e) < 0 || fill_stage(stage, spec, e) < 0)
+		return -1;
+	return take_fd(&stage);
+}
+
+/* ---- the root ---- */
+
 static int add_image(struct overlay *o, const struct stage_root *r, struct err *e)
 {
 	return mount_shifted(r->stage, "image", r->image, r->userns, e) < 0 ? -1 : overlay_add(o, r->stage, "image", e);
@@ -291,20 +307,6 @@ static int root_overlay(const struct stage_root *r, struct err *e)
 	return overlay_upper(&o, r->dir, "upper", "work", e) < 0 ? -1 : overlay_mount(&o, e);
 }
 
-/* An overlay's lower does not cross mounts, so /usr is an overlay of its own. */
-static int mount_usr(const struct stage_root *r, int root, struct err *e)
-{
-	AUTO(overlay_done) struct overlay o = { .upper = -1, .work = -1 };
-	AUTO_FD target = open_dir(root, "usr", e);
-	AUTO_FD fd = -1;
-
-	if (target < 0 || overlay_add(&o, r->stage, "usr", e) < 0 ||
-	    overlay_upper(&o, r->dir, "usr-upper", "usr-work", e) < 0)
-		return -1;
-	fd = overlay_mount(&o, e);
-	return fd < 0 ? -1 : mount_move(fd, target, e);
-}
-
 /* The upper layer has real directories of these names: no symlink of an image leads elsewhere. */
 static int move_into(int stage, int root, const char *name, struct err *e)
 {
@@ -324,7 +326,7 @@ int stage_make_root(const struct stage_root *r, struct err *e)
 	target = open_dir(r->stage, "root", e);
 	if (target < 0 || mount_move(root, target, e) < 0)
 		return -1;
-	if (r->has_usr && mount_usr(r, root, e) < 0)
+	if (r->has_usr && move_into(r->stage, root, "usr", e) < 0)
 		return -1;
 	if (move_into(r->stage, root, "proc", e) < 0 || move_into(r->stage, root, "sys", e) < 0 ||
 	    move_into(r->stage, root, "dev", e) < 0)

@@ -12,7 +12,8 @@ struct err;
 struct stage_spec {
 	int at;          /* an empty directory to cover */
 	int layers;      /* the host's layers, shown with the box's ids as "layers" */
-	int usr;         /* the host's /usr, shown likewise as "usr"; -1: none */
+	int usr;         /* the host's /usr, shown likewise as "usr", below a writable layer of the box; -1: none */
+	int dir;         /* boxes/NUMBER, with usr-upper and usr-work */
 	int userns;
 	uint64_t id_base;
 };
@@ -22,7 +23,7 @@ int stage_make(const struct stage_spec *spec, struct err *e);
 
 struct stage_root {
 	int stage;
-	int dir; /* the box's disk, with upper, work, usr-upper and usr-work */
+	int dir; /* the box's disk, with upper and work */
 	const char *const *layers;
 	size_t n_layers;
 	int image; /* a directory of the host below the layers, shown with the ids of `userns`; -1: none */
