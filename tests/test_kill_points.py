@@ -29,7 +29,7 @@ PLACES = {
         "server.store.written", "server.store.written:2", "server.store.committed", "server.store.committed:2",
         "warden.create.asked", "warden.create.slot_taken", "warden.create.claimed", "warden.create.woken",
         "warden.create.ready", "warden.create.running", "warden.create.told",
-        "warden.file.half_written", "warden.file.half_written:2",
+        "warden.file.opened", "warden.file.opened:2",
         "warden.slot.folder", "warden.slot.disk", "warden.slot.group", "warden.slot.network", "warden.slot.child", "warden.slot.ready",
     ],
     "pause": [
@@ -47,7 +47,7 @@ PLACES = {
         "server.remove.mark_queued", "server.remove.marked", "server.remove.asked", "server.remove.gone",
         "server.remove.delete_queued", "server.remove.forgotten", "server.remove.told",
         "server.store.written", "server.store.written:2", "server.store.committed", "server.store.committed:2",
-        "warden.remove.marked", "warden.file.half_written", "warden.destroy.killed", "warden.destroy.waited",
+        "warden.remove.marked", "warden.file.opened", "warden.destroy.killed", "warden.destroy.waited",
         "warden.destroy.half_removed:3", "warden.destroy.emptied", "warden.remove.destroyed", "warden.remove.collected",
         "warden.remove.dead", "warden.remove.told", "warden.remove.proven", "warden.remove.number_freed",
     ],

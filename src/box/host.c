@@ -2,8 +2,10 @@
 #include "box/host.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
 
@@ -28,6 +30,19 @@ static int make_folder(const char *state_dir, const char *name, char path[BOX_PA
 	return 0;
 }
 
+/* ext4 does not give an inode away again for minutes after it was deleted, and looks at each of those before it finds another
+ * one: half a millisecond for every file of a box where many boxes come and go. With this each box starts in a part of
+ * the disk of its own. Other file systems have no such flag, nor that trouble. */
+static void spread(int dir)
+{
+	int flags = 0;
+
+	if (ioctl(dir, FS_IOC_GETFLAGS, &flags) < 0 || (flags & FS_TOPDIR_FL))
+		return;
+	flags |= FS_TOPDIR_FL;
+	(void)ioctl(dir, FS_IOC_SETFLAGS, &flags);
+}
+
 static int make_folders(struct box_host *h, const struct box_host_spec *spec, struct err *e)
 {
 	const struct box_store_spec store = { .state_dir = spec->state_dir, .size_bytes = spec->disk_size_bytes,
@@ -39,7 +54,10 @@ static int make_folders(struct box_host *h, const struct box_host_spec *spec, st
 	memcpy(h->layers_path, h->store.layers_path, sizeof(h->layers_path));
 	memcpy(h->disks_path, h->store.disks_path, sizeof(h->disks_path));
 	h->boxes = open(h->boxes_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return h->boxes < 0 ? err_sys(e, errno, "open '%s'", h->boxes_path) : 0;
+	if (h->boxes < 0)
+		return err_sys(e, errno, "open '%s'", h->boxes_path);
+	spread(h->boxes);
+	return 0;
 }
 
 static int copy_execd(struct box_host *h, const char *path, struct err *e)

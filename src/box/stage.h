@@ -13,7 +13,7 @@ struct stage_spec {
 	int at;          /* an empty directory to cover */
 	int layers;      /* the host's layers, shown with the box's ids as "layers" */
 	int usr;         /* the host's /usr, shown likewise as "usr", below a writable layer of the box; -1: none */
-	int dir;         /* boxes/NUMBER, with usr-upper and usr-work */
+	int dir;         /* the box's disk, with usr-upper and usr-work */
 	int userns;
 	uint64_t id_base;
 };

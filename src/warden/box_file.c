@@ -17,7 +17,6 @@
 
 #define MAGIC 0x31786f42U /* "Box1" */
 #define VERSION 1
-#define TEMP_NAME "box.new"
 #define STAT_BYTES_MAX 4096
 #define START_WORD 20 /* of those after the name, which may have blanks: the 22nd of all */
 
@@ -106,24 +105,20 @@ int box_file_decode(struct str bytes, struct box_file *ret, struct err *e)
 
 /* ---- the file ---- */
 
-static int write_new(int dir, const unsigned char bytes[BOX_FILE_BYTES], struct err *e)
-{
-	AUTO_FD fd = openat(dir, TEMP_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-
-	return fd < 0 ? err_sys(e, errno, "make '" TEMP_NAME "'") : fd_write_all(fd, bytes, BOX_FILE_BYTES, e);
-}
-
+/* In place: fewer bytes than a page are there all or not at all, whenever we are killed, and the file need not outlive more
+ * than that. Its size never changes after the first time, so that a full disk is no matter either. */
 int box_file_write(int dir, const struct box_file *f, struct err *e)
 {
+	AUTO_FD fd = openat(dir, BOX_FILE_NAME, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	unsigned char bytes[BOX_FILE_BYTES];
+	ssize_t n;
 
 	box_file_encode(f, bytes);
-	if (write_new(dir, bytes, e) < 0)
-		return err_wrap(e, "note the state of box '%s'", f->id);
-	KILL_POINT("warden.file.half_written");
-	if (renameat(dir, TEMP_NAME, dir, BOX_FILE_NAME) < 0)
-		return err_sys(e, errno, "note the state of box '%s'", f->id);
-	return 0;
+	KILL_POINT("warden.file.opened");
+	n = fd < 0 ? -1 : pwrite(fd, bytes, sizeof(bytes), 0);
+	if (n == (ssize_t)sizeof(bytes))
+		return 0;
+	return err_sys(e, n < 0 ? errno : ENOSPC, "note the state of box '%s'", f->id);
 }
 
 int box_file_read(int dir, struct box_file *ret, struct err *e)
