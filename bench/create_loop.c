@@ -143,13 +143,13 @@ static void batch_of_bwraps(void)
 	}
 }
 
-static void batch_of_floors(const struct floor *f)
+static void batch_of_floors(struct floor *f)
 {
 	for (int i = 0; i < BATCH; i++)
 		say("floor", floor_once(f));
 }
 
-static void latency(unsigned port, const struct floor *f, uint64_t rounds)
+static void latency(unsigned port, struct floor *f, uint64_t rounds)
 {
 	struct client c;
 
@@ -189,6 +189,7 @@ static uint64_t make_floors(const struct floor *f, unsigned worker, uint64_t unt
 	(void)snprintf(own.dir, sizeof(own.dir), "%.100s/%u", f->dir, worker);
 	if (mkdir(own.dir, 0755) < 0)
 		die(own.dir, NULL);
+	floor_spread(own.dir);
 	for (; clock_mono_us() < until_us; n++)
 		(void)floor_once(&own);
 	if (rmdir(own.dir) < 0)
