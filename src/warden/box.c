@@ -25,6 +25,7 @@
 #define RETRY_MIN_MS 100
 #define RETRY_MAX_MS 10000
 #define RETRY_DOUBLINGS 7
+#define CLEAR_UP_MS 40    /* until what is left of a dead box is removed: who removes one often wants the next at once */
 #define KILL_FIRST_MS 100 /* for PID 1 to end before stronger means are used */
 
 /* What a request may ask for: beyond it the sums of set_limits() would mean something else. */
@@ -374,9 +375,8 @@ static void on_end(unsigned ready, void *arg)
 	io_del(&b->end_io);
 	b->has_ended = true;
 	if (b->file.stage == BOX_REMOVING) {
-		timer_cancel(&b->timer);
+		timer_in(&b->timer, CLEAR_UP_MS);
 		tell_removed(b);
-		next_work(b);
 	}
 	if (b->file.stage != BOX_RUNNING)
 		return;
