@@ -142,6 +142,7 @@ static void on_death(struct maker *m, const struct err *why)
 	log_error("the maker of slots has ended", LOG_ERR(why));
 	memcpy(asked, m->asked, sizeof(asked));
 	m->n_asked = 0;
+	m->deaths++;
 	stop(m);
 	timer_in(&m->strangers, STRANGERS_MS);
 	for (unsigned i = 0; i < n; i++)
@@ -189,6 +190,7 @@ static void on_made(unsigned ready, void *arg)
 		on_death(m, &e);
 	if (r <= 0)
 		return;
+	m->deaths = 0;
 	m->n_asked--;
 	memmove(m->asked, m->asked + 1, m->n_asked * sizeof(m->asked[0]));
 	if (made.failure.code != ERR_NONE)
@@ -225,7 +227,8 @@ int maker_ask(struct maker *m, unsigned number, const struct slot_limits *limits
 		return err_set(e, ERR_LIMIT, "more than %d slots are being made", MAKER_ASKED_MAX);
 	if (m->socket < 0 && start(m, e) < 0)
 		return -1;
-	if (passing_send(m->socket, &o, sizeof(o), NULL, 0, e) != 1)
+	/* One that has ended is about to be told as such, and this number with the others. */
+	if (passing_send(m->socket, &o, sizeof(o), NULL, 0, &(struct err){ 0 }) == 0)
 		return err_set(e, ERR_UNAVAILABLE, "the maker of slots does not listen");
 	m->asked[m->n_asked++] = number;
 	return 0;

@@ -28,6 +28,7 @@ struct maker {
 	struct io io;
 	unsigned asked[MAKER_ASKED_MAX]; /* numbers, the oldest first */
 	unsigned n_asked;
+	unsigned deaths; /* in a row, without a word in between */
 	struct timer strangers; /* a child of a maker that died may be nobody's: collected later */
 	bool (*is_known)(pid_t pid, void *arg); /* whether somebody else collects this child */
 };

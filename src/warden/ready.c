@@ -13,6 +13,7 @@
 #include "base/banned.h"
 
 #define REFILL_MS 2 /* of quiet before the next ones are made */
+#define DEATHS_MAX 16 /* of makers in a row, before those who wait are told */
 #define PAUSE_MIN_MS 500
 #define PAUSE_MAX_MS 30000
 
@@ -190,11 +191,11 @@ static void on_refill(void *arg)
 	refill(arg);
 }
 
-/* Tried once more for those who wait: perhaps it was only the maker that died. */
+/* For those who wait it is tried again when it was only the maker that died. */
 static void on_failed(struct warden *w, unsigned number, const struct err *why)
 {
-	bool is_first = w->refill_pause_ms == 0;
-	struct box *b = is_first ? NULL : first_waiting(w);
+	bool is_death = w->maker.deaths > 0 && w->maker.deaths <= DEATHS_MAX;
+	struct box *b = is_death ? NULL : first_waiting(w);
 
 	log_warn("cannot make a slot", LOG_ERR(why));
 	box_sweep(w, number, NULL); /* it may have left something behind */
