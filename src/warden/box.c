@@ -420,7 +420,7 @@ static void next_work(struct box *b)
 	if (worker_is_busy(&b->worker))
 		return;
 	if (b->file.stage == BOX_REMOVING) {
-		worker_start(&b->worker, &b->w->workers, remove_work, on_removed, b, take_fd(&b->mounts));
+		worker_start(&b->worker, &b->w->removers, remove_work, on_removed, b, take_fd(&b->mounts));
 	} else if (b->needs_kill) {
 		b->needs_kill = false;
 		worker_start(&b->worker, &b->w->workers, kill_work, on_killed, b, -1);

@@ -41,7 +41,8 @@ struct warden {
 	bool has_host;
 	int lock; /* of the state directory */
 	bool is_locked_out; /* it could not be had: another warden runs there */
-	struct workers workers;
+	struct workers workers;  /* for what somebody waits for */
+	struct workers removers; /* few: they wait for the same locks of the kernel that creates need */
 	char boot[BOOT_ID_SIZE];
 	char host_layer[SLOT_LAYER_NAME_MAX + 1];
 	struct images *images;

@@ -105,9 +105,7 @@ static int run(struct worker *w, struct err *e)
 
 static void start_next(struct workers *pool)
 {
-	unsigned max = pool->max ? pool->max : WORKERS_MAX;
-
-	while (pool->first && pool->running < max) {
+	while (pool->first && pool->running < pool->max) {
 		struct worker *w = pool->first;
 
 		pool->first = w->next;

@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /* warden/worker.h - what may block, in a child of its own: freezing, killing, removing.
  *
- * The child is a copy of this process and ends with it. At most WORKERS_MAX of a pool run at a time, others wait for their
- * turn. */
+ * The child is a copy of this process and ends with it. At most `max` of a pool run at a time, others wait for their turn. */
 #pragma once
 #include <stdbool.h>
 
 #include "base/err.h"
 #include "net/loop.h"
 
-#define WORKERS_MAX 16
-
 struct worker;
 
 struct workers {
 	struct loop *loop;
-	unsigned max; /* 0: WORKERS_MAX */
 	struct worker *first, *last; /* waiting */
-	unsigned running;
+	unsigned running, max;
 };
 
 /* Runs in the child, whose memory is its own: only the result comes back. */
