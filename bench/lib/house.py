@@ -19,6 +19,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 SERVER = ROOT / "build/bin/opensandbox-server"
 CLIENT = ROOT / "build/release/bench/create_loop"
 START_SECONDS = 60
+STOP_SECONDS = 15
 ASK_SECONDS = 60
 
 
@@ -48,10 +49,17 @@ class House:
 
     def __exit__(self, *_):
         self.stop()
-        for group in sorted(pathlib.Path("/sys/fs/cgroup").glob(f"**/{self.prefix}/**/"), reverse=True):
-            with contextlib.suppress(OSError):
-                group.rmdir()
+        deadline = time.monotonic() + STOP_SECONDS
+        while (groups := self.groups()) and time.monotonic() < deadline:  # the warden ends a moment after its supervisor
+            for group in groups:
+                with contextlib.suppress(OSError):
+                    group.rmdir()
+            time.sleep(0.05)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def groups(self):
+        """The tops: what was below them is the warden's to remove."""
+        return list(pathlib.Path("/sys/fs/cgroup").glob(f"*/{self.prefix}"))
 
     def start(self):
         env = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "OPENSANDBOX_INSECURE_SERVER": "YES",
