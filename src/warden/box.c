@@ -249,6 +249,7 @@ static void on_removed(const struct err *failure, void *arg)
 	number_free(w, number);
 	if (layer[0])
 		warden_layer_unused(w, layer);
+	warden_answered(w);
 	KILL_POINT("warden.remove.number_freed");
 }
 

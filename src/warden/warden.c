@@ -177,9 +177,18 @@ static void on_stop_by(void *arg)
 	loop_stop(w->loop);
 }
 
+/* What was told as removed is gone before we are, unless it takes too long: then the next start goes on with it. */
+static bool is_removing(const struct warden *w)
+{
+	for (const struct box *b = w->boxes; b; b = b->next)
+		if (b->file.stage == BOX_REMOVING)
+			return true;
+	return false;
+}
+
 void warden_answered(struct warden *w)
 {
-	if (w->is_stopping && w->pending == 0)
+	if (w->is_stopping && w->pending == 0 && !is_removing(w))
 		loop_stop(w->loop);
 }
 

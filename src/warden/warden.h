@@ -88,5 +88,5 @@ void warden_done(struct warden *w); /* boxes go on */
 
 /* A box is gone that had LAYER: nobody may need that one any more. */
 void warden_layer_unused(struct warden *w, const char *layer);
-/* Lets an orderly stop go on once nothing is pending. */
+/* Lets an orderly stop go on once nothing is pending and no removal in progress. */
 void warden_answered(struct warden *w);
