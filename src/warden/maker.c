@@ -193,6 +193,9 @@ static void on_made(unsigned ready, void *arg)
 	m->deaths = 0;
 	m->n_asked--;
 	memmove(m->asked, m->asked + 1, m->n_asked * sizeof(m->asked[0]));
+	/* Its limit of descriptors is from when it was started: the next one has what there is now. */
+	if (made.failure.sys == EMFILE && m->n_asked == 0)
+		stop(m);
 	if (made.failure.code != ERR_NONE)
 		m->fn(made.number, NULL, &made.failure, m->arg);
 	else
