@@ -334,6 +334,19 @@ def test_user_and_group_ids(execd):
 
 
 @needs_root
+@pytest.mark.parametrize("ids, want", [
+    ({"uid": "nobody"}, ["65534", "65534", "65534"]),
+    ({"uid": "0"}, ["0", "0", "0"]),
+    ({"uid": "54321"}, ["54321"] * 3),
+    ({"uid": "nobody", "gid": "daemon"}, ["65534", "1", "1"]),
+    ({"uid": 54321, "gid": "daemon"}, ["54321", "1", "1"]),
+    ({"uid": "54321", "gid": "7"}, ["54321", "7", "7"]),
+])
+def test_user_and_group_by_name_or_number(execd, ids, want):
+    assert texts(execd.command("id -u; id -g; id -G", cwd="/", **ids)) == want
+
+
+@needs_root
 def test_a_command_that_cannot_start_says_so_in_the_stream(execd, tmp_path):
     private = tmp_path / "private"
     private.mkdir(mode=0o700)
@@ -370,7 +383,17 @@ def test_a_command_that_cannot_start_says_so_in_the_stream(execd, tmp_path):
     ('{"command":"true","uid":-1}', "uid"),
     ('{"command":"true","uid":65536}', "uid"),
     ('{"command":"true","uid":4294967295}', "uid"),
-    ('{"command":"true","uid":"root"}', "uid"),
+    ('{"command":"true","uid":1.5}', "uid"),
+    ('{"command":"true","uid":true}', "uid"),
+    ('{"command":"true","uid":""}', "uid"),
+    ('{"command":"true","uid":"65536"}', "uid"),
+    ('{"command":"true","uid":"99999999999999999999"}', "uid"),
+    ('{"command":"true","uid":"-1"}', "uid"),
+    ('{"command":"true","uid":"no such user"}', "uid"),
+    ('{"command":"true","uid":"root:root"}', "uid"),
+    ('{"command":"true","uid":"root","gid":"no such group"}', "gid"),
+    ('{"command":"true","uid":0,"gid":"65536"}', "gid"),
+    ('{"command":"true","gid":"root"}', "gid"),
     ('{"command":"true","gid":5}', "gid"),
     ('{"command":"true","uid":5,"gid":65536}', "gid"),
     ('{"command":"true","envs":{"A=B":"c"}}', "envs"),

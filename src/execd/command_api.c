@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* POST /command; what is remembered of commands is in command_past.c. */
+/* POST /command; what is remembered of commands is in command_past.c.
+ *
+ * `uid` and `gid` are numbers, or strings: digits are a number, anything else is a name of the sandbox's passwd and group
+ * files (C2). An unknown name is answered 400. A uid without a gid has the groups that the files give it; one that they
+ * do not know has the group of the same number, never 0. A gid without a uid is refused. */
 #include <fcntl.h>
+#include <inttypes.h>
 
 #include "base/decode.h"
 #include "base/err.h"
@@ -21,8 +26,9 @@
 struct command_request {
 	const char *command, *cwd;
 	bool background;
-	int64_t timeout_ms, uid, gid;
-	bool has_uid, has_gid;
+	int64_t timeout_ms;
+	const struct json *uid, *gid;
+	struct str user, group; /* the two as text; empty: not given */
 	struct string_map envs;
 };
 
@@ -46,14 +52,39 @@ static const struct field fields[] = {
 	FIELD(struct command_request, cwd, FIELD_STRING, "cwd", .min = 0, .max = PATH_BYTES_MAX),
 	FIELD(struct command_request, background, FIELD_BOOL, "background"),
 	FIELD(struct command_request, timeout_ms, FIELD_INT, "timeout", .min = 0, .max = TIMEOUT_MAX_MS),
-	FIELD(struct command_request, uid, FIELD_INT, "uid", .min = 0, .max = GUEST_ID_MAX,
-	      .has = HAS(struct command_request, has_uid)),
-	FIELD(struct command_request, gid, FIELD_INT, "gid", .min = 0, .max = GUEST_ID_MAX,
-	      .has = HAS(struct command_request, has_gid)),
+	FIELD(struct command_request, uid, FIELD_ANY, "uid"),
+	FIELD(struct command_request, gid, FIELD_ANY, "gid"),
 	FIELD(struct command_request, envs, FIELD_MAP, "envs", .min = 0, .max = COMMAND_ENVS_MAX, .secret = true,
 	      .check = check_envs),
 	{ 0 },
 };
+
+/* 1 after having answered. */
+static int refuse(struct reply *rp, const char *field, const char *why)
+{
+	(void)reply_error(rp, 400, CODE_INVALID_BODY, "invalid request body: $.%s: %s", field, why);
+	return 1;
+}
+
+/* A number or a string, as text. 1 after having answered. */
+static int take_id(const struct json *v, const char *field, struct arena *a, struct reply *rp, struct str *ret, struct err *e)
+{
+	const char *text;
+
+	if (!v || v->type == JSON_NULL)
+		return 0;
+	if (v->type == JSON_STRING && v->s.n > 0 && v->s.n <= USERS_NAME_MAX) {
+		*ret = v->s;
+		return 0;
+	}
+	if (v->type != JSON_INT || v->i < 0 || v->i > GUEST_ID_MAX)
+		return refuse(rp, field, "must be a number from 0 to 65535 or a name");
+	text = arena_printf(a, "%" PRId64, v->i);
+	if (!text)
+		return err_no_memory(e);
+	*ret = str_of(text);
+	return 0;
+}
 
 /* Rules that the table does not know. 0, or 1 after having answered. */
 static int check_request(const struct command_request *cr, struct reply *rp)
@@ -62,11 +93,7 @@ static int check_request(const struct command_request *cr, struct reply *rp)
 		(void)reply_error(rp, 413, CODE_TOO_LARGE, "$.command: longer than %d bytes", COMMAND_TEXT_MAX);
 		return 1;
 	}
-	if (cr->has_gid && !cr->has_uid) {
-		(void)reply_error(rp, 400, CODE_INVALID_BODY, "invalid request body: $.gid: not without uid");
-		return 1;
-	}
-	return 0;
+	return cr->group.n > 0 && cr->user.n == 0 ? refuse(rp, "gid", "not without uid") : 0;
 }
 
 int execd_env(const struct execd_config *config, struct arena *a, struct env *ret, struct err *e)
@@ -98,19 +125,41 @@ static int make_env(const struct execd_config *config, const struct command_requ
 	return 0;
 }
 
-/* Who it runs as; NULL in *ret: as we are. */
-static int find_identity(const struct execd_config *config, const struct command_request *cr, struct identity *room,
-			 const struct identity **ret, struct err *e)
+static bool is_number(struct str s)
+{
+	uint64_t ignored;
+
+	return str_to_u64(s, 0, UINT64_MAX, &ignored);
+}
+
+/* Numbers for both need no file, and so no file that is well. 1 after having answered. */
+static int look_up(const struct command_request *cr, struct reply *rp, struct identity *ret, struct err *e)
+{
+	AUTO(users_text_done) struct users_text t = { 0 };
+	struct err why = { 0 };
+	gid_t gid;
+
+	if (!(is_number(cr->user) && is_number(cr->group)) && users_read(&t, e) < 0)
+		return e->code == ERR_INVALID ? refuse(rp, "uid", e->msg) : -1;
+	if (identity_of_name(&t.files, cr->user, ret, &why) < 0)
+		return refuse(rp, "uid", why.msg);
+	if (cr->group.n == 0)
+		return 0;
+	if (gid_of_name(&t.files, cr->group, &gid, &why) < 0)
+		return refuse(rp, "gid", why.msg);
+	identity_of_ids(ret->uid, gid, ret);
+	return 0;
+}
+
+/* Who it runs as; NULL in *ret: as we are. 1 after having answered. */
+static int find_identity(const struct execd_config *config, const struct command_request *cr, struct reply *rp,
+			 struct identity *room, const struct identity **ret, struct err *e)
 {
 	*ret = config->has_identity ? &config->as : NULL;
-	if (!cr->has_uid)
+	if (cr->user.n == 0)
 		return 0;
 	*ret = room;
-	if (cr->has_gid) {
-		identity_of_ids((uid_t)cr->uid, (gid_t)cr->gid, room);
-		return 0;
-	}
-	return users_by_uid((uid_t)cr->uid, room, e);
+	return look_up(cr, rp, room, e);
 }
 
 /* The directory, or -1 in *ret for ours. 1 after having answered. */
@@ -127,8 +176,7 @@ static int open_cwd(const struct command_request *cr, const struct env *env, str
 		*e = why;
 		return -1;
 	}
-	(void)reply_error(rp, 400, CODE_INVALID_BODY, "invalid request body: $.cwd: %s", why.msg);
-	return 1;
+	return refuse(rp, "cwd", why.msg);
 }
 
 static int run(struct execd *x, const struct command_request *cr, struct arena *a, struct reply *rp, struct err *e)
@@ -146,8 +194,9 @@ static int run(struct execd *x, const struct command_request *cr, struct arena *
 	r = open_cwd(cr, &env, rp, &cwd, e);
 	if (r != 0)
 		return r < 0 ? -1 : 0;
-	if (find_identity(x->config, cr, &room, &sp.as, e) < 0)
-		return -1;
+	r = find_identity(x->config, cr, rp, &room, &sp.as, e);
+	if (r != 0)
+		return r < 0 ? -1 : 0;
 	sp.path = launch_shell(&x->config->env, a);
 	argv[0] = arena_dup(a, str_of(strrchr(sp.path, '/') + 1)); /* what the shell calls itself in its messages */
 	argv[1] = arena_dup(a, STR("-c"));
@@ -172,6 +221,10 @@ static int on_body(struct request *rq, struct reply *rp, struct str body, struct
 	struct command_request cr = { 0 };
 	int r = body_decode(rp, body, &a, fields, &cr, e);
 
+	if (r == 0)
+		r = take_id(cr.uid, "uid", &a, rp, &cr.user, e);
+	if (r == 0)
+		r = take_id(cr.gid, "gid", &a, rp, &cr.group, e);
 	if (r == 0)
 		r = check_request(&cr, rp);
 	if (r != 0)

@@ -174,7 +174,7 @@ static bool is_number(struct str s)
 	return s.n > 0;
 }
 
-static int find_user(const struct users_files *f, struct str name, struct identity *ret, struct err *e)
+int identity_of_name(const struct users_files *f, struct str name, struct identity *ret, struct err *e)
 {
 	struct user u;
 	uint32_t uid;
@@ -191,7 +191,7 @@ static int find_user(const struct users_files *f, struct str name, struct identi
 	return 0;
 }
 
-static int find_group(const struct users_files *f, struct str name, gid_t *ret, struct err *e)
+int gid_of_name(const struct users_files *f, struct str name, gid_t *ret, struct err *e)
 {
 	if (is_number(name)) {
 		if (!parse_id(name, ret))
@@ -210,10 +210,10 @@ int identity_of_text(const struct users_files *f, struct str text, struct identi
 	gid_t gid = 0;
 
 	(void)str_cut(text, ':', &name, &group);
-	if (find_user(f, name, &id, e) < 0)
+	if (identity_of_name(f, name, &id, e) < 0)
 		return -1;
 	if (group.n > 0) {
-		if (find_group(f, group, &gid, e) < 0)
+		if (gid_of_name(f, group, &gid, e) < 0)
 			return -1;
 		identity_of_ids(id.uid, gid, &id);
 	}

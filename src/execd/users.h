@@ -50,6 +50,9 @@ struct users_files {
  * gid: that, and no others. */
 void identity_of_uid(const struct users_files *f, uid_t uid, struct identity *ret);
 void identity_of_ids(uid_t uid, gid_t gid, struct identity *ret);
+/* One by its name or its number. ERR_INVALID when the name is unknown or the number too large. */
+int identity_of_name(const struct users_files *f, struct str name, struct identity *ret, struct err *e);
+int gid_of_name(const struct users_files *f, struct str name, gid_t *ret, struct err *e);
 /* "name", "id", "name:group", "id:id", in any mix. ERR_INVALID when a name is unknown or an id too large. */
 int identity_of_text(const struct users_files *f, struct str text, struct identity *ret, struct err *e);
 

@@ -121,6 +121,39 @@ static void the_files_of_this_system_are_read(void **state)
 	assert_true(id.uid == 0 && id.gid == 0);
 }
 
+static void one_is_found_by_its_name_or_its_number(void **state)
+{
+	const struct users_files f = { STR("web:x:33:34::/:/bin/sh\n7:x:9:9::/:\n"), STR("web:x:35:\nlog:x:4:web\n5:x:8:\n") };
+	static const struct {
+		const char *name;
+		int uid, gid, n_groups;
+	} users[] = { { "web", 33, 34, 1 }, { "33", 33, 34, 1 }, { "7", 7, 7, 0 }, { "65536", -1, 0, 0 }, { "", -1, 0, 0 },
+		      { "log", -1, 0, 0 }, { "-1", -1, 0, 0 }, { "web:web", -1, 0, 0 } };
+	static const struct {
+		const char *name;
+		int gid;
+	} groups[] = { { "web", 35 }, { "log", 4 }, { "5", 5 }, { "65536", -1 }, { "", -1 }, { "root", -1 } };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(users); i++) {
+		struct identity id = { 0 };
+		struct err e = { 0 };
+		int r = identity_of_name(&f, str_of(users[i].name), &id, &e);
+
+		assert_int_equal(r, users[i].uid < 0 ? -1 : 0);
+		assert_true(r < 0 ? e.code == ERR_INVALID : id.uid == (uid_t)users[i].uid && id.gid == (gid_t)users[i].gid);
+		assert_int_equal(id.n_groups, users[i].n_groups);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(groups); i++) {
+		struct err e = { 0 };
+		gid_t gid = 0;
+		int r = gid_of_name(&f, str_of(groups[i].name), &gid, &e);
+
+		assert_int_equal(r, groups[i].gid < 0 ? -1 : 0);
+		assert_true(r < 0 ? e.code == ERR_INVALID : gid == (gid_t)groups[i].gid);
+	}
+}
+
 static void entries_come_one_after_the_other(void **state)
 {
 	struct str passwd = STR("a:x:1:2::/:/bin/sh\nbroken\n\nb:x:70000:1::/:/bin/sh\nc:x:3:4::/:");
@@ -145,6 +178,7 @@ int main(void)
 		cmocka_unit_test(texts_name_users_and_groups),
 		cmocka_unit_test(groups_beyond_the_ceiling_are_left_out),
 		cmocka_unit_test(the_files_of_this_system_are_read),
+		cmocka_unit_test(one_is_found_by_its_name_or_its_number),
 		cmocka_unit_test(entries_come_one_after_the_other),
 	};
 
