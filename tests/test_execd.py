@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import fcntl
+import hashlib
 import http.client
 import json
 import os
@@ -346,6 +347,57 @@ def test_user_and_group_by_name_or_number(execd, ids, want):
     assert texts(execd.command("id -u; id -g; id -G", cwd="/", **ids)) == want
 
 
+# ---- what a command reads ----
+
+
+def test_a_command_reads_what_it_is_given_and_then_the_end(execd):
+    assert texts(execd.command("cat; echo end", stdin="one\ntwo\n")) == ["one", "two", "end"]
+    assert texts(execd.command("od -An -tx1", stdin="a\0\u00e9")) == [" 61 00 c3 a9"]
+    for nothing in ({}, {"stdin": ""}, {"stdin": None}):
+        assert texts(execd.command("cat; echo end", **nothing)) == ["end"]
+
+
+@pytest.mark.parametrize("size", [4095, 4096, 4097, 65537, 1 << 20])
+def test_input_of_any_size_arrives_whole(execd, size):
+    text = "".join(f"{i:07}\n" for i in range(size // 8 + 1))[:size]
+    want = hashlib.sha256(text.encode()).hexdigest()
+    assert texts(execd.command("sleep 0.05; sha256sum", stdin=text)) == [want + "  -"]
+
+
+def test_a_command_in_the_background_reads_its_input_too(execd, tmp_path):
+    out = tmp_path / "out"
+    execd.command(f"cat > {out}.part; mv {out}.part {out}", background=True, stdin="x" * 300_000)
+    wait_for(out.exists)
+    assert out.read_text() == "x" * 300_000
+
+
+def test_input_that_nobody_reads_holds_up_nothing(execd):
+    began = time.monotonic()
+    assert texts(execd.command("echo hi", stdin="x" * (1 << 20))) == ["hi"]
+    assert error_of(execd.command("exec <&-; sleep 0.2; exit 3", stdin="x" * (1 << 20)))["evalue"] == "3"
+    assert time.monotonic() - began < 5
+
+
+def test_input_that_waits_is_bounded_and_paid_back(execd):
+    """What the account has no room for is refused; those who wait do not keep the loop busy."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(open_stream(execd, command="sleep 30", stdin="x" * (1 << 20))) for _ in range(12)]
+        heads = [s.recv(12) for s in sockets]
+        assert heads.count(b"HTTP/1.1 503") >= 4 and heads.count(b"HTTP/1.1 200") >= 3, heads
+        before = cpu_ticks(execd.process.pid)
+        time.sleep(0.5)
+        assert cpu_ticks(execd.process.pid) - before <= 10
+        for pid in children_of(execd.process.pid):
+            os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not children_of(execd.process.pid))
+    assert texts(execd.command("wc -c", stdin="x" * (1 << 20))) == [str(1 << 20)]
+
+
+def cpu_ticks(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+        return sum(int(word) for word in f.read().rpartition(")")[2].split()[11:13])
+
+
 @needs_root
 def test_a_command_that_cannot_start_says_so_in_the_stream(execd, tmp_path):
     private = tmp_path / "private"
@@ -404,6 +456,9 @@ def test_a_command_that_cannot_start_says_so_in_the_stream(execd, tmp_path):
     (json.dumps({"command": "true", "envs": {f"N{i}": "" for i in range(257)}}), "envs"),
     (json.dumps({"command": "true", "envs": {"A": "x" * 131072}}), "envs"),
     ('{"command":"true","background":"yes"}', "background"),
+    ('{"command":"true","stdin":7}', "stdin"),
+    ('{"command":"true","stdin":["x"]}', "stdin"),
+    (json.dumps({"command": "true", "stdin": "x" * 1048577}), "stdin"),
 ])
 def test_bad_requests_are_answered_with_the_fields_name(execd, body, field):
     answer = execd.request("POST", "/command", body)

@@ -10,12 +10,12 @@
  *     workers           400 x 1.4 KiB; 16 uploads x (64 KiB of input, 32 of pipe)               2.1 MiB
  *     terminals         32 x 2 KiB: their rings are files                                       0.1 MiB
  *     one at a time     a body being decoded (4 MiB), a buffer being moved (2 MiB)              6.0 MiB
- *     this account      bodies on their way, long lines, larger reads, clients and commands of
- *                       terminals, long messages of those clients, proxied requests             8.0 MiB
+ *     this account      bodies on their way, long lines, larger reads, input of commands, clients
+ *                       and commands of terminals, long messages of those, proxied requests     8.0 MiB
  *
- * 47.6 MiB. What is asked for beyond the account is refused, and each caller has a way to go on without: a body is
- * answered 503, a line is split, a read is smaller, a terminal gets no client, its message is too large, a request is
- * not sent on. */
+ * 47.6 MiB. What is asked for beyond the account is refused, and each caller has a way to go on without: a body or
+ * a command with input is answered 503, a line is split, a read is smaller, a terminal gets no client, its message is too
+ * large, a request is not sent on. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

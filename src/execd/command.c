@@ -9,6 +9,7 @@
 #include "base/own.h"
 #include "base/uuid.h"
 #include "execd/init.h"
+#include "execd/input.h"
 #include "execd/launch.h"
 #include "net/server.h"
 
@@ -33,6 +34,7 @@ struct command {
 	bool has_ended;          /* the process has, or never was */
 	bool must_go;            /* whatever its group still has dies with it */
 	struct child child;
+	struct input input;
 	struct timer timeout, grace;
 	uint64_t oom_before;
 	struct waiter *waiters;
@@ -66,6 +68,7 @@ static void command_free(struct command *c)
 		cs->n--;
 	execution_done(&c->run);
 	execution_done(&c->answer);
+	input_done(&c->input);
 	timer_done(&c->timeout);
 	timer_done(&c->grace);
 	child_forget(&c->child);
@@ -132,6 +135,7 @@ static void note_end(struct command *c, int exit_code, const char *error)
 {
 	c->has_ended = true;
 	c->of->n--;
+	input_done(&c->input);
 	timer_cancel(&c->timeout);
 	timer_cancel(&c->grace);
 	if (c->past)
@@ -195,7 +199,7 @@ static int make_pipe(struct execution *x, int which, int *ret_write, struct err 
 }
 
 /* In the background both go the same way, so that they stay in order. */
-static int command_spawn(struct command *c, const struct command_spec *cmd, struct err *e)
+static int command_spawn(struct command *c, const struct command_spec *cmd, int in, struct err *e)
 {
 	AUTO_FD out = -1;
 	AUTO_FD err = -1;
@@ -205,6 +209,7 @@ static int command_spawn(struct command *c, const struct command_spec *cmd, stru
 	if (make_pipe(&c->run, 0, &out, e) < 0 || (!cmd->is_background && make_pipe(&c->run, 1, &err, e) < 0))
 		return -1;
 	sp.envp = cmd->envp;
+	sp.in = in;
 	sp.out = out;
 	sp.err = cmd->is_background ? out : err;
 	sp.new_session = true;
@@ -222,6 +227,7 @@ static struct command *command_new(struct commands *cs, struct err *e)
 		return NULL;
 	}
 	c->of = cs;
+	c->input = INPUT_INIT;
 	c->oom_before = leaf_oom_kills(cs->leaf);
 	c->next = cs->first;
 	if (c->next)
@@ -251,6 +257,13 @@ static int remember(struct command *c, const struct command_spec *sp, struct err
 	return 0;
 }
 
+static int open_input(struct command *c, struct str text, int *ret, struct err *e)
+{
+	const struct execution_host *host = &c->of->host;
+
+	return text.n == 0 ? 0 : input_open(&c->input, host->loop, host->budget, text, ret, e);
+}
+
 static int begin(struct command *c, struct reply *rp, struct err *e)
 {
 	const struct execution_host *host = &c->of->host;
@@ -266,6 +279,7 @@ static int begin(struct command *c, struct reply *rp, struct err *e)
 
 int command_run(struct commands *cs, const struct command_spec *sp, struct reply *rp, struct err *e)
 {
+	AUTO_FD in = -1;
 	struct err why = { 0 };
 	struct command *c;
 
@@ -275,7 +289,7 @@ int command_run(struct commands *cs, const struct command_spec *sp, struct reply
 	if (!c)
 		return -1;
 	c->is_background = sp->is_background;
-	if (remember(c, sp, e) < 0 || begin(c, rp, e) < 0) {
+	if (open_input(c, sp->input, &in, e) < 0 || remember(c, sp, e) < 0 || begin(c, rp, e) < 0) {
 		if (c->past)
 			history_end(c->past, 255, "it was never started", loop_now_ms(cs->host.loop));
 		command_free(c);
@@ -286,7 +300,7 @@ int command_run(struct commands *cs, const struct command_spec *sp, struct reply
 	c->run.arg = c->answer.arg = c;
 	if (sp->timeout_ms > 0)
 		timer_in(&c->timeout, sp->timeout_ms);
-	if (command_spawn(c, sp, &why) < 0) {
+	if (command_spawn(c, sp, in, &why) < 0) {
 		note_end(c, 255, why.msg);
 		execution_fail_later(&c->run, &why); /* the stream says so when it proceeds */
 		if (c->is_background) {

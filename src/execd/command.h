@@ -45,11 +45,12 @@ struct command_spec {
 	struct str content;        /* to be remembered */
 	int cwd_fd;                /* -1: ours */
 	const struct identity *as; /* NULL: who we are */
+	struct str input;          /* what it reads as its standard input; empty: there is none */
 	uint64_t timeout_ms;       /* 0: none */
 	bool is_background;
 };
 
-/* Starts it and answers with its events. -1 before anything was answered: too many, no memory. That it cannot be
+/* Starts it and answers with its events. -1 before anything was answered: too many, no memory, no room for the input. That it cannot be
  * started is an event. */
 int command_run(struct commands *cs, const struct command_spec *sp, struct reply *rp, struct err *e);
 

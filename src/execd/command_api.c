@@ -3,7 +3,11 @@
  *
  * `uid` and `gid` are numbers, or strings: digits are a number, anything else is a name of the sandbox's passwd and group
  * files (C2). An unknown name is answered 400. A uid without a gid has the groups that the files give it; one that they
- * do not know has the group of the same number, never 0. A gid without a uid is refused. */
+ * do not know has the group of the same number, never 0. A gid without a uid is refused.
+ *
+ * `stdin` is text of at most INPUT_MAX bytes that the command reads, and then the end; in the background as well. By default
+ * there is nothing to read (/dev/null). A command that does not read it is not waited for, and what it has not read by its
+ * end is dropped. 503 when too much of other commands' input waits. */
 #include <fcntl.h>
 #include <inttypes.h>
 
@@ -14,6 +18,7 @@
 #include "base/own.h"
 #include "execd/body.h"
 #include "execd/execd.h"
+#include "execd/input.h"
 #include "sys/fd.h"
 #include "sys/path.h"
 
@@ -29,6 +34,7 @@ struct command_request {
 	int64_t timeout_ms;
 	const struct json *uid, *gid;
 	struct str user, group; /* the two as text; empty: not given */
+	struct str input;
 	struct string_map envs;
 };
 
@@ -56,6 +62,7 @@ static const struct field fields[] = {
 	FIELD(struct command_request, gid, FIELD_ANY, "gid"),
 	FIELD(struct command_request, envs, FIELD_MAP, "envs", .min = 0, .max = COMMAND_ENVS_MAX, .secret = true,
 	      .check = check_envs),
+	FIELD(struct command_request, input, FIELD_TEXT, "stdin", .min = 0, .max = INPUT_MAX, .secret = true),
 	{ 0 },
 };
 
@@ -183,7 +190,7 @@ static int run(struct execd *x, const struct command_request *cr, struct arena *
 {
 	AUTO_FD cwd = -1;
 	struct command_spec sp = { .timeout_ms = (uint64_t)cr->timeout_ms, .is_background = cr->background,
-				   .content = str_of(cr->command) };
+				   .content = str_of(cr->command), .input = cr->input };
 	struct identity room;
 	struct env env;
 	char *argv[4] = { 0 };
