@@ -43,7 +43,7 @@ LDFLAGS_fuzz := $(SANITIZE) -fsanitize=fuzzer
 # musl-gcc sees no kernel headers, and its own -static-pie leaves a PT_INTERP: both are done by hand here.
 CC_musl := musl-gcc
 CFLAGS_musl := -Os $(filter-out -D_FORTIFY_SOURCE=3,$(HARDENING)) -ftrivial-auto-var-init=zero -isystem $(B)/include \
-	-ffunction-sections -fdata-sections
+	-ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables -fno-unwind-tables
 
 # One short line per step; VERBOSE=1 shows the commands.
 Q := $(if $(VERBOSE),,@)
@@ -242,8 +242,8 @@ $(B)/include:
 	@ln -sfn /usr/include/$$(gcc -print-multiarch)/asm $@/asm
 
 $(eval $(call record,musl,$(MUSL_SOURCES)))
-MUSL_PROGRAMS := $(B)/bin/execd $(B)/bin/static-probe $(B)/bin/floor-init
-$(B)/bin/execd: $(B)/obj/execd/main.o
+MUSL_PROGRAMS := $(B)/bin/execd.debug $(B)/bin/static-probe $(B)/bin/floor-init
+$(B)/bin/execd.debug: $(B)/obj/execd/main.o
 $(B)/bin/static-probe: $(B)/obj/top/tests/musl/static_probe.o
 $(B)/bin/floor-init: $(B)/obj/top/tests/musl/floor_init.o
 $(MUSL_PROGRAMS): $(MUSL_OBJECTS) $(B)/made/musl
@@ -252,7 +252,11 @@ $(MUSL_PROGRAMS): $(MUSL_OBJECTS) $(B)/made/musl
 	$(Q)gcc -nostdlib -static-pie -Wl,--gc-sections,-z,relro,-z,now,-z,noexecstack -o $@ $(MUSL_LIB)/rcrt1.o \
 		$(MUSL_LIB)/crti.o $(filter %.o,$^) -Wl,--start-group $(MUSL_LIB)/libc.a -lgcc -lgcc_eh -Wl,--end-group \
 		$(MUSL_LIB)/crtn.o
-musl: $(MUSL_PROGRAMS)
+# What runs is mapped by every sandbox: what only a debugger reads stays beside it.
+$(B)/bin/execd: $(B)/bin/execd.debug
+	$(call say,STRIP)
+	$(Q)objcopy --strip-all --add-gnu-debuglink=$< $< $@
+musl: $(MUSL_PROGRAMS) $(B)/bin/execd
 else
 musl:
 	@$(MAKE) --no-print-directory V=musl musl
