@@ -27,6 +27,7 @@
 #define EXECD_RUNS_MAX 64 /* of sessions, waiting ones included */
 #define EXECD_DRAINS_MAX 1024
 #define EXECD_BUDGET ((size_t)8 * 1024 * 1024)
+#define EXECD_BUDGET_NEEDS ((size_t)2 * 1024 * 1024) /* of it, for those who are refused without */
 
 struct budget {
 	size_t used, max;
@@ -38,6 +39,12 @@ static inline bool budget_take(struct budget *b, size_t n)
 		return false;
 	b->used += n;
 	return true;
+}
+
+/* For what only makes something faster or nicer, which all commands together could want more of than there is. */
+static inline bool budget_take_spare(struct budget *b, size_t n)
+{
+	return b->max - b->used >= EXECD_BUDGET_NEEDS && n <= b->max - b->used - EXECD_BUDGET_NEEDS && budget_take(b, n);
 }
 
 static inline void budget_give(struct budget *b, size_t n)

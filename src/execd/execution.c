@@ -34,7 +34,7 @@ static bool out_widen(struct execution *x, size_t need)
 	size_t to = x->out.n + need, have = EXECUTION_OUT_BASE + x->out_granted;
 
 	if (to > have) {
-		if (!budget_take(x->host->budget, to - have))
+		if (!budget_take_spare(x->host->budget, to - have))
 			return false;
 		x->out_granted += to - have;
 	}

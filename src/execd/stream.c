@@ -115,7 +115,7 @@ static bool widen(struct stream *s, size_t to)
 	size_t have = capacity(s);
 
 	to = MIN(to, STREAM_LINE_MAX);
-	if (to <= have || !budget_take(s->budget, to - have))
+	if (to <= have || !budget_take_spare(s->budget, to - have))
 		return false;
 	s->granted += to - have;
 	return true;
