@@ -141,6 +141,10 @@ class Stage:
         for process in filter(None, (self.process, self.nginx)):
             process.send_signal(signal.SIGTERM)
             process.wait(60)
+        for top in pathlib.Path("/sys/fs/cgroup").glob(f"*/{self.prefix}"):
+            for path, _, _ in os.walk(top, topdown=False):
+                with contextlib.suppress(OSError):
+                    os.rmdir(path)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def call(self, method, path, body=None):
