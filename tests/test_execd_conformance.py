@@ -79,7 +79,10 @@ def test_5_background(execd):
 def test_6_interrupt(execd, tmp_path):
     child = tmp_path / "child"
     with open_stream(execd, command=f"sleep 30 & echo $! > {child}; wait") as s:
-        id_ = json.loads(re.search(rb'\{"type":"init".*?\}', s.recv(65536))[0])["text"]
+        begun = b""
+        while not (init := re.search(rb'\{"type":"init".*?\}', begun)):
+            begun += s.recv(65536)
+        id_ = json.loads(init[0])["text"]
         wait_for(lambda: child.exists() and child.read_text())
         began = time.monotonic()
         assert execd.request("DELETE", f"/command?id={id_}").status == 200
