@@ -344,7 +344,7 @@ def test_the_maker_of_slots_can_be_killed_at_any_moment(warden):
         for name in names:
             peer.call(REMOVE, name)
     warden.settle()
-    assert warden.fds() == fds
+    assert warden.fds() in (fds, fds - 2)  # the last one killed has a successor only when there is something to make
     assert peer.shell(peer.create(), "echo on")
 
 
