@@ -317,6 +317,17 @@ def test_the_log_can_go_to_a_file(start_server, tmp_path):
     assert '"path":"/x"' in log.read_text()
 
 
+def test_a_log_that_is_another_name_of_a_file_is_not_given_away(run_server, tmp_path):
+    victim, log = tmp_path / "victim", tmp_path / "server.log"
+    victim.write_text("secret")
+    victim.chmod(0o600)
+    os.link(victim, log)
+    path = write(tmp_path, f"[log]\nfile_enabled = true\nfile_path = \"{log}\"\n")
+    done = run_server("--config", path, env={"OPENSANDBOX_SERVER_API_KEY": KEY, "OPENSANDBOX_SERVER_PORT": str(free_port())})
+    assert done.returncode == 1 and "log.file_path" in done.stderr
+    assert victim.stat().st_uid == 0 and victim.read_text() == "secret"
+
+
 def test_a_log_that_cannot_be_written_is_refused(tmp_path):
     server = Server(
         tmp_path, "[log]\nfile_enabled = true\nfile_path = \"/proc/none/x.log\"\n", {"OPENSANDBOX_SERVER_API_KEY": KEY},

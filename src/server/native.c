@@ -151,7 +151,12 @@ static int give_log(const struct native *n, const char *path, struct err *e)
 	fd = openat(dir, slash ? slash + 1 : path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return err_sys(e, errno, "open '%s'", path);
-	if (S_ISREG(st.st_mode) && fchown(fd, n->uid, n->gid) < 0)
+	if (!S_ISREG(st.st_mode) || st.st_uid == n->uid)
+		return 0;
+	/* In a folder that all may write to, a name can be somebody's link to any file of root's. */
+	if (st.st_uid != 0 || st.st_nlink != 1)
+		return err_set(e, ERR_DENIED, "log.file_path: '%s' is not a file of root's with this name alone", path);
+	if (fchown(fd, n->uid, n->gid) < 0)
 		return err_sys(e, errno, "give '%s' to the server", path);
 	return 0;
 }
