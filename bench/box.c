@@ -38,7 +38,7 @@ static uint64_t percentile(uint64_t *us, size_t n, unsigned p)
 
 static uint64_t box_once(const struct bench *b, unsigned number, uint64_t *ret_make, uint64_t *ret_destroy)
 {
-	static const char *const layers[] = { "base" };
+	static const struct slot_layer layers[] = { { .name = "base" } };
 	struct slot s = SLOT_INIT;
 	struct err e = { 0 };
 	AUTO_FD spec = memfd_sealed_bytes("spec", STR("{}"), &e);

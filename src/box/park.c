@@ -182,13 +182,10 @@ static int open_image(const struct park_order *order, struct err *e)
 
 static int make_root(const struct child *c, const struct park_order *order, struct err *e)
 {
-	const char *layers[SLOT_LAYERS_MAX];
 	AUTO_FD image = -1;
-	struct stage_root r = { .stage = c->stage, .dir = c->dir, .layers = layers, .n_layers = order->n_layers,
+	struct stage_root r = { .stage = c->stage, .dir = c->dir, .layers = order->layers, .n_layers = order->n_layers,
 				.image = -1, .userns = c->userns, .has_usr = order->has_host_usr };
 
-	for (size_t i = 0; i < order->n_layers; i++)
-		layers[i] = order->layers[i];
 	if (order->dir[0]) {
 		r.image = image = open_image(order, e);
 		if (image < 0)

@@ -18,7 +18,7 @@ struct park_order {
 	char hostname[64];
 	uint64_t dir_dev, dir_ino;
 	char dir[BOX_PATH_MAX]; /* of the host, below the layers; "": none */
-	char layers[SLOT_LAYERS_MAX][SLOT_LAYER_NAME_MAX + 1];
+	struct slot_layer layers[SLOT_LAYERS_MAX];
 };
 
 enum { PARK_FD_SPEC, PARK_FD_STATE, PARK_FD_LOG0, PARK_FD_LOG1, PARK_FD_READY, PARK_FDS };

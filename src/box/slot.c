@@ -340,7 +340,7 @@ static int send_order(const struct slot *s, const struct slot_order *order, cons
 	}
 	(void)snprintf(o.hostname, sizeof(o.hostname), "%s", order->hostname);
 	for (size_t i = 0; i < order->n_layers; i++)
-		(void)snprintf(o.layers[i], sizeof(o.layers[i]), "%s", order->layers[i]);
+		o.layers[i] = order->layers[i];
 	return passing_send(s->control, &o, sizeof(o), fds, PARK_FDS, e) == 1 ? 0 : child_failure(s, e);
 }
 

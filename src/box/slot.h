@@ -66,9 +66,15 @@ struct slot_dir {
 	ino_t ino;
 };
 
+struct slot_layer {
+	char name[SLOT_LAYER_NAME_MAX + 1]; /* in the host's layers/ */
+	uint64_t id_base; /* what its files' ids start at on the disk: 0 for images, the range of the box that a snapshot is of */
+	bool is_disk;     /* the snapshot of a disk: its "upper" is the layer, its "usr-upper" one of /usr */
+};
+
 struct slot_order {
 	struct slot_limits limits;
-	const char *const *layers; /* names in the host's layers/, the uppermost first */
+	const struct slot_layer *layers; /* the uppermost first */
 	size_t n_layers;
 	struct slot_dir dir; /* below them */
 	bool has_host_usr; /* the host's own /usr, below a writable layer of its own */

@@ -84,7 +84,7 @@ static int teardown(void **state)
 
 static void start(struct fixture *f)
 {
-	static const char *const layers[] = { "base" };
+	static const struct slot_layer layers[] = { { .name = "base" } };
 	struct err e = { 0 };
 	AUTO_FD spec = memfd_sealed_bytes("spec", STR("{}"), &e);
 	struct slot_order order = { .limits = { 64 << 20, 500, 50, 32 << 20 }, .layers = layers, .n_layers = 1, .spec = spec,
@@ -207,7 +207,7 @@ static void its_disk_holds_what_was_ordered(void **state) /* L3 */
 static void a_layer_that_is_not_there_is_told(void **state)
 {
 	struct fixture *f = *state;
-	static const char *const layers[] = { "nothing" };
+	static const struct slot_layer layers[] = { { .name = "nothing" } };
 	struct err e = { 0 };
 	AUTO_FD spec = -1;
 	struct slot_order order = { .limits = { 64 << 20, 500, 50, 32 << 20 }, .layers = layers, .n_layers = 1, .hostname = "box" };

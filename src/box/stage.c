@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/own.h"
+#include "box/slot.h"
 #include "sys/mounts.h"
 
 #include "base/banned.h"
@@ -300,7 +301,7 @@ static int root_overlay(const struct stage_root *r, struct err *e)
 	if (r->n_layers > LAYERS_MAX || (r->n_layers == 0 && r->image < 0))
 		return err_set(e, ERR_LIMIT, "a root of %zu layers", r->n_layers);
 	for (size_t i = 0; i < r->n_layers; i++)
-		if (overlay_add(&o, layers, r->layers[i], e) < 0)
+		if (overlay_add(&o, layers, r->layers[i].name, e) < 0)
 			return -1;
 	if (r->image >= 0 && add_image(&o, r, e) < 0)
 		return -1;

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 struct err;
+struct slot_layer;
 
 struct stage_spec {
 	int at;          /* an empty directory to cover */
@@ -24,7 +25,7 @@ int stage_make(const struct stage_spec *spec, struct err *e);
 struct stage_root {
 	int stage;
 	int dir; /* the box's disk, with upper and work */
-	const char *const *layers;
+	const struct slot_layer *layers;
 	size_t n_layers;
 	int image; /* a directory of the host below the layers, shown with the ids of `userns`; -1: none */
 	int userns;

@@ -15,6 +15,9 @@
 #define WIRE_VERSION 1
 #define WIRE_ID_SIZE 64   /* of a sandbox: NUL-terminated, id_valid() */
 #define WIRE_IMAGE_HOST 0 /* the host's own programs; others are numbered as the operator lists them */
+#define WIRE_IMAGE_NONE UINT32_MAX /* nothing below the layers */
+#define WIRE_LAYERS_MAX 127 /* above the image, which may be one more */
+#define WIRE_LAYER_SIZE 32
 
 enum wire_call {
 	WIRE_CREATE = 1, /* with the sealed spec; ERR_UNAVAILABLE and EDQUOT: disks cannot be limited here */
@@ -31,6 +34,16 @@ enum wire_call {
 enum wire_state { WIRE_STARTING, WIRE_RUNNING, WIRE_PAUSED, WIRE_OVER };
 enum wire_end { WIRE_END_EXITED, WIRE_END_INIT, WIRE_END_KILLED, WIRE_END_LOST };
 
+enum wire_layer_kind {
+	WIRE_LAYER_BLOB = 1, /* of an image: the sha256 of what it was unpacked from */
+	WIRE_LAYER_SNAPSHOT, /* of a sandbox: 16 random bytes, then zeroes */
+};
+
+struct wire_layer {
+	uint32_t kind; /* enum wire_layer_kind */
+	unsigned char name[WIRE_LAYER_SIZE];
+};
+
 struct wire_limits {
 	uint64_t cpu_milli, memory_bytes, pids, disk_bytes, inodes;
 };
@@ -40,9 +53,11 @@ struct wire_request {
 	uint32_t call; /* enum wire_call */
 	uint64_t serial; /* not 0 */
 	char id[WIRE_ID_SIZE]; /* empty for WIRE_LIST */
-	uint32_t image;  /* of a create */
+	uint32_t image;  /* of a create: what is lowest */
 	uint32_t port;   /* of a dial */
 	struct wire_limits limits;
+	uint32_t n_layers; /* of a create: above the image */
+	struct wire_layer layers[WIRE_LAYERS_MAX]; /* the uppermost first */
 };
 
 struct wire_stats {

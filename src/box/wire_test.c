@@ -42,7 +42,7 @@ static void good_requests_pass(void **state)
 
 static void anything_else_is_refused(void **state)
 {
-	struct wire_request bad[10], got;
+	struct wire_request bad[13], got;
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
@@ -57,6 +57,9 @@ static void anything_else_is_refused(void **state)
 	bad[7].limits.memory_bytes = 0;
 	bad[8].limits.inodes = 0;
 	bad[9].call = UINT32_MAX;
+	bad[10].image = WIRE_IMAGE_NONE;
+	bad[11].n_layers = WIRE_LAYERS_MAX + 1;
+	bad[12].n_layers = 1;
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
 		assert_int_equal(check(&bad[i], 1), -1);
 	bad[0] = good_request(WIRE_DIAL);

@@ -74,6 +74,7 @@ static enum found open_alive(struct warden *w, unsigned number, const struct box
 
 static int take_up(struct warden *w, unsigned number, const struct box_file *file, size_t *alive, struct err *e)
 {
+	AUTO(stack_done) struct stack stack = { 0 };
 	AUTO(slot_done) struct slot slot = SLOT_INIT;
 	enum found found = FOUND_ENDED;
 	int frozen = 0;
@@ -87,7 +88,7 @@ static int take_up(struct warden *w, unsigned number, const struct box_file *fil
 		if (frozen < 0)
 			return -1;
 	}
-	if (box_take_up(w, file, &slot, frozen > 0, e) < 0)
+	if (stack_read(slot.dir, &stack, e) < 0 || box_take_up(w, file, &stack, &slot, frozen > 0, e) < 0)
 		return -1;
 	*alive += found == FOUND_ALIVE;
 	return 0;

@@ -113,6 +113,7 @@ static void box_free(struct box *b)
 	io_del(&b->end_io);
 	timer_done(&b->timer);
 	closep(&b->mounts);
+	stack_done(&b->stack);
 	slot_done(&b->slot);
 	free(b);
 }
@@ -611,8 +612,11 @@ static int name_box(struct box *b, const struct wire_request *rq, struct err *e)
 }
 
 /* Whose the slot is, written down before anything of it is given away. */
-static int claim(struct box *b, const struct image_use *use, struct err *e)
+static int claim(struct box *b, const struct wire_request *rq, const struct image_use *use, struct err *e)
 {
+	stack_done(&b->stack);
+	if (stack_find(b->w, rq, &b->stack, e) < 0 || stack_write(b->slot.dir, &b->stack, e) < 0)
+		return -1;
 	b->file.pid = b->slot.pid;
 	memcpy(b->file.layer, use->layer, sizeof(b->file.layer));
 	if (process_start_read(b->slot.pid, &b->file.pid_start, e) < 0)
@@ -628,13 +632,17 @@ static struct slot_limits limits_of(const struct wire_request *rq)
 
 static int wake(struct box *b, const struct wire_request *rq, const struct image_use *use, int spec, struct err *e)
 {
-	const char *const layers[] = { b->file.layer };
-	const struct slot_order order = {
-		.limits = limits_of(rq), .layers = layers, .n_layers = use->layer[0] ? 1 : 0, .dir = use->dir,
+	struct slot_layer layers[WIRE_LAYERS_MAX + 1] = { 0 };
+	struct slot_order order = {
+		.limits = limits_of(rq), .layers = layers, .n_layers = b->stack.n, .dir = use->dir,
 		.has_host_usr = use->has_host_usr, .spec = spec, .hostname = b->file.id,
 	};
 
 	KILL_POINT("warden.create.claimed");
+	if (b->stack.n > 0)
+		memcpy(layers, b->stack.layers, b->stack.n * sizeof(layers[0]));
+	if (use->layer[0])
+		memcpy(layers[order.n_layers++].name, use->layer, sizeof(use->layer));
 	b->ready = slot_wake_start(&b->w->host, &b->slot, &order, e);
 	if (b->ready < 0 || io_add(&b->ready_io, b->w->loop, b->ready, IO_IN, on_ready, b, "box that starts", e) < 0)
 		return -1;
@@ -647,7 +655,7 @@ static int start(struct box *b, const struct wire_request *rq, const struct imag
 	KILL_POINT("warden.create.slot_taken");
 	b->is_waking = true;
 	b->w->n_starting++;
-	return claim(b, use, e) < 0 ? -1 : wake(b, rq, use, spec, e);
+	return claim(b, rq, use, e) < 0 ? -1 : wake(b, rq, use, spec, e);
 }
 
 static int hold(struct box *b, const struct wire_request *rq, int spec, struct err *e)
@@ -749,7 +757,8 @@ void box_create(struct warden *w, const struct wire_request *rq, int spec, const
 
 /* ---- taking up ---- */
 
-int box_take_up(struct warden *w, const struct box_file *file, struct slot *slot, bool is_paused, struct err *e)
+int box_take_up(struct warden *w, const struct box_file *file, struct stack *stack, struct slot *slot, bool is_paused,
+		struct err *e)
 {
 	struct box *b;
 
@@ -764,6 +773,8 @@ int box_take_up(struct warden *w, const struct box_file *file, struct slot *slot
 		box_free(b);
 		return err_no_memory(e);
 	}
+	b->stack = *stack;
+	*stack = (struct stack){ 0 };
 	b->slot = *slot;
 	b->has_slot = true;
 	*slot = SLOT_INIT;

@@ -17,6 +17,7 @@
 #include "warden/box_file.h"
 #include "warden/images.h"
 #include "warden/peer.h"
+#include "warden/stack.h"
 #include "warden/worker.h"
 
 struct warden;
@@ -38,6 +39,7 @@ struct box {
 	struct warden *w;
 	struct box *prev, *next;
 	struct box_file file; /* stage and all; without an id: only something to remove */
+	struct stack stack;   /* above its image */
 	bool has_slot;
 	struct slot slot;
 	struct held *held; /* or NULL */
@@ -68,8 +70,8 @@ void box_remove(struct box *b, const struct ticket *t);
 void box_start(struct box *b, struct slot *slot);
 void box_fail_start(struct box *b, const struct err *why);
 
-/* What an earlier warden made: FILE says whose it is, SLOT is taken. ERR_CONFLICT when there is one of that id. */
-int box_take_up(struct warden *w, const struct box_file *file, struct slot *slot, bool is_paused, struct err *e);
+/* What an earlier warden made: FILE says whose it is, STACK and SLOT are taken. ERR_CONFLICT when there is one of that id. */
+int box_take_up(struct warden *w, const struct box_file *file, struct stack *stack, struct slot *slot, bool is_paused, struct err *e);
 /* Removes whatever has this number, in the background; SLOT is taken. ID (or NULL) is whose it was: who asks for the removal
  * of that one waits for this. */
 void box_sweep_slot(struct warden *w, struct slot *slot, const char *id);

@@ -89,6 +89,10 @@ int image_find(struct warden *w, uint32_t number, struct image_use *ret, struct 
 
 	if (number == WIRE_IMAGE_HOST)
 		return find_host(w, ret, e);
+	if (number == WIRE_IMAGE_NONE) {
+		*ret = (struct image_use){ 0 };
+		return 1;
+	}
 	if (number > w->images->n)
 		return err_set(e, ERR_NOT_FOUND, "there is no image %u", number);
 	im = &w->images->list[number - 1];

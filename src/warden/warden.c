@@ -105,9 +105,9 @@ static void raise_limits(void)
  * found now and named by the step that misses it. */
 static int try_box(struct warden *w, struct err *e)
 {
-	const char *const layers[] = { w->host_layer };
+	struct slot_layer layer = { 0 };
 	struct slot_order order = { .limits = { .memory_bytes = UINT64_C(64) << 20, .cpu_milli = 1000, .pids = 64 },
-				    .layers = layers, .n_layers = 1, .has_host_usr = true, .hostname = "preflight" };
+				    .layers = &layer, .n_layers = 1, .has_host_usr = true, .hostname = "preflight" };
 	AUTO(slot_done) struct slot slot = SLOT_INIT;
 	AUTO_FD spec = memfd_sealed_bytes("spec", STR(TRIAL_SPEC), e);
 	int number = spec < 0 ? -1 : number_take(w, e), r;
@@ -115,6 +115,7 @@ static int try_box(struct warden *w, struct err *e)
 	if (number < 0)
 		return -1;
 	order.spec = spec;
+	memcpy(layer.name, w->host_layer, sizeof(layer.name));
 	r = slot_make(&w->host, (unsigned)number, NULL, &slot, e);
 	if (r == 0) {
 		r = slot_wake(&w->host, &slot, &order, TRIAL_MS, e);

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+/* warden/stack.h - the layers above a box's image: those that the server names with a create.
+ *
+ * They are directories in the host's layers/, named after what they are: "blob-SHA256" was unpacked from a blob of an
+ * image, "snap-ID" is the disk of a sandbox. A box has them for as long as it lives, so they are noted in its folder, in
+ * the file "stack", before it is woken: what is noted there stays. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/own.h"
+#include "box/slot.h"
+#include "box/wire.h"
+
+struct err;
+struct warden;
+
+#define STACK_FILE_NAME "stack"
+
+struct stack { /* the uppermost first */
+	struct slot_layer *layers; /* or NULL */
+	size_t n;
+};
+
+void stack_done(struct stack *s);
+DEFINE_AUTO_DONE(struct stack, stack_done)
+
+void stack_layer_name(const struct wire_layer *layer, char ret[SLOT_LAYER_NAME_MAX + 1]);
+
+/* What a create names. ERR_NOT_FOUND for a layer that is not there. */
+int stack_find(const struct warden *w, const struct wire_request *rq, struct stack *ret, struct err *e);
+bool stack_has(const struct stack *s, const char *name);
+
+/* In the folder DIR of a box; one without layers has no file. */
+int stack_write(int dir, const struct stack *s, struct err *e);
+int stack_read(int dir, struct stack *ret, struct err *e);
