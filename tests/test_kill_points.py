@@ -25,7 +25,7 @@ pytestmark = [
 PLACES = {
     "create": [
         "server.create.intent_queued", "server.create.intent_committed", "server.create.asked", "server.create.made",
-        "server.create.commit_queued", "server.create.committed", "server.create.told",
+        "server.create.told", "server.create.commit_queued",
         "server.store.written", "server.store.written:2", "server.store.committed", "server.store.committed:2",
         "warden.create.asked", "warden.create.slot_taken", "warden.create.claimed", "warden.create.woken",
         "warden.create.ready", "warden.create.running", "warden.create.told",

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Making a sandbox: record and intent, the runtime, commit; and the keys that make a repeated request the same one. */
+/* Making a sandbox: record and intent while the runtime makes it, the answer, commit; and the keys that make a repeated
+ * request the same one. A box without a record is nobody's, and the next start removes it; one with a record is told only
+ * when both are there. */
 #include "base/civil.h"
 #include "base/clock.h"
 #include "base/hex.h"
@@ -41,11 +43,6 @@ static struct key *key_of(const struct sandboxes *s, const char *sandbox_id)
 		if (strcmp(k->sandbox_id, sandbox_id) == 0)
 			return k;
 	return NULL;
-}
-
-bool key_has(const struct sandboxes *s, const char *sandbox_id)
-{
-	return key_of(s, sandbox_id) != NULL;
 }
 
 void key_forget_of(struct sandboxes *s, const char *sandbox_id, struct store_tx *tx)
@@ -158,32 +155,26 @@ static void give_up(struct box *b)
 
 /* ---- the steps, the last one first ---- */
 
-static void on_committed(const struct err *e, void *arg)
+/* The answer comes first: the intent is in the store, and a start that finds it with a sandbox that runs goes on with that
+ * one. What is written here need not be waited for. */
+static void created(struct box *b)
 {
-	struct box *b = arg;
 	struct runtime_end end = b->pub.end;
 	struct store_tx *tx;
-	struct fault f;
 
-	if (e) {
-		(void)fault_of_store(&f, e);
-		roll_back(b, &f);
-		return;
-	}
-	KILL_POINT("server.create.committed");
 	create_over(b);
 	box_arm(b);
 	log_info("sandbox created", LOG_S("id", b->id), LOG_S("image", b->pub.row.image));
 	box_set_state(b, SANDBOX_RUNNING, "CONTAINER_RUNNING", "Sandbox container started successfully.");
-	b->pub.row.changed_us = b->first->running_us;
 	task_finish(b, NULL);
 	KILL_POINT("server.create.told");
 	box_set_state(b, SANDBOX_RUNNING, "CONTAINER_RUNNING", "Sandbox container is running.");
-	if (!b->pub.has_end)
-		return;
 	tx = store_tx_new();
-	box_apply_end(b, &end, tx);
+	box_event(b, tx, EVENT_LIFECYCLE, "Started", "Sandbox container started successfully.");
+	if (b->pub.has_end)
+		box_apply_end(b, &end, tx);
 	box_save(b, tx);
+	KILL_POINT("server.create.commit_queued");
 }
 
 static void on_failure_recorded(const struct err *e, void *arg)
@@ -225,60 +216,77 @@ static void create_failed(struct box *b, const struct runtime_failure *failure)
 		roll_back(b, &f);
 }
 
-static void on_created(const struct runtime_failure *failure, void *arg)
+/* The store did not take the intent: whatever was made goes without its help. */
+static void not_logged(struct box *b)
 {
-	struct box *b = arg;
-	struct sandbox_row committed;
-	struct store_tx *tx;
-	struct fault f;
+	struct task *t = b->first;
+	struct fault f = t->failure;
 
-	KILL_POINT("server.create.made");
-	if (b->first->is_overdue) {
+	if (!t->has_failed || is_unknown(&t->made)) {
+		b->is_remove_logged = b->is_unrecorded = true;
+		roll_back(b, &f);
+		return;
+	}
+	key_forget_of(b->pub.set, b->id, NULL);
+	create_over(b);
+	drop_failed(b, &f);
+}
+
+/* Once both the store and the runtime have answered. */
+static void join(struct box *b)
+{
+	struct task *t = b->first;
+
+	if (!t->is_logged || !t->is_made)
+		return;
+	if (t->is_overdue) {
 		give_up(b);
 		return;
 	}
 	timer_cancel(&b->watchdog);
-	if (failure) {
-		create_failed(b, failure);
-		return;
-	}
-	committed = b->pub.row; /* nobody is told before the commit */
-	committed.state = SANDBOX_RUNNING;
-	committed.reason = "CONTAINER_RUNNING";
-	committed.message = "Sandbox container is running.";
-	committed.changed_us = b->first->running_us = sandboxes_wall_us(b->pub.set);
-	tx = store_tx_new();
-	store_tx_state(tx, &committed);
-	store_tx_intent(tx, b->id, INTENT_NONE);
-	box_event(b, tx, EVENT_LIFECYCLE, "Started", "Sandbox container started successfully.");
-	if (box_submit(b, tx, on_committed, &f) < 0)
-		roll_back(b, &f);
-	KILL_POINT("server.create.commit_queued");
+	if (t->is_refused)
+		not_logged(b);
+	else if (t->has_failed)
+		create_failed(b, &t->made);
+	else
+		created(b);
+}
+
+static void on_created(const struct runtime_failure *failure, void *arg)
+{
+	struct box *b = arg;
+	struct task *t = b->first;
+
+	KILL_POINT("server.create.made");
+	t->is_made = true;
+	t->has_failed = failure != NULL;
+	if (failure)
+		t->made = *failure;
+	join(b);
 }
 
 static void on_logged(const struct err *e, void *arg)
 {
 	struct box *b = arg;
+	struct task *t = b->first;
+
+	KILL_POINT("server.create.intent_committed");
+	t->is_logged = true;
+	t->is_refused = e != NULL;
+	if (e)
+		(void)fault_of_store(&t->failure, e);
+	join(b);
+}
+
+static void ask_runtime(struct box *b)
+{
 	struct sandboxes *s = b->pub.set;
 	char token[SANDBOX_TOKEN_LEN + 1];
 	struct runtime_spec spec = {
 		.id = b->id, .image = b->pub.row.image, .entrypoint = b->pub.row.entrypoint, .env = b->first->env,
 		.limits = b->pub.row.limits, .execd_token = token,
 	};
-	struct fault f;
 
-	if (e) {
-		(void)fault_of_store(&f, e);
-		key_forget_of(s, b->id, NULL);
-		create_over(b);
-		drop_failed(b, &f);
-		return;
-	}
-	if (b->first->is_overdue) {
-		give_up(b);
-		return;
-	}
-	KILL_POINT("server.create.intent_committed");
 	sandbox_token(&b->pub, "execd", token);
 	s->spec.runtime->ops->create(s->spec.runtime, &spec, on_created, b);
 	KILL_POINT("server.create.asked");
@@ -309,6 +317,7 @@ void create_begin(struct box *b, struct task *t)
 	timer_in(&b->watchdog, SANDBOX_CREATE_MS);
 	if (box_submit(b, tx, on_logged, &f) == 0) {
 		KILL_POINT("server.create.intent_queued");
+		ask_runtime(b);
 		return;
 	}
 	key_forget_of(s, b->id, NULL);

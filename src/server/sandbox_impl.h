@@ -41,8 +41,11 @@ struct task {
 	enum sandbox_state was; /* before a removal, with its reason, message and time */
 	char was_reason[ROW_REASON_MAX + 1], was_message[ROW_MESSAGE_MAX + 1];
 	int64_t was_changed_us;
-	struct fault failure; /* of a create, until its traces are gone */
-	int64_t running_us;   /* of a create: since when it runs, as the record says */
+	/* of a create */
+	bool is_logged, is_refused; /* the store has answered, and did not take it */
+	bool is_made, has_failed;   /* the runtime has answered, and failed */
+	struct runtime_failure made;
+	struct fault failure; /* until its traces are gone */
 	bool is_expiry;  /* a removal that a renewal makes void */
 	bool is_overdue; /* a create that was given up; its completion comes all the same */
 };
@@ -61,6 +64,7 @@ struct box { /* a sandbox, and what only the model knows of it */
 	bool is_busy;          /* the first has begun */
 	struct deferred kick;
 	bool is_remove_logged; /* the store knows that it is to go */
+	bool is_unrecorded;    /* the store never knew of it */
 	bool is_dirty;         /* the store lags behind: its state is written again when it can be */
 	bool is_saving;
 	uint64_t touched_ms;   /* when an access last renewed it */
@@ -73,11 +77,12 @@ struct key {
 	int64_t expires_us;
 };
 
-/* A box of the runtime that no record knows. */
+/* A box that nobody knows any more but the runtime, or the store. */
 struct orphan {
 	struct orphan *next;
 	struct sandboxes *set;
 	char id[ID_MAX + 1];
+	bool has_record;
 	struct timer retry;
 	unsigned retry_ms;
 };
@@ -139,7 +144,6 @@ struct key *key_find(struct sandboxes *s, const char hex[SHA256_HEX_LEN + 1]);
 int key_add(struct sandboxes *s, const struct key *k, struct err *e);
 void key_forget_of(struct sandboxes *s, const char *sandbox_id, struct store_tx *tx);
 void key_forget(struct sandboxes *s, const char *sandbox_id); /* in memory and, if it can be, in the store */
-bool key_has(const struct sandboxes *s, const char *sandbox_id);
 void keys_sweep(void *arg);
 void keys_free(struct sandboxes *s);
 
@@ -149,6 +153,7 @@ void remove_quietly(struct box *b, bool is_expiry);
 void on_expiry(void *arg);
 void on_retry(void *arg);
 void orphan_remove(struct sandboxes *s, const char *id);
+void orphan_forget(struct sandboxes *s, const char *id); /* gone already, but for its record */
 void orphans_free(struct sandboxes *s);
 
 /* sandbox_recover.c */

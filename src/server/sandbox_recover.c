@@ -162,12 +162,10 @@ static void settle_found(struct box *b, const struct runtime_box *found)
 	}
 }
 
-/* A create that was cut off is finished only for somebody who can ask for it again; nobody else knows its name. */
+/* A create that was cut off. Once the sandbox ran, somebody may have been told. */
 static bool is_to_be_rolled_back(const struct box *b, const struct runtime_box *found)
 {
-	if (b->pub.row.intent != INTENT_CREATE)
-		return false;
-	return !found || found->state != RUNTIME_RUNNING || !key_has(b->pub.set, b->id);
+	return b->pub.row.intent == INTENT_CREATE && (!found || found->state == RUNTIME_STARTING);
 }
 
 static void settle(struct box *b, const struct runtime_box *found)

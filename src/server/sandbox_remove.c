@@ -27,17 +27,11 @@ static void remove_failed(struct box *b, const struct fault *f)
 	task_finish(b, f);
 }
 
-static void on_forgotten(const struct err *e, void *arg)
+static void finish(struct box *b)
 {
-	struct box *b = arg;
-	struct fault f;
-
-	if (e) {
-		(void)fault_of_store(&f, e);
-		remove_failed(b, &f);
-		return;
-	}
-	KILL_POINT("server.remove.forgotten");
+	if (!b->is_unrecorded) /* the store knows that it is to go: nobody waits until it has forgotten it */
+		orphan_forget(b->pub.set, b->id);
+	KILL_POINT("server.remove.delete_queued");
 	log_info("sandbox removed", LOG_S("id", b->id));
 	box_drop(b);
 	KILL_POINT("server.remove.told");
@@ -47,26 +41,21 @@ static void on_removed(const struct runtime_failure *failure, void *arg)
 {
 	struct box *b = arg;
 	struct runtime_failure known;
-	struct store_tx *tx;
 	struct fault f;
 
 	KILL_POINT("server.remove.gone");
-	if (failure) {
-		known = *failure;
-		if (!known.code)
-			known.code = "SANDBOX_DELETE_FAILED";
-		log_error("sandbox could not be removed, trying again", LOG_S("id", b->id), LOG_MS("in", b->retry_ms),
-			  LOG_ERR(&failure->err));
-		(void)fault_of_runtime(&f, b->pub.set->spec.runtime, &known);
-		box_event(b, NULL, EVENT_RUNTIME, "RemoveFailed", "%s", f.message);
-		remove_failed(b, &f);
+	if (!failure) {
+		finish(b);
 		return;
 	}
-	tx = store_tx_new();
-	store_tx_delete(tx, b->id);
-	if (box_submit(b, tx, on_forgotten, &f) < 0)
-		remove_failed(b, &f);
-	KILL_POINT("server.remove.delete_queued");
+	known = *failure;
+	if (!known.code)
+		known.code = "SANDBOX_DELETE_FAILED";
+	log_error("sandbox could not be removed, trying again", LOG_S("id", b->id), LOG_MS("in", b->retry_ms),
+		  LOG_ERR(&failure->err));
+	(void)fault_of_runtime(&f, b->pub.set->spec.runtime, &known);
+	box_event(b, NULL, EVENT_RUNTIME, "RemoveFailed", "%s", f.message);
+	remove_failed(b, &f);
 }
 
 static void call_runtime(struct box *b)
@@ -168,7 +157,7 @@ void on_retry(void *arg)
 	remove_quietly(arg, false);
 }
 
-/* ---- what nobody has a record of ---- */
+/* ---- what nobody has a record of, or only the store ---- */
 
 static void orphan_free(struct orphan *o)
 {
@@ -185,20 +174,56 @@ static void orphan_unlink(struct orphan *o)
 	*at = o->next;
 }
 
+static void orphan_retry(struct orphan *o)
+{
+	timer_in(&o->retry, o->retry_ms);
+	o->retry_ms = MIN(o->retry_ms * 2, (unsigned)RETRY_MAX_MS);
+}
+
+static void orphan_end(struct orphan *o)
+{
+	orphan_unlink(o);
+	orphan_free(o);
+}
+
+static void on_orphan_forgotten(const struct err *e, void *arg)
+{
+	struct orphan *o = arg;
+
+	KILL_POINT("server.remove.forgotten");
+	if (!e) {
+		orphan_end(o);
+		return;
+	}
+	log_warn("a sandbox that is gone is not forgotten yet, trying again", LOG_S("id", o->id), LOG_ERR(e));
+	orphan_retry(o);
+}
+
+/* O: NULL when there is no memory for another try; then the next start does it. */
+static void submit_delete(struct sandboxes *s, const char *id, struct orphan *o)
+{
+	struct store_tx *tx = store_tx_new();
+	struct err e;
+
+	store_tx_delete(tx, id);
+	if (store_submit(s->spec.store, tx, o ? on_orphan_forgotten : NULL, o, &e) < 0 && o)
+		orphan_retry(o);
+}
+
 static void on_orphan_removed(const struct runtime_failure *failure, void *arg)
 {
 	struct orphan *o = arg;
 
-	if (!failure) {
+	if (failure) {
+		log_error("a sandbox without a record could not be removed, trying again", LOG_S("id", o->id),
+			  LOG_ERR(&failure->err));
+		orphan_retry(o);
+	} else if (o->has_record) {
+		submit_delete(o->set, o->id, o);
+	} else {
 		log_info("a sandbox without a record was removed", LOG_S("id", o->id));
-		orphan_unlink(o);
-		orphan_free(o);
-		return;
+		orphan_end(o);
 	}
-	log_error("a sandbox without a record could not be removed, trying again", LOG_S("id", o->id),
-		  LOG_ERR(&failure->err));
-	timer_in(&o->retry, o->retry_ms);
-	o->retry_ms = MIN(o->retry_ms * 2, (unsigned)RETRY_MAX_MS);
 }
 
 static void on_orphan_due(void *arg)
@@ -218,25 +243,40 @@ static bool is_orphan(const struct sandboxes *s, const char *id)
 	return o;
 }
 
-void orphan_remove(struct sandboxes *s, const char *id)
+static struct orphan *orphan_new(struct sandboxes *s, const char *id)
 {
-	struct orphan *o;
-	struct err e = { 0 };
+	struct orphan *o = calloc(1, sizeof(*o));
+	struct err e;
 
-	if (is_orphan(s, id))
-		return;
-	o = calloc(1, sizeof(*o));
 	if (!o || !id_valid(str_of(id)) || timer_init(&o->retry, s->spec.loop, on_orphan_due, o, "orphan", &e) < 0) {
-		log_error("a sandbox without a record stays", LOG_S("id", id));
 		free(o);
-		return;
+		return NULL;
 	}
 	o->set = s;
 	o->retry_ms = RETRY_FIRST_MS;
 	memcpy(o->id, id, strlen(id) + 1);
 	o->next = s->orphans;
 	s->orphans = o;
-	timer_in(&o->retry, 0);
+	return o;
+}
+
+void orphan_remove(struct sandboxes *s, const char *id)
+{
+	struct orphan *o = is_orphan(s, id) ? NULL : orphan_new(s, id);
+
+	if (o)
+		timer_in(&o->retry, 0);
+	else if (!is_orphan(s, id))
+		log_error("a sandbox without a record stays", LOG_S("id", id));
+}
+
+void orphan_forget(struct sandboxes *s, const char *id)
+{
+	struct orphan *o = orphan_new(s, id);
+
+	if (o)
+		o->has_record = true;
+	submit_delete(s, id, o);
 }
 
 void orphans_free(struct sandboxes *s)
