@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "sys/cgroup_devices.h"
 #include "sys/cgroup_limits.h"
 #include "sys/fd.h"
 #include "sys/memfd.h"
@@ -102,6 +103,20 @@ static int limit_top(const struct box_host *h, struct err *e)
 	return lacking ? err_set(e, ERR_UNAVAILABLE, "this host cannot enforce the limit '%s'", cgroup_limit_name(lacking & -lacking)) : 0;
 }
 
+#define USE (CGROUP_DEVICE_READ | CGROUP_DEVICE_WRITE)
+#define MAKE (CGROUP_DEVICE_MAKE | USE) /* by the parked child: a sandbox has no right to make any */
+
+/* V1: null, zero, full, random, urandom, tty; then ptmx and the terminals. */
+static const struct cgroup_device devices[] = {
+	{ 'c', 1, 3, MAKE }, { 'c', 1, 5, MAKE }, { 'c', 1, 7, MAKE }, { 'c', 1, 8, MAKE }, { 'c', 1, 9, MAKE },
+	{ 'c', 5, 0, MAKE }, { 'c', 5, 2, USE },  { 'c', 136, CGROUP_DEVICE_ANY, USE },
+};
+
+int box_host_limit_devices(const struct cgroup *g, struct err *e)
+{
+	return cgroup_limit_devices(g, devices, ARRAY_LEN(devices), e);
+}
+
 int box_host_open(struct box_host *h, const struct box_host_spec *spec, struct err *e)
 {
 	*h = BOX_HOST_INIT;
@@ -112,6 +127,8 @@ int box_host_open(struct box_host *h, const struct box_host_spec *spec, struct e
 		box_host_done(h);
 		return err_wrap(e, "prepare this host for sandboxes");
 	}
+	/* With boxes in it that are not ours to change it may not work; each box is limited in any case. */
+	(void)box_host_limit_devices(&h->top, &(struct err){ 0 });
 	return 0;
 }
 

@@ -34,6 +34,9 @@ struct box_host {
 	char stage_path[BOX_PATH_MAX]; /* an empty directory, to be covered */
 };
 
+/* To those that a box has (V1). A group that inherits them from the top one is left as it is. */
+int box_host_limit_devices(const struct cgroup *g, struct err *e);
+
 int box_host_open(struct box_host *h, const struct box_host_spec *spec, struct err *e);
 void box_host_done(struct box_host *h); /* the groups, if empty, go too */
 DEFINE_AUTO_DONE(struct box_host, box_host_done)

@@ -39,15 +39,6 @@
 #define KILL_MS 5000
 #define FREEZE_MS 5000
 
-#define USE (CGROUP_DEVICE_READ | CGROUP_DEVICE_WRITE)
-#define MAKE (CGROUP_DEVICE_MAKE | USE) /* by the parked child: a sandbox has no right to make any */
-
-/* V1: null, zero, full, random, urandom, tty; then ptmx and the terminals. */
-static const struct cgroup_device devices[] = {
-	{ 'c', 1, 3, MAKE }, { 'c', 1, 5, MAKE }, { 'c', 1, 7, MAKE }, { 'c', 1, 8, MAKE }, { 'c', 1, 9, MAKE },
-	{ 'c', 5, 0, MAKE }, { 'c', 5, 2, USE },  { 'c', 136, CGROUP_DEVICE_ANY, USE },
-};
-
 void slot_name(unsigned number, char out[16])
 {
 	(void)snprintf(out, 16, "b%u", number);
@@ -105,8 +96,7 @@ static int make_groups(const struct box_host *h, struct slot *s, const struct sl
 	char name[16];
 
 	slot_name(s->number, name);
-	if (cgroup_make(&h->top, name, &s->group, e) < 0 ||
-	    cgroup_limit_devices(&s->group, devices, ARRAY_LEN(devices), e) < 0)
+	if (cgroup_make(&h->top, name, &s->group, e) < 0 || box_host_limit_devices(&s->group, e) < 0)
 		return -1;
 	KILL_POINT("warden.slot.group");
 	if (cgroup_make_for(&s->group, "init", SPLIT, &s->init, e) < 0 || cgroup_make_for(&s->group, "user", SPLIT, &s->user, e) < 0)

@@ -8,6 +8,8 @@
 
 #include "base/banned.h"
 
+#define SWEEP_EVERY 64 /* disks: a look at all quotas takes as long as there are many */
+
 /* Quotas that do not count any more limit nothing. Those of others are not ours to count anew. */
 int box_store_btrfs_prepare(struct box_store *s, struct err *e)
 {
@@ -64,16 +66,16 @@ static int usage(const struct box_store *s, const char *name, uint64_t *ret_byte
 	return btrfs_usage(&s->fs, id, ret_bytes, e);
 }
 
-/* Of a disk that is gone. In a file system of our own of all that went before it as well, since the kernel may not have been
- * done with those; the next start tries again. */
+/* Of a disk that is gone. In a file system of our own the kernel does it when it is done with the disk, and now and then,
+ * told by the number, we look for those that it has left; the next start looks, too. */
 static void remove_quota(const struct box_store *s, uint64_t id)
 {
 	struct err ignored;
 	size_t removed;
 
-	if (s->is_ours)
+	if (s->is_ours && id % SWEEP_EVERY == 0)
 		(void)btrfs_quota_sweep(&s->fs, id, &removed, &ignored);
-	else if (id != 0)
+	else if (!s->is_ours && id != 0)
 		(void)btrfs_quota_remove(&s->fs, id, &ignored);
 }
 

@@ -58,14 +58,14 @@ static int swap_v2(int dir, const struct cgroup_limits *l, struct err *e)
  * nobody, so it does not count as enforced. */
 static int swap_v1(int dir, const struct cgroup_limits *l, struct err *e)
 {
-	struct err scratch = { 0 };
-	uint64_t limit = 0;
-	int r;
+	uint64_t limit = l->memory_bytes;
+	int r = limit ? 1 : cg_read_number(dir, "memory.limit_in_bytes", &limit, e);
 
-	(void)l;
-	(void)cg_write(dir, "memory.swappiness", "0", &scratch);
-	r = cg_read_number(dir, "memory.limit_in_bytes", &limit, e);
-	return r <= 0 ? r : cg_writef(dir, "memory.memsw.limit_in_bytes", e, "%" PRIu64, limit);
+	if (r > 0)
+		r = put(dir, "memory.memsw.limit_in_bytes", limit, "-1", e);
+	if (r == 0)
+		(void)cg_write(dir, "memory.swappiness", "0", &(struct err){ 0 });
+	return r;
 }
 
 static int sockets_v2(int dir, const struct cgroup_limits *l, struct err *e)

@@ -62,15 +62,18 @@ static int remove_one(int parent, const char *name, bool is_v2, uint64_t deadlin
 static int remove_tree(int parent, const char *name, bool is_v2, unsigned depth, uint64_t deadline, struct err *e)
 {
 	__attribute__((cleanup(close_dirp))) DIR *d = NULL;
-	AUTO_FD dir = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	AUTO_FD dir = -1;
 	const char *child;
 
+	if (depth > CGROUP_DEPTH_MAX)
+		return err_set(e, ERR_LIMIT, "more than %d groups below each other", CGROUP_DEPTH_MAX);
+	if (unlinkat(parent, name, AT_REMOVEDIR) == 0) /* most have nothing below them and nobody in them */
+		return 0;
+	dir = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (dir < 0 && (errno == ENOENT || errno == ENODEV))
 		return 0;
 	if (dir < 0)
 		return err_sys(e, errno, "open group '%s'", name);
-	if (depth > CGROUP_DEPTH_MAX)
-		return err_set(e, ERR_LIMIT, "more than %d groups below each other", CGROUP_DEPTH_MAX);
 	d = open_list(dir, e);
 	if (!d)
 		return e->sys == ENOENT ? 0 : -1;

@@ -230,7 +230,7 @@ static void limits_of_v1_are_written(void **state)
 	static const struct file files[] = {
 		{ "sys/fs/cgroup/memory/x/osb/b1/memory.limit_in_bytes", "9223372036854771712\n", "536870912" },
 		{ "sys/fs/cgroup/memory/x/osb/b1/memory.memsw.limit_in_bytes", "9223372036854771712\n", "536870912" },
-		{ "sys/fs/cgroup/memory/x/osb/b1/memory.swappiness", "60\n", "0" },
+		{ "sys/fs/cgroup/memory/x/osb/b1/memory.swappiness", "60\n", "60\n" },
 		{ "sys/fs/cgroup/memory/x/osb/b1/memory.kmem.tcp.limit_in_bytes", "9223372036854771712\n", "16777216" },
 		{ "sys/fs/cgroup/cpu,cpuacct/x/osb/b1/cpu.cfs_period_us", "50000\n", "100000" },
 		{ "sys/fs/cgroup/cpu,cpuacct/x/osb/b1/cpu.cfs_quota_us", "-1\n", "150000" },
