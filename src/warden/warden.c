@@ -2,8 +2,9 @@
 #include "warden/warden.h"
 
 #include <fcntl.h>
-#include <signal.h>
+#include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -34,6 +35,8 @@
 #define REMOVERS_MAX 3
 #define DRAIN_MS 10000
 #define SLOW_MS 100 /* S10: a callback that takes longer is a defect */
+#define ROOM_TRIES 25
+#define ROOM_PAUSE_MS 200
 #define TRIAL_MS 10000
 #define PROBLEMS_MAX ((size_t)64 * 1024)
 #define TRIAL_SPEC "{\"id\":\"preflight\",\"entrypoint\":[]}"
@@ -269,6 +272,19 @@ void warden_layer_unused(struct warden *w, const char *layer)
 		worker_start(&w->layers, &w->workers, sweep_work, on_swept, w, -1);
 }
 
+/* What was removed before this start may still hold its blocks: the kernel takes disks apart later, and is told to hurry. */
+static int make_host_image(struct warden *w, bool may_wait, struct err *e)
+{
+	for (int i = 0;; i++) {
+		if (host_image_make(&w->host, w->host_layer, e) == 0)
+			return 0;
+		if (!may_wait || e->sys != ENOSPC || i == ROOM_TRIES)
+			return -1;
+		(void)syncfs(w->host.store.disks);
+		(void)poll(NULL, 0, ROOM_PAUSE_MS);
+	}
+}
+
 /* As with the preflight: a full disk must not keep us from the boxes that there are. */
 static int take_up_all(struct warden *w, size_t *alive, struct err *e)
 {
@@ -276,7 +292,7 @@ static int take_up_all(struct warden *w, size_t *alive, struct err *e)
 
 	if (adopt_all(w, alive, e) < 0)
 		return -1;
-	if (host_image_make(&w->host, w->host_layer, e) < 0) {
+	if (make_host_image(w, *alive == 0, e) < 0) {
 		if (*alive == 0)
 			return -1;
 		log_error("there is no image 'host' until the next start", LOG_ERR(e));
