@@ -129,7 +129,7 @@ def error_of(events):
 STARTED_HERE = []
 
 
-def start(folder, args=(), token=TOKEN, env=None, command=(), **popen):
+def start(folder, args=(), token=TOKEN, env=None, command=(), wrapper=(), **popen):
     path = folder / "execd.sock"
     stderr_path = folder / "execd.stderr"
     full = clean_environment(folder, **({"EXECD_ACCESS_TOKEN": token} if token else {}))
@@ -138,7 +138,7 @@ def start(folder, args=(), token=TOKEN, env=None, command=(), **popen):
     full.update(env or {})
     with open(stderr_path, "wb") as stderr:
         process = subprocess.Popen(
-            [EXECD, "--socket", path, *args, *command], env=full, cwd=folder, stderr=stderr,
+            [*wrapper, EXECD, "--socket", path, *args, *command], env=full, cwd=folder, stderr=stderr,
             stdin=subprocess.DEVNULL, **popen)
     STARTED_HERE.append(process)
     return Execd(path, process, stderr_path, token)

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
 
 import pytest
@@ -230,6 +231,32 @@ def test_who_does_not_wait_for_the_end_does_no_harm(execd):
 def test_unknown_ids(execd, method, path, want):
     answer = execd.request(method, path)
     assert (answer.status, answer.json["code"]) == want and answer.json["message"]
+
+
+@pytest.fixture
+def in_a_small_world(tmp_path):
+    """An execd in a process namespace of its own, where the next number can be chosen."""
+    d = start(tmp_path, wrapper=["unshare", "--pid", "--fork", "--kill-child"])
+    yield d.wait_ready()
+    subprocess.run(["pkill", "-TERM", "-P", str(d.process.pid)], check=True)
+    assert d.process.wait(20) == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a process namespace")
+@pytest.mark.parametrize("kind", ["background", "foreground"])
+def test_the_number_of_an_ended_command_may_be_a_strangers(in_a_small_world, kind):
+    d = in_a_small_world
+    if kind == "background":
+        old = background(d, "echo $$")
+        ended(d, old)
+        number = int(logs(d, old)[0])
+    else:
+        events = d.command("echo $$")
+        old, number = events[0]["text"], int(texts(events)[0])
+    text = texts(d.command(f"echo {number - 1} > /proc/sys/kernel/ns_last_pid; setsid sleep 300 >/dev/null 2>&1 & echo $!"))
+    assert text == [str(number)]
+    assert d.request("DELETE", f"/command?id={old}").status == 409
+    assert d.command(f"kill -0 {number} && kill {number}")[-1]["type"] == "execution_complete"  # it was still there
 
 
 def test_a_stop_ends_what_runs_in_the_background(tmp_path):
