@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """L2 and what execd takes, in real sandboxes: it answers while user code is at its limits, is small, and runs in any root."""
 import concurrent.futures
+import contextlib
 import http.client
 import json
 import pathlib
@@ -172,6 +173,26 @@ def test_it_runs_unchanged_in_any_root(rooted):
 
 
 # ---- many at once ------------------------------------------------------------------------------------------------------
+
+
+def test_a_slow_reader_costs_64_kib(plane):
+    """Of execd's own memory, for each of 64 that write short lines without end."""
+    sandbox = plane.create(limits={"memory": "512Mi", "pids": "500", "cpu": "2"})
+    streams = 64
+    try:
+        rss = lambda: int(status_of(sandbox.pid1)["VmRSS"].split()[0])  # noqa: E731
+        sandbox.ping_ms()
+        before = rss()
+        with contextlib.ExitStack() as stack:
+            for _ in range(streams):
+                c = http.client.HTTPConnection("127.0.0.1", plane.server.port + 1, timeout=60)
+                stack.callback(c.close)
+                c.request("POST", f"/sandboxes/{sandbox.id}/proxy/44772/command", json.dumps({"command": "yes"}),
+                          {**sandbox.token, **JSON})
+            time.sleep(3)  # until nothing moves any more
+            assert rss() - before <= streams * 64
+    finally:
+        sandbox.delete(10)
 
 
 def test_L2_256_commands_with_slow_readers_stay_within_what_is_set_aside(plane):
