@@ -20,6 +20,7 @@ pytestmark = pytestmark_needs
 BUSYBOX = pathlib.Path("/bin/busybox")
 STATIC_PROBE = ROOT / "build/musl/bin/static-probe"
 IDLE_KIB_MAX = 300
+PLACES = 8
 DISK_BYTES_MAX = 400 * 1000
 SECOND = 1.0
 
@@ -37,14 +38,17 @@ def test_it_is_small_static_and_stripped(path):
     assert EXECD.with_suffix(".debug").stat().st_size > EXECD.stat().st_size
 
 
-def test_an_idle_execd_is_small(plane):
-    """VmRSS of PID 1: what is its own and what it shares, before anything has been asked of it but to start."""
-    sandbox = plane.create()
-    try:
-        got = int(status_of(sandbox.pid1)["VmRSS"].split()[0])
-        assert got <= IDLE_KIB_MAX, status_of(sandbox.pid1)
-    finally:
-        sandbox.delete()
+@pytest.mark.parametrize("entrypoint", [["tail", "-f", "/dev/null"], ["sleep", "1000"]], ids=["none", "a program"])
+def test_an_idle_execd_is_small(plane, entrypoint):
+    """VmRSS of PID 1: what is its own and what it shares, before anything has been asked of it but to start. How much the kernel
+    maps of the code depends on where that begins, which is another place in every sandbox."""
+    for _ in range(PLACES):
+        sandbox = plane.create(entrypoint=entrypoint)
+        try:
+            shown = status_of(sandbox.pid1)
+            assert int(shown["VmRSS"].split()[0]) <= IDLE_KIB_MAX, shown
+        finally:
+            sandbox.delete()
 
 
 # ---- while user code is at its limits ----------------------------------------------------------------------------------
