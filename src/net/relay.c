@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/relay.h"
 
-#include <fcntl.h>
-#include <signal.h>
 #include <stdbool.h>
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "net/conduit.h"
 #include "net/loop.h"
 #include "net/transport.h"
 #include "net/watch.h"
 
 #include "base/banned.h"
-
-#define PIPE_PIECE (64 * 1024) /* a pipe's usual capacity */
 
 struct side {
 	struct transport *t;
@@ -21,12 +18,11 @@ struct side {
 	struct relay *relay;
 };
 
-/* The bytes from side[i] to side[!i]. They wait in one place only: held is empty or piped is 0. */
+/* The bytes from side[i] to side[!i]. They wait in one place only: held or pipe is empty. */
 struct direction {
 	struct buf held; /* what did not leave at once: held.p[at..held.n); without memory when that is nothing */
 	size_t at;
-	int pipe[2];
-	size_t piped; /* bytes in the pipe */
+	struct conduit pipe;
 	bool no_pipe; /* tried in vain */
 	bool is_ended; /* the source has no more */
 	bool is_over;  /* nothing moves any more: the end was passed on, or the destination is broken */
@@ -57,8 +53,7 @@ static void relay_free(struct relay *r)
 		watch_stop(&r->side[i].watch);
 		transport_close(r->side[i].t);
 		buf_done(&r->dir[i].held);
-		closep(&r->dir[i].pipe[0]);
-		closep(&r->dir[i].pipe[1]);
+		conduit_close(&r->dir[i].pipe);
 	}
 	free(r);
 }
@@ -110,7 +105,7 @@ static void sink_failed(struct relay *r, int i, int sys)
 	d->is_over = true;
 	buf_done(&d->held);
 	d->at = 0;
-	d->piped = 0;
+	conduit_close(&d->pipe);
 	relay_note(r, !i, RELAY_FAILED, sys);
 }
 
@@ -174,50 +169,27 @@ static bool copy_piece(struct relay *r, int i)
 
 /* ---- splicing ---- */
 
-/* The kernel raises SIGPIPE for a splice into a closed socket, and there is no flag against it. */
-static bool is_sigpipe_harmless(void)
-{
-	struct sigaction act;
-	sigset_t mask;
-
-	if (sigaction(SIGPIPE, NULL, &act) == 0 && act.sa_handler == SIG_IGN)
-		return true;
-	return sigprocmask(SIG_BLOCK, NULL, &mask) == 0 && sigismember(&mask, SIGPIPE) == 1;
-}
-
 static bool uses_pipe(struct relay *r, int i)
 {
 	struct direction *d = &r->dir[i];
 
-	if (d->pipe[0] >= 0)
+	if (conduit_is_open(&d->pipe))
 		return true;
 	if (d->no_pipe || d->moved < RELAY_SPLICE_AFTER)
 		return false;
-	d->no_pipe = !r->side[0].t->is_plain || !r->side[1].t->is_plain || !is_sigpipe_harmless() ||
-		     pipe2(d->pipe, O_CLOEXEC | O_NONBLOCK) < 0;
+	d->no_pipe = !r->side[0].t->is_plain || !r->side[1].t->is_plain || conduit_open(&d->pipe, CONDUIT_NARROW) < 0;
 	return !d->no_pipe;
-}
-
-static ssize_t splice_some(int from, int to, size_t n)
-{
-	ssize_t moved;
-
-	do
-		moved = splice(from, NULL, to, NULL, n, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
-	while (moved < 0 && errno == EINTR);
-	return moved;
 }
 
 static bool flush_pipe(struct relay *r, int i)
 {
 	struct direction *d = &r->dir[i];
-	ssize_t moved = splice_some(d->pipe[0], r->side[!i].t->fd, d->piped);
+	ssize_t moved = conduit_drain(&d->pipe, r->side[!i].t->fd);
 
 	if (moved < 0 && errno != EAGAIN)
 		sink_failed(r, i, errno);
 	if (moved <= 0)
 		return false;
-	d->piped -= (size_t)moved;
 	d->moved += (size_t)moved;
 	return true;
 }
@@ -226,12 +198,10 @@ static bool flush_pipe(struct relay *r, int i)
 static bool splice_piece(struct relay *r, int i)
 {
 	struct direction *d = &r->dir[i];
-	ssize_t got = splice_some(r->side[i].t->fd, d->pipe[1], PIPE_PIECE);
+	ssize_t got = conduit_fill(&d->pipe, r->side[i].t->fd, CONDUIT_NARROW);
 
 	if (got < 0 && errno == EINVAL) { /* a kind of descriptor that cannot be spliced */
-		closep(&d->pipe[0]);
-		closep(&d->pipe[1]);
-		d->pipe[0] = d->pipe[1] = -1;
+		conduit_close(&d->pipe);
 		d->no_pipe = true;
 		return copy_piece(r, i);
 	}
@@ -241,7 +211,6 @@ static bool splice_piece(struct relay *r, int i)
 		source_ended(r, i);
 	if (got <= 0)
 		return false;
-	d->piped = (size_t)got;
 	(void)flush_pipe(r, i);
 	return true;
 }
@@ -250,7 +219,7 @@ static bool splice_piece(struct relay *r, int i)
 
 static bool is_full(const struct direction *d)
 {
-	return d->held.n > 0 || d->piped > 0;
+	return d->held.n > 0 || d->pipe.held > 0;
 }
 
 /* True if something moved. */
@@ -263,7 +232,7 @@ static bool move_direction(struct relay *r, int i, bool can_read)
 		return false;
 	if (d->held.n > 0)
 		moved = flush_held(r, i);
-	else if (d->piped > 0)
+	else if (d->pipe.held > 0)
 		moved = flush_pipe(r, i);
 	if (can_read && !d->is_over && !d->is_ended && !is_full(d))
 		moved |= uses_pipe(r, i) ? splice_piece(r, i) : copy_piece(r, i);
@@ -362,7 +331,7 @@ struct relay *relay_start(struct loop *l, const struct relay_spec *spec, struct 
 	r->idle_ms = spec->idle_ms ? spec->idle_ms : RELAY_IDLE_MS;
 	r->linger_ms = spec->linger_ms ? spec->linger_ms : RELAY_LINGER_MS;
 	for (int i = 0; i < 2; i++)
-		r->dir[i] = (struct direction){ .held = BUF_INIT(RELAY_EARLY_MAX), .pipe = { -1, -1 } };
+		r->dir[i] = (struct direction){ .held = BUF_INIT(RELAY_EARLY_MAX), .pipe = CONDUIT_INIT };
 	if (timer_init(&r->idle, l, on_idle, r, "relay idle", e) < 0 ||
 	    take_early(&r->dir[RELAY_A], spec->early_a, e) < 0 || take_early(&r->dir[RELAY_B], spec->early_b, e) < 0 ||
 	    watch_side(r, RELAY_A, spec->a, e) < 0 || watch_side(r, RELAY_B, spec->b, e) < 0)

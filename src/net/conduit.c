@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/conduit.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+
+#include "base/banned.h"
+
+static bool is_sigpipe_harmless(void)
+{
+	struct sigaction act;
+	sigset_t mask;
+
+	if (sigaction(SIGPIPE, NULL, &act) == 0 && act.sa_handler == SIG_IGN)
+		return true;
+	return sigprocmask(SIG_BLOCK, NULL, &mask) == 0 && sigismember(&mask, SIGPIPE) == 1;
+}
+
+int conduit_open(struct conduit *c, size_t size)
+{
+	int ends[2];
+
+	if (conduit_is_open(c))
+		return 0;
+	if (!is_sigpipe_harmless()) {
+		errno = ENOTSUP;
+		return -1;
+	}
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+		return -1;
+	if (size != CONDUIT_NARROW) /* refused to a user who has many: then it holds what pipes hold */
+		(void)fcntl(ends[1], F_SETPIPE_SZ, (int)size);
+	*c = (struct conduit){ ends[0], ends[1], size, 0 };
+	return 0;
+}
+
+void conduit_close(struct conduit *c)
+{
+	closep(&c->rd);
+	closep(&c->wr);
+	*c = CONDUIT_INIT;
+}
+
+ssize_t splice_now(int from, int to, size_t n)
+{
+	ssize_t moved;
+
+	do
+		moved = splice(from, NULL, to, NULL, n, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+	while (moved < 0 && errno == EINTR);
+	return moved;
+}
+
+ssize_t conduit_fill(struct conduit *c, int from, uint64_t n)
+{
+	ssize_t moved;
+
+	assert(c->held == 0);
+	moved = splice_now(from, c->wr, (size_t)MIN(n, (uint64_t)c->size));
+	if (moved > 0)
+		c->held = (size_t)moved;
+	return moved;
+}
+
+ssize_t conduit_drain(struct conduit *c, int to)
+{
+	ssize_t moved = splice_now(c->rd, to, c->held);
+
+	if (moved > 0)
+		c->held -= (size_t)moved;
+	return moved;
+}

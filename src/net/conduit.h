@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+/* net/conduit.h - a pipe between two descriptors, one of them a socket: bytes go through it without being copied.
+ *
+ * It holds one piece, of `size` bytes at most. Who fills it drains it before filling it again: then EAGAIN can only
+ * mean the source, and a destination that takes nothing stops the source. Nothing here waits. Draining into a socket that
+ * was closed raises SIGPIPE, for which there is no flag: conduit_open() refuses where that would be the end of us.
+ *
+ * The kernel gives the pipes of one user 64 MiB together (fs.pipe-user-pages-soft); those that come then hold two pages. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/own.h"
+
+#define CONDUIT_NARROW ((size_t)64 * 1024) /* what pipes have */
+#define CONDUIT_WIDE ((size_t)256 * 1024)  /* for long bodies: all that a unix socket has at once */
+
+struct conduit {
+	int rd, wr; /* -1: not open */
+	size_t size;
+	size_t held; /* bytes in it */
+};
+
+#define CONDUIT_INIT ((struct conduit){ -1, -1, 0, 0 })
+
+static inline bool conduit_is_open(const struct conduit *c)
+{
+	return c->rd >= 0;
+}
+
+int conduit_open(struct conduit *c, size_t size); /* 0, also if it is; -1 and errno */
+void conduit_close(struct conduit *c);            /* with what is in it; fine when not open */
+
+/* splice(2), one of the two being a pipe, without waiting and without EINTR. */
+ssize_t splice_now(int from, int to, size_t n);
+
+/* Up to N bytes of FROM into the empty conduit, like read(2). EINVAL: a descriptor that cannot be spliced. */
+ssize_t conduit_fill(struct conduit *c, int from, uint64_t n);
+/* Of what is in it as much as TO takes now, like write(2). */
+ssize_t conduit_drain(struct conduit *c, int to);
