@@ -7,7 +7,6 @@
 
 #include "base/banned.h"
 
-
 /* ---- clients ---- */
 
 struct http_client *http_client_new(struct loop *l, const struct http_client_options *options, struct err *e)
@@ -250,6 +249,7 @@ void call_free(struct http_call *call)
 {
 	buf_done(&call->in);
 	buf_done(&call->out);
+	conduit_close(&call->conduit);
 	free(call);
 }
 
@@ -293,6 +293,7 @@ static void call_init(struct http_call *call, struct http_client *c, const struc
 	call->out = BUF_INIT(HTTP_HEAD_MAX + HTTP_CLIENT_BODY_MAX);
 	call->in = BUF_INIT(c->in_max);
 	call->high_water = c->high_water;
+	call->conduit = CONDUIT_INIT;
 	call->source = rq->source;
 	call->source_is_open = rq->source;
 	call->is_chunked = rq->length == HTTP_UNSIZED;

@@ -111,6 +111,10 @@ struct http_call_ops {
 	void (*on_error)(const struct err *e, void *arg);
 	/* 101: the connection is the callee's; EARLY are bytes of the new protocol, valid during the call. */
 	void (*on_upgrade)(struct transport *t, const struct http_head *head, struct str early, void *arg);
+	/* Or NULL. Instead of on_data, for a body of known length on a plain connection, behind what was received with the head:
+	 * moves at most LEFT bytes out of FD, and answers like read(2); EAGAIN: FD has none, or pauses the call. ENOTSUP: the
+	 * rest comes by on_data. It does not end the call. */
+	ssize_t (*on_pass)(struct http_call *call, int fd, uint64_t left, void *arg);
 };
 
 struct http_call *http_call_start(struct http_client *c, const struct http_request *rq, const struct http_call_ops *ops,
@@ -123,6 +127,10 @@ void http_call_resume(struct http_call *call);
 
 size_t http_call_room(const struct http_call *call);
 void http_call_write(struct http_call *call, struct str bytes);
+/* Moves at most N bytes of the body from FD, a socket, to the peer without copying them; answers like read(2). What the peer
+ * does not take at once waits (CONDUIT_WIDE bytes at most), and until it has left http_call_room() is 0 and nothing may be
+ * written. EAGAIN: FD has none. EBUSY: the call has no room. ENOTSUP: only plain connections and bodies with a length can do that. */
+ssize_t http_call_pass(struct http_call *call, int fd, uint64_t n);
 /* The body is complete. Fewer bytes than were announced, or more, fail the call. */
 void http_call_end(struct http_call *call);
 

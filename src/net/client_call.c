@@ -131,10 +131,17 @@ void call_attached(struct http_call *call)
 	timer_in(&call->timer, call->deadlines.send_ms);
 }
 
-static void note_sent(struct http_call *call, size_t n)
+static void note_progress(struct http_call *call)
 {
 	call->any_sent = true;
 	call->wants_proceed = true;
+	renew_body_timer(call);
+	if (call->state == CALL_HEAD)
+		timer_in(&call->timer, call_request_is_sent(call) ? call->deadlines.head_ms : call->deadlines.send_ms);
+}
+
+static void note_sent(struct http_call *call, size_t n)
+{
 	call->sent += n;
 	if (call->source && call->sent == call->out.n) {
 		buf_clear(&call->out);
@@ -143,9 +150,7 @@ static void note_sent(struct http_call *call, size_t n)
 		buf_consume(&call->out, call->sent);
 		call->sent = 0;
 	}
-	renew_body_timer(call);
-	if (call->state == CALL_HEAD)
-		timer_in(&call->timer, call_request_is_sent(call) ? call->deadlines.head_ms : call->deadlines.send_ms);
+	note_progress(call);
 }
 
 /* A peer that takes no more may have said why: what it sent is read, and decides. */
@@ -154,6 +159,20 @@ static void send_failed(struct http_call *call)
 	call->is_send_broken = true;
 	if (!can_be_repeated(call))
 		(void)stop_source(call); /* who goes on looks at the state */
+}
+
+/* What was passed, once all before it is out. */
+static void flush_conduit(struct http_call *call)
+{
+	ssize_t n;
+
+	if (call->conduit.held == 0 || call->sent < call->out.n || call->is_send_broken)
+		return;
+	n = conduit_drain(&call->conduit, call->conn->t->fd);
+	if (n < 0 && errno != EAGAIN)
+		send_failed(call);
+	if (n > 0)
+		note_progress(call);
 }
 
 static void call_flush(struct http_call *call)
@@ -169,6 +188,7 @@ static void call_flush(struct http_call *call)
 			return;
 		note_sent(call, (size_t)n);
 	}
+	flush_conduit(call);
 }
 
 static bool is_connected(const struct http_call *call)
@@ -191,7 +211,7 @@ size_t http_call_room(const struct http_call *call)
 {
 	size_t waiting = call->out.n - call->sent;
 
-	if (!call->source_is_open || waiting >= call->high_water)
+	if (!call->source_is_open || call->conduit.held > 0 || waiting >= call->high_water)
 		return 0;
 	return call->high_water - waiting;
 }
@@ -207,6 +227,7 @@ void http_call_write(struct http_call *call, struct str bytes)
 {
 	if (!call->source_is_open || bytes.n == 0)
 		return;
+	assert(call->conduit.held == 0); /* or these would come first */
 	if (call->is_chunked)
 		buf_addf(&call->out, "%zx\r\n", bytes.n);
 	else if (bytes.n > call->source_left) {
@@ -222,6 +243,37 @@ void http_call_write(struct http_call *call, struct str bytes)
 	if (call->state == CALL_HEAD)
 		timer_in(&call->timer, call->deadlines.send_ms);
 	call_run_later(call);
+}
+
+/* Most of it goes out at once. What does not, and a peer that takes no more, is for the next run. */
+static ssize_t pass(struct http_call *call, int fd, uint64_t n)
+{
+	ssize_t got = conduit_fill(&call->conduit, fd, n);
+
+	if (got < 0 && errno == EINVAL)
+		errno = ENOTSUP;
+	if (got <= 0)
+		return got;
+	call->source_left -= (uint64_t)got;
+	if (call->sent == call->out.n && conduit_drain(&call->conduit, call->conn->t->fd) > 0)
+		note_progress(call);
+	if (call->conduit.held > 0)
+		call_run_later(call);
+	return got;
+}
+
+ssize_t http_call_pass(struct http_call *call, int fd, uint64_t n)
+{
+	if (!is_connected(call) || call->is_send_broken || http_call_room(call) == 0) {
+		errno = EBUSY;
+		return -1;
+	}
+	if (call->is_chunked || n > call->source_left || !call->conn->t->is_plain ||
+	    conduit_open(&call->conduit, CONDUIT_WIDE) < 0) {
+		errno = ENOTSUP;
+		return -1;
+	}
+	return pass(call, fd, n);
 }
 
 void http_call_end(struct http_call *call)
@@ -394,6 +446,40 @@ static void step_parse(struct http_call *call)
 		s = call->state == CALL_HEAD ? step_head(call) : step_body(call);
 }
 
+/* The rest of a body of known length may go from the descriptor to its owner without passing through here. */
+static bool can_pass(const struct http_call *call)
+{
+	return call->ops->on_pass && !call->copies_body && call->state == CALL_BODY && call->framing == HTTP_LENGTH &&
+	       call_input(call).n == 0 && call->left > 0 && call->conn->t->is_plain;
+}
+
+static void note_received(struct http_call *call)
+{
+	call->any_received = true;
+	renew_body_timer(call);
+}
+
+/* 1: done, 0: it has to be copied after all, -1: that was the end of the call. */
+static int pass_body(struct http_call *call)
+{
+	ssize_t n = call->ops->on_pass(call, call->conn->t->fd, call->left, call->arg);
+
+	if (n > 0) {
+		call->left -= (uint64_t)n;
+		call->received += (uint64_t)n;
+		note_received(call);
+	} else if (n == 0) {
+		call->is_eof = true;
+	} else if (errno == ENOTSUP) {
+		call->copies_body = true;
+		return 0;
+	} else if (errno != EAGAIN) {
+		(void)call_broken(call, errno);
+		return -1;
+	}
+	return 1;
+}
+
 /* False if that was the end of the call. */
 static bool call_fill(struct http_call *call)
 {
@@ -401,7 +487,10 @@ static bool call_fill(struct http_call *call)
 	size_t want;
 	char *at;
 	ssize_t n;
+	int passed = can_pass(call) ? pass_body(call) : 0;
 
+	if (passed != 0)
+		return passed > 0;
 	buf_consume(&call->in, call->in_at);
 	call->in_at = 0;
 	want = MIN((size_t)IN_PIECE, call->in.max - call->in.n);
@@ -429,8 +518,7 @@ static bool call_fill(struct http_call *call)
 		return true;
 	}
 	buf_commit(&call->in, (size_t)n);
-	call->any_received = true;
-	renew_body_timer(call);
+	note_received(call);
 	return true;
 }
 
@@ -442,7 +530,7 @@ static unsigned call_interest(const struct http_call *call)
 
 	if (!is_held_back(call) && !call->is_eof)
 		want |= IO_IN;
-	if (call->sent < call->out.n && !call->is_send_broken)
+	if ((call->sent < call->out.n || call->conduit.held > 0) && !call->is_send_broken)
 		want |= IO_OUT;
 	return want;
 }

@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "net/addr.h"
 #include "net/client.h"
+#include "net/conduit.h"
 #include "net/dial.h"
 #include "net/loop.h"
 #include "net/transport.h"
@@ -65,6 +66,7 @@ struct http_call {
 	/* the request */
 	struct buf out; /* out.p[sent..out.n) has not left; kept whole while it may have to be repeated */
 	size_t sent, high_water;
+	struct conduit conduit; /* behind `out`: bytes that are passed through */
 	const struct http_body_source *source;
 	uint64_t source_left; /* bytes it still owes */
 	bool source_is_open, is_chunked, wants_proceed;
@@ -83,13 +85,14 @@ struct http_call {
 	unsigned informational;
 	bool any_received; /* on this connection */
 	bool is_eof, keep_alive, is_paused;
+	bool copies_body;  /* its owner does not want the rest passed */
 
 	bool is_running; /* its memory stays while a callback may be looking at it */
 };
 
 static inline bool call_request_is_sent(const struct http_call *call)
 {
-	return call->sent == call->out.n && !call->source_is_open && !call->is_send_broken;
+	return call->sent == call->out.n && call->conduit.held == 0 && !call->source_is_open && !call->is_send_broken;
 }
 
 /* client_request.c */

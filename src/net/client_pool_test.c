@@ -401,7 +401,7 @@ static void echo_proceed(void *arg)
 
 static int handle_echo(struct request *rq, struct reply *rp, struct err *e)
 {
-	static const struct body_sink sink = { echo_data, echo_end, echo_stop };
+	static const struct body_sink sink = { .data = echo_data, .end = echo_end, .stop = echo_stop };
 	static const struct reply_source source = { echo_proceed, echo_stop };
 	struct echo *x = rq->ctx;
 

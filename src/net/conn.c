@@ -39,6 +39,7 @@ struct conn *conn_new(struct http_server *s, struct transport *t, struct seat *s
 	c->in = BUF_INIT(IN_MAX);
 	c->out = BUF_INIT(OUT_MAX);
 	c->file = -1;
+	c->conduit = CONDUIT_INIT;
 	c->is_fresh = true;
 	c->head_ms = c->in_ms = c->out_ms = now_ms(c);
 	if (timer_init(&c->timer, s->loop, on_timer, c, "http connection timer", e) < 0 ||
@@ -106,6 +107,7 @@ void conn_kill(struct conn *c)
 	buf_done(&c->out);
 	buf_done(&c->tail);
 	closep(&c->file);
+	conduit_close(&c->conduit);
 	*(c->prev ? &c->prev->next : &s->conns) = c->next;
 	if (c->next)
 		c->next->prev = c->prev;
@@ -121,7 +123,7 @@ size_t conn_pending(const struct conn *c)
 
 bool conn_has_output(const struct conn *c)
 {
-	return conn_pending(c) > 0 || c->file_left > 0;
+	return conn_pending(c) > 0 || c->conduit.held > 0 || c->file_left > 0;
 }
 
 static ssize_t send_bytes(struct conn *c)
@@ -157,6 +159,13 @@ static ssize_t send_file(struct conn *c)
 	return sent;
 }
 
+static ssize_t send_next(struct conn *c)
+{
+	if (conn_pending(c) > 0)
+		return send_bytes(c);
+	return c->conduit.held > 0 ? conduit_drain(&c->conduit, c->t->fd) : send_file(c);
+}
+
 static void output_sent(struct conn *c)
 {
 	buf_clear(&c->out);
@@ -188,7 +197,7 @@ static bool flush(struct conn *c)
 			conn_kick(c);
 			return false;
 		}
-		n = conn_pending(c) > 0 ? send_bytes(c) : send_file(c);
+		n = send_next(c);
 		if (n <= 0) {
 			c->is_dead |= n < 0 && errno != EAGAIN;
 			output_compact(c);
@@ -203,6 +212,23 @@ static bool flush(struct conn *c)
 	return progress;
 }
 
+/* What is passed goes out at once, if nothing stands before it: most of it never waits, and nobody has to be woken for it. */
+ssize_t conn_pass(struct conn *c, int from, uint64_t n)
+{
+	ssize_t got = conduit_fill(&c->conduit, from, n);
+
+	if (got <= 0)
+		return got;
+	if (conn_pending(c) == 0) {
+		if (conduit_drain(&c->conduit, c->t->fd) < 0 && errno != EAGAIN)
+			c->is_dead = true;
+		c->out_ms = now_ms(c);
+	}
+	if (c->conduit.held > 0 || c->is_dead)
+		conn_kick(c);
+	return got;
+}
+
 /* ---- input ---- */
 
 static void on_eof(struct conn *c)
@@ -215,12 +241,49 @@ static void on_eof(struct conn *c)
 		c->is_dead = true;
 }
 
+static void note_input(struct conn *c, size_t n)
+{
+	c->in_ms = now_ms(c);
+	c->window_bytes += n;
+}
+
+/* The rest of a body of known length may go from the descriptor to its taker without passing through here. */
+static bool can_pass(const struct conn *c)
+{
+	const struct exchange *x = c->x;
+
+	return c->reading == READ_BODY && x->sink && x->sink->pass && !c->copies_body && x->head.framing == HTTP_LENGTH &&
+	       c->in.n == 0 && c->body_left > 0 && c->t->is_plain;
+}
+
+/* False if it has to be copied after all. */
+static bool pass_body(struct conn *c)
+{
+	ssize_t n = c->x->sink->pass(c->t->fd, c->body_left, c->x->sink_arg);
+
+	if (n > 0) {
+		c->body_left -= (uint64_t)n;
+		c->body_seen += (uint64_t)n;
+		note_input(c, (size_t)n);
+	} else if (n == 0) {
+		on_eof(c);
+	} else if (errno == ENOTSUP) {
+		c->copies_body = true;
+		return false;
+	} else if (errno != EAGAIN) {
+		c->is_dead = true;
+	}
+	return true;
+}
+
 static void fill(struct conn *c)
 {
 	size_t room = c->reading == READ_HEAD ? FILL_HEAD : FILL_BODY;
 	char *p;
 	ssize_t n;
 
+	if (can_pass(c) && pass_body(c))
+		return;
 	if (!c->in.p && c->s->spare_in.p) {
 		c->in = c->s->spare_in;
 		c->in.max = IN_MAX;
@@ -232,8 +295,7 @@ static void fill(struct conn *c)
 		if (c->reading == READ_HEAD && c->in.n == 0)
 			c->head_ms = now_ms(c);
 		buf_commit(&c->in, (size_t)n);
-		c->in_ms = now_ms(c);
-		c->window_bytes += (size_t)n;
+		note_input(c, (size_t)n);
 	} else if (n == 0) {
 		on_eof(c);
 	} else if (!p || errno != EAGAIN) {
@@ -264,6 +326,7 @@ static void expect_body(struct conn *c)
 	c->body_seen = 0;
 	c->owes_continue = h->expects_continue;
 	c->is_paused = false;
+	c->copies_body = false;
 	c->window_ms = now_ms(c);
 	c->window_bytes = c->in.n;
 }
@@ -432,6 +495,7 @@ static bool step_read(struct conn *c)
 static bool next_request(struct conn *c)
 {
 	exchange_over(c);
+	conduit_close(&c->conduit);
 	if (c->closes || c->s->is_draining) {
 		c->t->ops->shut(c->t);
 		c->reading = READ_LINGER;
@@ -483,7 +547,8 @@ static bool step_write(struct conn *c)
 		return progress;
 	if (rp->phase == REPLY_STREAM && rp->drops_body)
 		return end_at_head(c);
-	if (rp->phase == REPLY_STREAM && rp->wants_proceed && conn_pending(c) <= c->s->limits.high_water / 2) {
+	if (rp->phase == REPLY_STREAM && rp->wants_proceed && c->conduit.held == 0 &&
+	    conn_pending(c) <= c->s->limits.high_water / 2) {
 		rp->wants_proceed = false;
 		rp->source->proceed(rp->arg);
 		return true;

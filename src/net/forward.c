@@ -13,6 +13,8 @@
 
 #include "base/banned.h"
 
+#define PASS_MIN ((uint64_t)64 * 1024) /* of a body to come: for less a pipe does not pay */
+
 struct forward {
 	const struct forward_ops *ops;
 	void *arg;
@@ -23,6 +25,7 @@ struct forward {
 	bool has_head;    /* the answer has begun */
 	bool is_head;     /* nothing follows it: the server says when it is out */
 	bool is_upload_over;
+	bool passes_up, passes_down; /* has begun to */
 	struct transport *inside; /* of a tunnel to be, while the answer is on its way */
 	struct buf early;         /* what came from there already */
 	struct relay *relay;
@@ -93,6 +96,27 @@ static int on_upload(struct str piece, void *arg, struct err *e)
 	if (http_call_room(f->call) == 0)
 		request_pause(f->rq);
 	return 0;
+}
+
+/* Where bytes are to be copied, or are of no use, ENOTSUP makes them come to on_upload(). */
+static ssize_t on_upload_pass(int fd, uint64_t left, void *arg)
+{
+	struct forward *f = arg;
+	ssize_t n;
+
+	if (f->is_upload_over || !f->call || !f->ops->passes || (!f->passes_up && left < PASS_MIN)) {
+		errno = ENOTSUP;
+		return -1;
+	}
+	f->passes_up = true;
+	n = http_call_pass(f->call, fd, left);
+	if (n < 0 && errno == EBUSY) {
+		request_pause(f->rq);
+		errno = EAGAIN;
+	} else if (n > 0 && http_call_room(f->call) == 0) {
+		request_pause(f->rq);
+	}
+	return n;
 }
 
 static int on_upload_end(void *arg, struct err *e)
@@ -182,6 +206,26 @@ static void on_data(struct http_call *call, struct str piece, void *arg)
 		http_call_pause(call);
 }
 
+static ssize_t on_pass(struct http_call *call, int fd, uint64_t left, void *arg)
+{
+	struct forward *f = arg;
+	ssize_t n;
+
+	if (!f->rp || !f->ops->passes || (!f->passes_down && left < PASS_MIN)) {
+		errno = ENOTSUP;
+		return -1;
+	}
+	f->passes_down = true;
+	n = reply_pass(f->rp, fd, left);
+	if (n < 0 && errno == EBUSY) {
+		http_call_pause(call);
+		errno = EAGAIN;
+	} else if (n > 0 && reply_room(f->rp) == 0) {
+		http_call_pause(call);
+	}
+	return n;
+}
+
 static void on_end(void *arg)
 {
 	struct forward *f = arg;
@@ -260,10 +304,12 @@ struct forward *forward_start(struct request *rq, struct reply *rp, struct http_
 			      const struct forward_ops *ops, void *arg, struct err *e)
 {
 	static const struct http_call_ops call_ops = {
-		.on_head = on_head, .on_data = on_data, .on_end = on_end, .on_error = on_error, .on_upgrade = on_upgrade,
+		.on_head = on_head, .on_data = on_data, .on_pass = on_pass, .on_end = on_end, .on_error = on_error,
+		.on_upgrade = on_upgrade,
 	};
 	static const struct http_body_source upload = { .proceed = on_upload_room, .stop = on_upload_unwanted };
-	static const struct body_sink sink = { .data = on_upload, .end = on_upload_end, .stop = on_hangup };
+	static const struct body_sink sink = { .data = on_upload, .end = on_upload_end, .stop = on_hangup,
+					       .pass = on_upload_pass };
 	bool has_upload = rq->head->framing != HTTP_NO_BODY;
 	struct forward *f = calloc(1, sizeof(*f));
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* net/forward.h - one request of a server sent on through a client, and its answer sent back.
  *
- * Bytes go on as they come, both ways, and whoever is slow slows the other side. An answer 101 to a request for an upgrade
+ * Bytes go on as they come, both ways, and whoever is slow slows the other side. Long bodies of known length may go through
+ * a pipe without being copied, which holds CONDUIT_WIDE bytes for each direction. An answer 101 to a request for an upgrade
  * makes a tunnel of the two connections; any other answer is passed on like every answer. The owner decides about
  * headers and about what is said when nothing answers. */
 #pragma once
+#include <stdbool.h>
+
 #include "base/str.h"
 
 struct err;
@@ -23,6 +26,7 @@ struct forward_ops {
 	void (*refuse)(struct reply *rp, const struct err *e, void *arg);
 	void (*tunnel)(void *arg); /* it has become one; or NULL */
 	void (*over)(void *arg);   /* the last one, once, unless it is cancelled */
+	bool passes;               /* without copies where that can be */
 };
 
 /* For a handler of a ROUTE_STREAM_IN route, which returns 0 then. OUT names everything but the body; the client lives until

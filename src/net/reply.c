@@ -270,7 +270,32 @@ size_t reply_room(const struct reply *rp)
 {
 	size_t pending = conn_pending(rp->c), high = rp->c->s->limits.high_water;
 
-	return rp->phase == REPLY_STREAM && !rp->c->is_dead && pending < high ? high - pending : 0;
+	return rp->phase == REPLY_STREAM && !rp->c->is_dead && rp->c->conduit.held == 0 && pending < high ? high - pending : 0;
+}
+
+ssize_t reply_pass(struct reply *rp, int fd, uint64_t n)
+{
+	struct conn *c = rp->c;
+	ssize_t got;
+
+	if (rp->phase != REPLY_STREAM || rp->left == REPLY_UNSIZED || n > rp->left || rp->drops_body || !c->t->is_plain ||
+	    conduit_open(&c->conduit, CONDUIT_WIDE) < 0) {
+		errno = ENOTSUP;
+		return -1;
+	}
+	if (reply_room(rp) == 0) {
+		errno = EBUSY;
+		return -1;
+	}
+	got = conn_pass(c, fd, n);
+	if (got < 0 && errno == EINVAL)
+		errno = ENOTSUP;
+	if (got > 0) {
+		rp->body_bytes += (uint64_t)got;
+		rp->left -= (uint64_t)got;
+		rp->wants_proceed |= c->conduit.held > 0;
+	}
+	return got;
 }
 
 static void write_chunk(struct reply *rp, struct str bytes)
@@ -287,6 +312,7 @@ void reply_write(struct reply *rp, struct str bytes)
 {
 	if (rp->phase != REPLY_STREAM || rp->c->is_dead || bytes.n == 0)
 		return;
+	assert(rp->c->conduit.held == 0); /* or these would come first */
 	rp->body_bytes += bytes.n;
 	if (rp->left != REPLY_UNSIZED) {
 		assert(bytes.n <= rp->left);

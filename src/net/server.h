@@ -140,6 +140,10 @@ struct body_sink {
 	int (*data)(struct str piece, void *arg, struct err *e);
 	int (*end)(void *arg, struct err *e);
 	void (*stop)(void *arg);
+	/* Or NULL. Instead of `data`, for a body of known length on a plain connection, behind what was received with the head:
+	 * moves at most LEFT bytes out of FD, and answers like read(2); EAGAIN: FD has none, or pauses the request. ENOTSUP: the
+	 * rest comes by `data`. */
+	ssize_t (*pass)(int fd, uint64_t left, void *arg);
 };
 void request_read(struct request *rq, const struct body_sink *sink, void *arg);
 void request_pause(struct request *rq);
@@ -174,6 +178,10 @@ int reply_stream(struct reply *rp, unsigned status, const char *type, uint64_t l
 int reply_event_stream(struct reply *rp, const struct reply_source *source, void *arg, struct err *e);
 size_t reply_room(const struct reply *rp); /* bytes until the high-water mark */
 void reply_write(struct reply *rp, struct str bytes);
+/* Moves at most N bytes from FD, a socket, to the peer without copying them; answers like read(2). What the peer does not
+ * take at once waits (CONDUIT_WIDE bytes at most), and until it has left reply_room() is 0 and nothing may be written.
+ * EAGAIN: FD has none. EBUSY: there is no room. ENOTSUP: only plain connections and streams with a length can do that. */
+ssize_t reply_pass(struct reply *rp, int fd, uint64_t n);
 void reply_end(struct reply *rp);
 /* Cuts the connection, so that the peer does not take the body for whole. Neither `stop` nor `gone` follows. */
 void reply_abort(struct reply *rp);

@@ -287,7 +287,7 @@ static void on_take(struct transport *t, struct str early, void *arg)
 	c->taken = t;
 }
 
-static const struct body_sink sink = { on_data, on_body_end, on_body_stop };
+static const struct body_sink sink = { .data = on_data, .end = on_body_end, .stop = on_body_stop };
 static const struct reply_source source = { on_proceed, on_over };
 static const struct upgrade upgrade = { on_take, on_over };
 

@@ -6,6 +6,7 @@
  * in conn_run() alone, which callbacks from outside reach through conn_kick(). */
 #pragma once
 #include "base/map.h"
+#include "net/conduit.h"
 #include "net/http1.h"
 #include "net/loop.h"
 #include "net/server.h"
@@ -96,8 +97,10 @@ struct conn {
 	int file; /* a file behind `out`, or -1 */
 	off_t file_at;
 	uint64_t file_left;
+	struct conduit conduit; /* of a sized stream, behind `out`: bytes that are passed through */
 
 	bool is_paused;       /* by the taker of a body */
+	bool copies_body;     /* its taker does not want the rest passed */
 	bool closes;          /* after the answer in progress */
 	bool peer_closed;     /* it ended its side, or said so and what came before is still to be read */
 	bool is_dead;         /* conn_run() will take it down */
@@ -146,6 +149,7 @@ void conn_kill(struct conn *c); /* at once; not from inside its own callbacks */
 size_t conn_pending(const struct conn *c); /* bytes of `out` and `tail` not sent yet */
 bool conn_has_output(const struct conn *c);
 void conn_out(struct conn *c, struct str bytes);
+ssize_t conn_pass(struct conn *c, int from, uint64_t n); /* like reply_pass() */
 void conn_continue(struct conn *c); /* tells a client that waits for it to send its body */
 bool conn_can_skip_body(const struct conn *c); /* what is left of the request is complete or short */
 
@@ -159,7 +163,6 @@ void exchange_refuse(struct exchange *x, unsigned status, const char *why); /* f
 void exchange_fail(struct exchange *x, struct err *e);                      /* answers an error, if it still can */
 void exchange_unanswered(struct exchange *x); /* its handler neither answered nor holds: a defect of ours */
 
-/* reply.c */
 /* reply.c */
 void reply_end_quietly(struct reply *rp); /* whatever was promised */
 

@@ -52,7 +52,7 @@ static void count_stop(void *arg)
 	((struct fixture *)arg)->stop++;
 }
 
-static const struct body_sink counting = { count_data, count_end, count_stop };
+static const struct body_sink counting = { .data = count_data, .end = count_end, .stop = count_stop };
 
 static int upload(struct request *rq, struct reply *rp, struct err *e)
 {
@@ -88,7 +88,7 @@ static int pause_and_refuse(struct str piece, void *arg, struct err *e)
 
 static int refusing(struct request *rq, struct reply *rp, struct err *e)
 {
-	static const struct body_sink sink = { pause_and_refuse, count_end, count_stop };
+	static const struct body_sink sink = { .data = pause_and_refuse, .end = count_end, .stop = count_stop };
 	struct fixture *f = rq->ctx;
 
 	(void)e;
@@ -111,7 +111,7 @@ static int trickle_data(struct str piece, void *arg, struct err *e)
 
 static int trickle(struct request *rq, struct reply *rp, struct err *e)
 {
-	static const struct body_sink sink = { trickle_data, count_end, count_stop };
+	static const struct body_sink sink = { .data = trickle_data, .end = count_end, .stop = count_stop };
 	struct fixture *f = rq->ctx;
 
 	(void)e;

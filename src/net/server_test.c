@@ -134,7 +134,7 @@ static void upload_stop(void *arg)
 
 static int upload(struct request *rq, struct reply *rp, struct err *e)
 {
-	static const struct body_sink sink = { upload_data, upload_end, upload_stop };
+	static const struct body_sink sink = { .data = upload_data, .end = upload_end, .stop = upload_stop };
 
 	(void)e;
 	counts_of(rq)->held = rp;
@@ -166,7 +166,7 @@ static int mirror_end(void *arg, struct err *e)
 static int mirror(struct request *rq, struct reply *rp, struct err *e)
 {
 	static const struct reply_source source = { mirror_proceed, no_more };
-	static const struct body_sink sink = { mirror_data, mirror_end, upload_stop };
+	static const struct body_sink sink = { .data = mirror_data, .end = mirror_end, .stop = upload_stop };
 
 	counts_of(rq)->stream = rp;
 	request_read(rq, &sink, rq->ctx);

@@ -139,7 +139,7 @@ static inline void told_stop(void *arg)
 	maybe_cancel(t, CANCEL_ON_STOP);
 }
 
-static const struct http_call_ops told_ops = { told_head, told_data, told_end, told_error, told_upgrade };
+static const struct http_call_ops told_ops = { told_head, told_data, told_end, told_error, told_upgrade, NULL };
 static const struct http_body_source told_source = { told_proceed, told_stop };
 
 static inline int rig_begin(struct http_dial *d, void *arg, struct err *e)

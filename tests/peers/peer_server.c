@@ -117,7 +117,7 @@ static void upload_stop(void *arg)
 static int upload(struct request *rq, struct reply *rp, struct err *e)
 {
 	static const struct multipart_ops ops = { part_begin, part_data, part_end };
-	static const struct body_sink sink = { upload_data, upload_end, upload_stop };
+	static const struct body_sink sink = { .data = upload_data, .end = upload_end, .stop = upload_stop };
 	struct upload *u = calloc(1, sizeof(*u));
 
 	if (!u)
@@ -170,7 +170,7 @@ static void echo_proceed(void *arg)
 
 static int echo(struct request *rq, struct reply *rp, struct err *e)
 {
-	static const struct body_sink sink = { echo_data, echo_end, free };
+	static const struct body_sink sink = { .data = echo_data, .end = echo_end, .stop = free };
 	static const struct reply_source source = { echo_proceed, free };
 	struct echo *x = calloc(1, sizeof(*x));
 
