@@ -15,7 +15,10 @@
  *
  * 47.6 MiB. What is asked for beyond the account is refused, and each caller has a way to go on without: a body or
  * a command with input is answered 503, a line is split, a read is smaller, a terminal gets no client, its message is too
- * large, a request is not sent on. */
+ * large, a request is not sent on.
+ *
+ * An upload of known length is passed from its socket to its pipe (32 places, each for at most the 32 KiB that a socket
+ * allocates in one piece). That memory is the sender's and is not charged to us, like what waits in a socket. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

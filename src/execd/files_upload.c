@@ -22,7 +22,7 @@
 
 #define OPEN_MAX ((size_t)128) /* files, with two descriptors each */
 #define METADATA_MAX ((size_t)64 * 1024)
-#define UPLOAD_PIECE ((size_t)64 * 1024)
+#define UPLOAD_PIECE ((size_t)256 * 1024)
 
 struct metadata {
 	const char *path;
@@ -93,8 +93,10 @@ static int keep_complete(struct upload *u)
 {
 	size_t end = u->kept;
 
-	for (; end < u->plan.files && u->items[end].name && u->items[end].has_content; end++) /* begins for all before one waits */
-		(void)sync_file_range(u->items[end].draft.fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+	while (end < u->plan.files && u->items[end].name && u->items[end].has_content)
+		end++;
+	for (size_t i = u->kept; i < end && end - u->kept > 1; i++) /* begins for all before one waits */
+		(void)sync_file_range(u->items[i].draft.fd, 0, 0, SYNC_FILE_RANGE_WRITE);
 	for (size_t i = u->kept; i < end; i++)
 		if (dress(u, &u->items[i]) < 0)
 			return -1;
@@ -267,10 +269,12 @@ static int on_end(void *arg, struct err *e)
 
 static int read_parts(struct multipart *m, struct err *e)
 {
-	char piece[UPLOAD_PIECE];
+	AUTO(free) char *piece = malloc(UPLOAD_PIECE);
 	ssize_t n;
 
-	while ((n = read(WORK_IN_FD, piece, sizeof(piece))) > 0)
+	if (!piece)
+		return err_no_memory(e);
+	while ((n = read(WORK_IN_FD, piece, UPLOAD_PIECE)) > 0)
 		if (multipart_feed(m, (struct str){ piece, (size_t)n }, e) < 0)
 			return -1;
 	if (n < 0)

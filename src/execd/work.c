@@ -2,6 +2,7 @@
 #include "execd/work.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 
 #include "base/err.h"
@@ -9,6 +10,7 @@
 #include "base/own.h"
 #include "execd/execd.h"
 #include "execd/task.h"
+#include "net/conduit.h"
 #include "sys/fd.h"
 
 #include "base/banned.h"
@@ -26,6 +28,7 @@ struct work {
 	struct reply *rp; /* NULL: answered, or the peer is gone */
 	bool is_waiting, is_running, is_streaming;
 	bool is_fed;      /* the whole body has arrived */
+	bool is_wide;     /* what arrives is passed to the child */
 	uint64_t tried_ms; /* when it could not be started for the first time; 0: not yet */
 	struct buf body;  /* JSON; or what an upload's child has not taken yet */
 	size_t granted;
@@ -517,6 +520,39 @@ static int on_files(struct str piece, void *arg, struct err *e)
 	return 0;
 }
 
+static bool is_full(int pipe)
+{
+	struct pollfd p = { .fd = pipe, .events = POLLOUT };
+
+	return poll(&p, 1, 0) == 0;
+}
+
+/* Pages go from the socket to the child's pipe as they are. They were never ours, so that more of them may be on the way. */
+static ssize_t on_files_pass(int fd, uint64_t left, void *arg)
+{
+	struct work *w = arg;
+	ssize_t n = -1;
+
+	if (w->in >= 0 && w->body.n == 0)
+		n = splice_now(fd, w->in, (size_t)MIN(left, (uint64_t)WORK_WIDE_PIPE));
+	else
+		errno = ENOTSUP;
+	if (n > 0 && !w->is_wide) {
+		(void)fcntl(w->in, F_SETPIPE_SZ, WORK_WIDE_PIPE);
+		w->is_wide = true;
+	}
+	if (n >= 0)
+		return n;
+	if (errno == EAGAIN && is_full(w->in)) {
+		io_want(&w->in_io, IO_OUT);
+		request_pause(w->rq);
+		errno = EAGAIN;
+	} else if (errno != EAGAIN) { /* a child that takes no more, above all: the rest is dropped by on_files() */
+		errno = ENOTSUP;
+	}
+	return -1;
+}
+
 static int on_files_end(void *arg, struct err *e)
 {
 	struct work *w = arg;
@@ -529,7 +565,9 @@ static int on_files_end(void *arg, struct err *e)
 	return 0;
 }
 
-static const struct body_sink files_sink = { .data = on_files, .end = on_files_end, .stop = abandon };
+static const struct body_sink files_sink = {
+	.data = on_files, .end = on_files_end, .stop = abandon, .pass = on_files_pass,
+};
 
 /* ---- requests ---- */
 

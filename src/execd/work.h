@@ -41,6 +41,7 @@ enum work_class { WORK_READ, WORK_CHANGE, WORK_UPLOAD, WORK_CLASSES };
 #define WORK_KILL_MS 5000               /* after the deadline, for a child that does not mind it */
 #define WORK_START_MS 10000             /* for a process to become available */
 #define WORK_PIPE (32 * 1024)
+#define WORK_WIDE_PIPE (128 * 1024)     /* for a body that is passed without a copy of ours */
 #define WORK_FEED ((size_t)128 * 1024)  /* of the budget, for what an upload has sent and its child not taken */
 #define WORK_JSON_MAX ((uint64_t)4 * 1024 * 1024)
 
