@@ -32,7 +32,7 @@ CREATE, PAUSE, RESUME, REMOVE, DIAL, LOGS, STATS, LIST, ENDED = range(1, 10)
 STARTING, RUNNING, PAUSED, OVER = range(4)
 EXITED, INIT, KILLED, LOST = range(4)
 INVALID, NOT_FOUND, CONFLICT, DENIED, LIMIT, TIMEOUT, UNAVAILABLE, IO, INTERNAL = range(1, 10)
-REQUEST = struct.Struct("=IIQ64sII5QI4572s")  # the last two: layers above the image
+REQUEST = struct.Struct("=IIQ64sII5QI")  # the last: how many layers above the image follow
 REPLY = struct.Struct("=IIQ64sIIIiiI6Qii496s")
 LIMITS = (1000, 256 << 20, 256, 10 << 30, 1000000)  # cpu, memory, pids, disk, inodes
 SLOTS = 2
@@ -69,7 +69,7 @@ def sealed(spec):
 
 
 def request(call, serial, name="", port=0, image=0, limits=LIMITS, version=1):
-    return REQUEST.pack(version, call, serial, name.encode(), image, port, *limits, 0, b"")
+    return REQUEST.pack(version, call, serial, name.encode(), image, port, *limits, 0)
 
 
 class Peer:

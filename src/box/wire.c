@@ -21,7 +21,7 @@ static int check_create(const struct wire_request *rq, struct err *e)
 {
 	const struct wire_limits *l = &rq->limits;
 
-	if (rq->n_layers > WIRE_LAYERS_MAX || (rq->n_layers == 0 && rq->image == WIRE_IMAGE_NONE))
+	if (rq->n_layers == 0 && rq->image == WIRE_IMAGE_NONE)
 		return bad(e, "no root that could be");
 	for (size_t i = 0; i < rq->n_layers; i++)
 		if (rq->layers[i].kind < WIRE_LAYER_BLOB || rq->layers[i].kind > WIRE_LAYER_SNAPSHOT)
@@ -31,13 +31,20 @@ static int check_create(const struct wire_request *rq, struct err *e)
 	return 0;
 }
 
+size_t wire_request_size(const struct wire_request *rq)
+{
+	return offsetof(struct wire_request, layers) + rq->n_layers * sizeof(rq->layers[0]);
+}
+
 int wire_check_request(const void *bytes, size_t n, size_t n_fds, struct wire_request *ret, struct err *e)
 {
-	struct wire_request rq;
+	struct wire_request rq = { 0 };
 
-	if (n != sizeof(rq))
+	if (n < offsetof(struct wire_request, layers) || n > sizeof(rq))
 		return bad(e, "another size");
-	memcpy(&rq, bytes, sizeof(rq));
+	memcpy(&rq, bytes, n);
+	if (rq.n_layers > WIRE_LAYERS_MAX || n != wire_request_size(&rq))
+		return bad(e, "another size than its layers have");
 	if (rq.version != WIRE_VERSION)
 		return bad(e, "another version");
 	if (rq.call < WIRE_CREATE || rq.call > WIRE_LIST || rq.serial == 0)

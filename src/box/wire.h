@@ -57,8 +57,10 @@ struct wire_request {
 	uint32_t port;   /* of a dial */
 	struct wire_limits limits;
 	uint32_t n_layers; /* of a create: above the image */
-	struct wire_layer layers[WIRE_LAYERS_MAX]; /* the uppermost first */
+	struct wire_layer layers[WIRE_LAYERS_MAX]; /* the uppermost first; only those that there are belong to the message */
 };
+
+size_t wire_request_size(const struct wire_request *rq);
 
 struct wire_stats {
 	uint64_t cpu_usec, memory_bytes, memory_peak_bytes, pids, disk_bytes, oom_kills;

@@ -18,7 +18,7 @@ struct err;
 struct kept;
 
 #define STREAM_BASE ((size_t)4 * 1024)          /* input that needs no grant of the budget */
-#define STREAM_READ ((size_t)16 * 1024)         /* and this is asked for, to read in larger pieces */
+#define STREAM_READ ((size_t)8 * 1024)         /* and this is asked for, to read in larger pieces */
 #define STREAM_LINE_MAX ((size_t)1024 * 1024)   /* a longer line is split; without a grant a shorter one, too */
 
 struct stream {

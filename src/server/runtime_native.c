@@ -216,7 +216,7 @@ static void call_send(struct call *c, const char *id, struct wire_request *rq, i
 		call_fail_later(c);
 		return;
 	}
-	sent = passing_send(c->n->fd, rq, sizeof(*rq), &fd, fd >= 0, &c->failure);
+	sent = passing_send(c->n->fd, rq, wire_request_size(rq), &fd, fd >= 0, &c->failure);
 	if (sent == 0)
 		(void)err_set(&c->failure, ERR_UNAVAILABLE, "the warden is busy");
 	if (sent != 1)

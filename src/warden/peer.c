@@ -238,7 +238,7 @@ static int refuse(struct peer *p, const struct wire_request *rq, const struct pa
 {
 	struct ticket t;
 
-	if (got->n != sizeof(*rq) || rq->version != WIRE_VERSION || rq->serial == 0 || rq->call < WIRE_CREATE ||
+	if (rq->n_layers > WIRE_LAYERS_MAX || got->n != wire_request_size(rq) || rq->version != WIRE_VERSION || rq->serial == 0 || rq->call < WIRE_CREATE ||
 	    rq->call > WIRE_LIST)
 		return -1;
 	t = take_ticket(p, rq);
