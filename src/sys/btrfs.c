@@ -169,6 +169,16 @@ int btrfs_subvolume_make(int dir, const char *name, uint64_t limit_bytes, struct
 	return ioctl(dir, BTRFS_IOC_SUBVOL_CREATE_V2, &args) < 0 ? err_sys(e, errno, "make subvolume '%s'", name) : 0;
 }
 
+int btrfs_snapshot_make(int dir, const char *name, int source, struct err *e)
+{
+	struct btrfs_ioctl_vol_args_v2 args = { .fd = source, .flags = BTRFS_SUBVOL_RDONLY };
+
+	if (check_name(name, e) < 0)
+		return -1;
+	memcpy(args.name, name, strlen(name));
+	return ioctl(dir, BTRFS_IOC_SNAP_CREATE_V2, &args) < 0 ? err_sys(e, errno, "make snapshot '%s'", name) : 0;
+}
+
 int btrfs_subvolume_remove(int dir, const char *name, struct err *e)
 {
 	struct btrfs_ioctl_vol_args args = { 0 };
