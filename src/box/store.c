@@ -1,52 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "box/store.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "base/err.h"
+#include "base/str.h"
 #include "box/store_impl.h"
 #include "sys/mounts.h"
-#include "sys/tree.h"
+#include "sys/userns.h"
 
 #include "base/banned.h"
 
-/* ---- the driver without limits ---- */
+#define STORE_ROOM_SHARE 20 /* no clones when less than a twentieth is free */
 
-static int directory_make(const struct box_store *s, const char *name, uint64_t limit_bytes, struct err *e)
-{
-	(void)limit_bytes;
-	return mkdirat(s->disks, name, 0700) < 0 ? err_sys(e, errno, "make disk '%s'", name) : 0;
-}
-
-static int directory_limit(const struct box_store *s, const char *name, uint64_t limit_bytes, struct err *e)
-{
-	(void)s, (void)name, (void)limit_bytes;
-	(void)err_set(e, ERR_UNAVAILABLE, "the disks of sandboxes cannot be limited here");
-	e->sys = EDQUOT;
-	return -1;
-}
-
-static int directory_usage(const struct box_store *s, const char *name, uint64_t *ret_bytes, struct err *e)
-{
-	(void)s, (void)name, (void)e;
-	*ret_bytes = 0;
-	return 0;
-}
-
-static int directory_remove(const struct box_store *s, const char *name, struct err *e)
-{
-	return tree_remove(s->disks, name, e);
-}
-
-static const struct box_store_ops directory_ops = {
-	.name = "directory",
-	.make = directory_make,
-	.limit = directory_limit,
-	.usage = directory_usage,
-	.remove = directory_remove,
-};
+DEFINE_AUTO(DIR *, closedir)
 
 /* ---- choosing ---- */
 
@@ -111,7 +82,7 @@ static int open_any(struct box_store *s, const struct box_store_spec *spec, stru
 	if (state < 0)
 		return -1;
 	if (spec->is_unlimited) {
-		s->ops = &directory_ops;
+		s->ops = &box_store_directory_ops;
 		return open_folders(s, state, spec->state_dir, e);
 	}
 	if (open_limited(s, spec, state, e) == 0)
@@ -176,4 +147,96 @@ int box_disk_usage(const struct box_store *s, const char *name, uint64_t *ret_by
 int box_disk_remove(const struct box_store *s, const char *name, struct err *e)
 {
 	return s->ops->remove(s, name, e);
+}
+
+/* ---- clones of disks ---- */
+
+static int open_disk(const struct box_store *s, const char *name, struct err *e)
+{
+	int fd = openat(s->disks, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? err_sys(e, errno, "open disk '%s'", name) : fd;
+}
+
+/* What boxes were promised they must find: the last of it is theirs. */
+static int check_room(int dir, struct err *e)
+{
+	struct statvfs st;
+
+	if (fstatvfs(dir, &st) < 0)
+		return err_sys(e, errno, "look at how full the store is");
+	if (st.f_bavail < st.f_blocks / STORE_ROOM_SHARE)
+		return err_set(e, ERR_LIMIT, "the disk of all sandboxes is almost full");
+	return 0;
+}
+
+int box_disk_flush(const struct box_store *s, const char *name, struct err *e)
+{
+	AUTO_FD layers = -1;
+	AUTO_FD disk = -1;
+
+	if (!s->ops->flush)
+		return 0;
+	layers = open_dir(s->layers_path, e);
+	disk = layers < 0 ? -1 : open_disk(s, name, e);
+	return disk < 0 ? -1 : s->ops->flush(s, disk, layers, name, e);
+}
+
+int box_disk_clone(const struct box_store *s, const char *name, const char *layer, struct err *e)
+{
+	AUTO_FD layers = open_dir(s->layers_path, e);
+	AUTO_FD disk = layers < 0 ? -1 : open_disk(s, name, e);
+
+	if (disk < 0 || check_room(layers, e) < 0)
+		return -1;
+	if (faccessat(layers, layer, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return err_set(e, ERR_CONFLICT, "there is a layer '%s'", layer);
+	return s->ops->clone(s, disk, layers, layer, e);
+}
+
+int box_disk_clone_finish(const struct box_store *s, const char *layer, struct err *e)
+{
+	AUTO_FD layers = -1;
+
+	if (!s->ops->finish)
+		return 0;
+	layers = open_dir(s->layers_path, e);
+	return layers < 0 ? -1 : s->ops->finish(layers, layer, e);
+}
+
+/* The root of the writable layer belongs to the box's root, or to whom that gave it: some id of the same range. Ranges begin
+ * at multiples of their size, so any of them tells which it is. */
+int box_layer_id_base(const struct box_store *s, const char *layer, uint64_t *ret, struct err *e)
+{
+	AUTO_FD layers = open_dir(s->layers_path, e);
+	AUTO_FD dir = -1;
+	struct stat st;
+
+	if (layers < 0)
+		return -1;
+	dir = openat(layers, layer, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir < 0 || fstatat(dir, "upper", &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
+		return err_set(e, ERR_NOT_FOUND, "there is no layer '%s'", layer);
+	*ret = st.st_uid - st.st_uid % USERNS_IDS;
+	return userns_check_base(*ret, e) < 0 ? err_wrap(e, "layer '%s'", layer) : 0;
+}
+
+int box_layer_remove(const struct box_store *s, const char *layer, struct err *e)
+{
+	AUTO_FD layers = open_dir(s->layers_path, e);
+
+	return layers < 0 ? -1 : s->ops->layer_remove(s, layers, layer, e);
+}
+
+int box_layers_sweep(const struct box_store *s, struct err *e)
+{
+	AUTO(closedir) DIR *d = opendir(s->layers_path);
+	const struct dirent *entry;
+
+	if (!d)
+		return err_sys(e, errno, "open '%s'", s->layers_path);
+	while ((entry = readdir(d)))
+		if (str_starts(str_of(entry->d_name), STR(STORE_PART)) && s->ops->layer_remove(s, dirfd(d), entry->d_name, e) < 0)
+			return -1;
+	return 0;
 }

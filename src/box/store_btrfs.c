@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 
 #include "base/err.h"
@@ -79,9 +80,9 @@ static void remove_quota(const struct box_store *s, uint64_t id)
 		(void)btrfs_quota_remove(&s->fs, id, &ignored);
 }
 
-static uint64_t id_of(const struct box_store *s, const char *name)
+static uint64_t id_of(int dir, const char *name)
 {
-	AUTO_FD disk = open_disk(s, name, &(struct err){ 0 });
+	AUTO_FD disk = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	uint64_t id;
 
 	return disk >= 0 && btrfs_subvolume_id(disk, &id, &(struct err){ 0 }) == 0 ? id : 0;
@@ -89,21 +90,45 @@ static uint64_t id_of(const struct box_store *s, const char *name)
 
 /* A sandbox cannot make subvolumes: overlayfs hands no such call on. What is no subvolume was not made by us, but has
  * the name of something of ours. */
-static int remove_disk(const struct box_store *s, const char *name, struct err *e)
+static int remove_from(const struct box_store *s, int dir, const char *name, struct err *e)
 {
-	uint64_t id = id_of(s, name);
+	uint64_t id = id_of(dir, name);
 	struct err why = { 0 };
 
-	if (btrfs_subvolume_remove(s->disks, name, &why) < 0) {
+	if (btrfs_subvolume_remove(dir, name, &why) < 0) {
 		if (why.code == ERR_NOT_FOUND)
 			return 0;
 		if (why.code == ERR_INVALID)
-			return tree_remove(s->disks, name, e);
+			return tree_remove(dir, name, e);
 		*e = why;
 		return -1;
 	}
 	remove_quota(s, id);
 	return 0;
+}
+
+static int remove_disk(const struct box_store *s, const char *name, struct err *e)
+{
+	return remove_from(s, s->disks, name, e);
+}
+
+/* A snapshot writes its source back before it is made, and nobody else's: one that is thrown away does it while the box
+ * still runs, so that the next finds little left. */
+static int flush(const struct box_store *s, int disk, int layers, const char *name, struct err *e)
+{
+	char part[64];
+
+	(void)snprintf(part, sizeof(part), STORE_PART "%.48s", name); /* names of disks are short */
+	if (remove_from(s, layers, part, e) < 0 || btrfs_snapshot_make(layers, part, disk, e) < 0)
+		return -1;
+	return remove_from(s, layers, part, e);
+}
+
+/* All of it at once, under its name: there is nothing to finish. */
+static int clone_disk(const struct box_store *s, int disk, int layers, const char *layer, struct err *e)
+{
+	(void)s;
+	return btrfs_snapshot_make(layers, layer, disk, e);
 }
 
 const struct box_store_ops box_store_btrfs_ops = {
@@ -113,4 +138,7 @@ const struct box_store_ops box_store_btrfs_ops = {
 	.limit = limit,
 	.usage = usage,
 	.remove = remove_disk,
+	.flush = flush,
+	.clone = clone_disk,
+	.layer_remove = remove_from,
 };

@@ -10,7 +10,16 @@ struct box_store_ops {
 	int (*limit)(const struct box_store *s, const char *name, uint64_t limit_bytes, struct err *e);
 	int (*usage)(const struct box_store *s, const char *name, uint64_t *ret_bytes, struct err *e);
 	int (*remove)(const struct box_store *s, const char *name, struct err *e);
+	/* The disk DISK, to be the layer LAYER; LAYERS is the folder. */
+	int (*flush)(const struct box_store *s, int disk, int layers, const char *name, struct err *e);
+	int (*clone)(const struct box_store *s, int disk, int layers, const char *layer, struct err *e);
+	int (*finish)(int layers, const char *layer, struct err *e); /* NULL: it is finished already */
+	int (*layer_remove)(const struct box_store *s, int layers, const char *layer, struct err *e);
 };
+
+#define STORE_PART "part-" /* before the names of layers that are not finished */
+
+extern const struct box_store_ops box_store_directory_ops;
 
 extern const struct box_store_ops box_store_btrfs_ops;
 

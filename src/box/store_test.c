@@ -216,6 +216,80 @@ static void plain_folders_have_no_limit_and_say_so(void **state)
 	assert_int_equal(tree_remove(tmp, dir + sizeof("/tmp/") - 1, &e), 0);
 }
 
+#define BASE (UINT64_C(17) << 16)
+
+/* A disk with something in it, cloned: what is written afterwards is not in the clone. */
+static int clone_on(const struct box_store *s)
+{
+	struct err e = { 0 };
+	AUTO_FD layers = open(s->layers_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	AUTO_FD disk = box_disk_make(s, "b1", 64 * MIB, &e);
+	struct stat st;
+	uint64_t base = 0;
+
+	CHECK_OK(disk, &e);
+	CHECK(mkdirat(disk, "upper", 0755) == 0 && mkdirat(disk, "usr-upper", 0755) == 0 && mkdirat(disk, "upper/d", 0700) == 0);
+	CHECK(fchownat(disk, "upper", BASE + 1000, BASE, 0) == 0); /* the box's root gave it away */
+	CHECK_OK(box_disk_flush(s, "b1", &e), &e);
+	CHECK_OK(box_disk_clone(s, "b1", "snap-1", &e), &e);
+	CHECK(mkdirat(disk, "upper/later", 0700) == 0);
+	CHECK_OK(box_disk_clone_finish(s, "snap-1", &e), &e);
+	CHECK(box_disk_clone(s, "b1", "snap-1", &e) < 0 && e.code == ERR_CONFLICT);
+	CHECK(fstatat(layers, "snap-1/upper/d", &st, 0) == 0 && S_ISDIR(st.st_mode));
+	CHECK(fstatat(layers, "snap-1/upper/later", &st, 0) < 0 && fstatat(layers, "snap-1/usr-upper", &st, 0) == 0);
+	CHECK_OK(box_layer_id_base(s, "snap-1", &base, &e), &e);
+	CHECK(base == BASE);
+	CHECK(box_layer_id_base(s, "snap-2", &base, &e) < 0 && e.code == ERR_NOT_FOUND);
+	CHECK_OK(box_disk_remove(s, "b1", &e), &e);
+	CHECK(fstatat(layers, "snap-1/upper/d", &st, 0) == 0);
+	CHECK(mkdirat(layers, "part-snap-3", 0700) == 0 && mkdirat(layers, "part-snap-3/x", 0700) == 0);
+	CHECK_OK(box_layers_sweep(s, &e), &e);
+	CHECK(fstatat(layers, "part-snap-3", &st, 0) < 0 && fstatat(layers, "snap-1", &st, 0) == 0);
+	CHECK_OK(box_layer_remove(s, "snap-1", &e), &e);
+	CHECK_OK(box_layer_remove(s, "snap-1", &e), &e);
+	CHECK(fstatat(layers, "snap-1", &st, 0) < 0);
+	return 0;
+}
+
+static int clones_in_an_image(void *arg)
+{
+	struct image i;
+	struct err e = { 0 };
+	struct box_store s = BOX_STORE_INIT;
+	struct box_store_spec spec = { .state_dir = i.dir, .size_bytes = STORE_SIZE_MIN };
+	int r = prepare(&i);
+
+	(void)arg;
+	if (r != 0)
+		return r;
+	CHECK_OK(box_store_open(&s, &spec, &e), &e);
+	CHECK(clone_on(&s) == 0);
+	box_store_done(&s);
+	return image_remove(&i) < 0;
+}
+
+static void a_clone_of_a_btrfs_disk_stays_as_the_disk_was(void **state)
+{
+	(void)state;
+	WITH_IMAGE(clones_in_an_image);
+}
+
+static void a_clone_of_plain_folders_stays_as_they_were(void **state)
+{
+	char dir[] = "/tmp/store_test.XXXXXX";
+	AUTO(box_store_done) struct box_store s = BOX_STORE_INIT;
+	AUTO_FD tmp = open("/tmp", O_PATH | O_CLOEXEC);
+	struct err e = { 0 };
+
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	assert_non_null(mkdtemp(dir));
+	assert_int_equal(box_store_open(&s, &(struct box_store_spec){ .state_dir = dir, .is_unlimited = true }, &e), 0);
+	assert_int_equal(clone_on(&s), 0);
+	assert_int_equal(tree_remove(tmp, dir + sizeof("/tmp/") - 1, &e), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -224,6 +298,8 @@ int main(void)
 		cmocka_unit_test(a_half_made_image_is_made_anew_and_a_broken_one_refused),
 		cmocka_unit_test(a_btrfs_with_quotas_is_used_in_place),
 		cmocka_unit_test(plain_folders_have_no_limit_and_say_so),
+		cmocka_unit_test(a_clone_of_a_btrfs_disk_stays_as_the_disk_was),
+		cmocka_unit_test(a_clone_of_plain_folders_stays_as_they_were),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
