@@ -183,8 +183,9 @@ static int open_image(const struct park_order *order, struct err *e)
 static int make_root(const struct child *c, const struct park_order *order, struct err *e)
 {
 	AUTO_FD image = -1;
-	struct stage_root r = { .stage = c->stage, .dir = c->dir, .layers = order->layers, .n_layers = order->n_layers,
-				.image = -1, .userns = c->userns, .has_usr = order->has_host_usr };
+	struct stage_root r = { .stage = c->stage, .dir = c->dir, .store = c->layers, .id_base = c->id_base,
+				.layers = order->layers, .n_layers = order->n_layers, .image = -1, .userns = c->userns,
+				.has_usr = order->has_host_usr };
 
 	if (order->dir[0]) {
 		r.image = image = open_image(order, e);

@@ -223,6 +223,68 @@ static void a_layer_that_is_not_there_is_told(void **state)
 	assert_int_equal(e.code, ERR_NOT_FOUND);
 }
 
+/* A file of the box's user 1000 in FOLDER of a disk. */
+static void put(const struct fixture *f, const char *path, uint64_t base)
+{
+	AUTO_FD fd = openat(f->host.store.disks, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
+
+	assert_true(fd >= 0);
+	assert_int_equal(fchown(fd, (uid_t)base + 1000, (gid_t)base + 100), 0);
+}
+
+static int look(const struct fixture *f, const char *path, struct stat *st)
+{
+	char whole[128];
+
+	(void)snprintf(whole, sizeof(whole), "/proc/%d/root/%s", (int)f->pid, path);
+	return lstat(whole, st);
+}
+
+static void a_box_on_the_disk_of_another_has_its_files_with_its_own_ids(void **state)
+{
+	struct fixture *f = *state;
+	struct slot_layer layers[] = { { .name = "snap-1", .is_disk = true }, { .name = "base" } };
+	struct err e = { 0 };
+	struct slot first = SLOT_INIT;
+	struct stat st;
+	char path[128];
+	uint64_t base;
+	AUTO_FD spec = memfd_sealed_bytes("spec", STR("{}"), &e);
+	struct slot_order order = { .limits = { 64 << 20, 500, 50, 32 << 20 }, .layers = layers, .n_layers = 2, .spec = spec,
+				    .has_host_usr = true, .hostname = "box" };
+
+	if (!can_run())
+		skip();
+	(void)snprintf(path, sizeof(path), "%.64s/base/usr", f->host.layers_path);
+	assert_int_equal(mkdir(path, 0755), 0);
+	assert_int_equal(slot_make(&f->host, 2, NULL, &first, &e), 0);
+	base = first.id_base;
+	put(f, "b2/upper/file", base);
+	put(f, "b2/usr-upper/file", base);
+	assert_int_equal(mknodat(f->host.store.disks, "b2/usr-upper/share", S_IFCHR, 0), 0);
+	assert_int_equal(fchmodat(f->host.store.disks, "b2/upper", 0711, 0), 0);
+	assert_int_equal(box_disk_clone(&f->host.store, "b2", "snap-1", &e), 0);
+	assert_int_equal(slot_destroy(&f->host, &first, &e), 0);
+	(void)waitpid(first.pid, NULL, 0);
+	assert_int_equal(box_layer_id_base(&f->host.store, "snap-1", &layers[0].id_base, &e), 0);
+	assert_int_equal(layers[0].id_base, base);
+
+	assert_int_equal(slot_make(&f->host, 3, NULL, &f->slot, &e), 0);
+	f->pid = f->slot.pid;
+	if (slot_wake(&f->host, &f->slot, &order, 10000, &e) < 0)
+		fail_msg("%s", e.msg);
+	assert_int_equal(look(f, "file", &st), 0);
+	assert_int_equal(st.st_uid, f->slot.id_base + 1000);
+	assert_int_equal(st.st_gid, f->slot.id_base + 100);
+	assert_int_equal(look(f, "usr/file", &st), 0);
+	assert_int_equal(st.st_uid, f->slot.id_base + 1000);
+	assert_int_equal(look(f, "usr/bin", &st), 0);
+	assert_int_equal(look(f, "usr/share", &st), -1);
+	assert_int_equal(look(f, "", &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0711);
+	assert_int_equal(st.st_uid, f->slot.id_base);
+}
+
 static void an_unused_slot_leaves_nothing(void **state)
 {
 	struct fixture *f = *state;
@@ -252,6 +314,7 @@ int main(void)
 		TEST(a_frozen_box_stands_still),
 		TEST(its_disk_holds_what_was_ordered),
 		TEST(a_layer_that_is_not_there_is_told),
+		TEST(a_box_on_the_disk_of_another_has_its_files_with_its_own_ids),
 		TEST(an_unused_slot_leaves_nothing),
 	};
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "box/stage.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 #include "base/own.h"
 #include "box/slot.h"
 #include "sys/mounts.h"
+#include "sys/userns.h"
 
 #include "base/banned.h"
 
@@ -259,6 +261,113 @@ static int cover_usr(int stage, int dir, struct err *e)
 	return fd < 0 ? -1 : mount_move(fd, o.lowers[0], e);
 }
 
+/* ---- layers that were disks ---- */
+
+/* The namespaces that show the ids of other boxes as ours, one for each range. */
+struct ranges {
+	uint64_t base[LAYERS_MAX];
+	int userns[LAYERS_MAX];
+	size_t n;
+};
+
+static void ranges_done(struct ranges *g)
+{
+	for (size_t i = 0; i < g->n; i++)
+		closep(&g->userns[i]);
+}
+DEFINE_AUTO_DONE(struct ranges, ranges_done)
+
+/* Borrowed. */
+static int range_of(struct ranges *g, const struct stage_root *r, uint64_t base, struct err *e)
+{
+	AUTO_FD proc = -1;
+	size_t i = 0;
+
+	while (i < g->n && g->base[i] != base)
+		i++;
+	if (i < g->n)
+		return g->userns[i];
+	proc = open_dir(r->stage, "proc", e);
+	g->base[i] = base;
+	g->userns[i] = proc < 0 ? -1 : userns_map(proc, base, r->id_base, e);
+	g->n += g->userns[i] >= 0;
+	return g->userns[i];
+}
+
+/* FOLDER of the disk that layer I is, with our ids, as one more lower of O. */
+static int add_disk(struct overlay *o, const struct stage_root *r, struct ranges *g, size_t i, const char *folder, struct err *e)
+{
+	int userns = range_of(g, r, r->layers[i].id_base, e);
+	char path[SLOT_LAYER_NAME_MAX + 16], at[32];
+	AUTO_FD fd = -1;
+
+	if (userns < 0)
+		return -1;
+	(void)snprintf(path, sizeof(path), "%s/%s", r->layers[i].name, folder);
+	(void)snprintf(at, sizeof(at), "%s%zu", folder, i);
+	fd = openat(r->store, path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return err_sys(e, errno, "open layer '%s'", path);
+	return mount_shifted(r->stage, at, fd, userns, e) < 0 ? -1 : overlay_add(o, r->stage, at, e);
+}
+
+/* The root of an overlay is its uppermost layer's, which is new: it gets what the layer below it had. */
+static int inherit_root(const struct overlay *o, int dir, const char *upper, struct err *e)
+{
+	struct stat st;
+
+	if (fstat(o->lowers[0], &st) < 0 || fchownat(dir, upper, st.st_uid, st.st_gid, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    fchmodat(dir, upper, st.st_mode & 07777, 0) < 0)
+		return err_sys(e, errno, "give '%s' the owner and mode that it had", upper);
+	return 0;
+}
+
+/* Most sandboxes never write to /usr. */
+static bool has_usr(const struct stage_root *r, size_t i)
+{
+	char path[SLOT_LAYER_NAME_MAX + 16];
+	struct stat st;
+	AUTO_FD fd = -1;
+	char entries[512];
+	ssize_t n;
+	size_t names = 0;
+
+	(void)snprintf(path, sizeof(path), "%s/usr-upper", r->layers[i].name);
+	fd = openat(r->store, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return false;
+	if ((st.st_mode & 07777) != 0755 || st.st_uid != r->layers[i].id_base || st.st_gid != r->layers[i].id_base)
+		return true;
+	while (names <= 2 && (n = getdents64(fd, entries, sizeof(entries))) > 0) /* without the heap */
+		for (ssize_t at = 0; at < n; names++)
+			at += ((const struct dirent64 *)(const void *)(entries + at))->d_reclen;
+	return names > 2; /* "." and ".." */
+}
+
+/* The /usr that was made ahead of time stands on the host's alone: it makes room for one with those of the disks between. Its
+ * work folder is marked as used, and no overlay takes such a one. */
+static int remake_usr(const struct stage_root *r, struct ranges *g, struct err *e)
+{
+	AUTO(overlay_done) struct overlay o = { .upper = -1, .work = -1 };
+	AUTO_FD fd = -1;
+	char path[64];
+
+	for (size_t i = 0; i < r->n_layers; i++)
+		if (r->layers[i].is_disk && has_usr(r, i) && add_disk(&o, r, g, i, "usr-upper", e) < 0)
+			return -1;
+	if (o.n == 0)
+		return 0;
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d/usr", r->stage);
+	if (mount_detach(path, e) < 0 || overlay_add(&o, r->stage, "usr", e) < 0 || inherit_root(&o, r->dir, "usr-upper", e) < 0)
+		return -1;
+	if (mkdirat(r->dir, "usr-work-2", 0700) < 0)
+		return err_sys(e, errno, "make a work folder");
+	if (overlay_upper(&o, r->dir, "usr-upper", "usr-work-2", e) < 0)
+		return -1;
+	fd = overlay_mount(&o, e);
+	return fd < 0 ? -1 : mount_move(fd, o.lowers[o.n - 1], e);
+}
+
 /* ---- the whole ---- */
 
 static int fill_stage(int stage, const struct stage_spec *spec, struct err *e)
@@ -291,7 +400,7 @@ static int add_image(struct overlay *o, const struct stage_root *r, struct err *
 	return mount_shifted(r->stage, "image", r->image, r->userns, e) < 0 ? -1 : overlay_add(o, r->stage, "image", e);
 }
 
-static int root_overlay(const struct stage_root *r, struct err *e)
+static int root_overlay(const struct stage_root *r, struct ranges *g, struct err *e)
 {
 	AUTO(overlay_done) struct overlay o = { .upper = -1, .work = -1 };
 	AUTO_FD layers = open_dir(r->stage, "layers", e);
@@ -301,8 +410,10 @@ static int root_overlay(const struct stage_root *r, struct err *e)
 	if (r->n_layers > LAYERS_MAX || (r->n_layers == 0 && r->image < 0))
 		return err_set(e, ERR_LIMIT, "a root of %zu layers", r->n_layers);
 	for (size_t i = 0; i < r->n_layers; i++)
-		if (overlay_add(&o, layers, r->layers[i].name, e) < 0)
+		if ((r->layers[i].is_disk ? add_disk(&o, r, g, i, "upper", e) : overlay_add(&o, layers, r->layers[i].name, e)) < 0)
 			return -1;
+	if (r->n_layers > 0 && r->layers[0].is_disk && inherit_root(&o, r->dir, "upper", e) < 0)
+		return -1;
 	if (r->image >= 0 && add_image(&o, r, e) < 0)
 		return -1;
 	return overlay_upper(&o, r->dir, "upper", "work", e) < 0 ? -1 : overlay_mount(&o, e);
@@ -319,10 +430,11 @@ static int move_into(int stage, int root, const char *name, struct err *e)
 
 int stage_make_root(const struct stage_root *r, struct err *e)
 {
-	AUTO_FD root = root_overlay(r, e);
+	AUTO(ranges_done) struct ranges g = { .n = 0 };
+	AUTO_FD root = root_overlay(r, &g, e);
 	AUTO_FD target = -1;
 
-	if (root < 0)
+	if (root < 0 || (r->has_usr && remake_usr(r, &g, e) < 0))
 		return -1;
 	target = open_dir(r->stage, "root", e);
 	if (target < 0 || mount_move(root, target, e) < 0)

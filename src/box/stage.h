@@ -25,6 +25,8 @@ int stage_make(const struct stage_spec *spec, struct err *e);
 struct stage_root {
 	int stage;
 	int dir; /* the box's disk, with upper and work */
+	int store; /* the host's layers, with the ids that they have on the disk */
+	uint64_t id_base; /* of the box */
 	const struct slot_layer *layers;
 	size_t n_layers;
 	int image; /* a directory of the host below the layers, shown with the ids of `userns`; -1: none */
@@ -32,5 +34,9 @@ struct stage_root {
 	int has_usr;
 };
 
-/* Makes the root and moves proc, sys and dev into it. Returns the root, attached and ready to pivot to. */
+/* Makes the root and moves proc, sys and dev into it. Returns the root, attached and ready to pivot to.
+ *
+ * A layer that was the disk of another box is shown with this box's ids, by a mount of its own: on the disk it keeps those
+ * of the range that it was made with. Who has that range today does not matter. Ids on a disk are numbers, and nobody but
+ * the boxes that stand on the layer has a mount that leads to it. */
 int stage_make_root(const struct stage_root *r, struct err *e);

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -116,15 +117,16 @@ static _Noreturn void child(int sock, uint64_t base)
 
 /* ---- in the parent ------------------------------------------------------------------------------------- */
 
-static int write_maps(pid_t pid, uint64_t base, struct err *e)
+/* PROC is a directory to which the path of PID is relative. */
+static int write_maps(int proc, pid_t pid, uint64_t inside, uint64_t outside, struct err *e)
 {
 	static const char *const names[] = { "uid_map", "gid_map" };
 	char path[64], map[64];
 
-	(void)snprintf(map, sizeof(map), "0 %llu %d\n", (unsigned long long)base, USERNS_IDS);
+	(void)snprintf(map, sizeof(map), "%llu %llu %d\n", (unsigned long long)inside, (unsigned long long)outside, USERNS_IDS);
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-		(void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, names[i]);
-		if (write_setting(AT_FDCWD, path, map, e) < 0)
+		(void)snprintf(path, sizeof(path), "%d/%s", (int)pid, names[i]);
+		if (write_setting(proc, path, map, e) < 0)
 			return -1;
 	}
 	return 0;
@@ -150,7 +152,11 @@ static int await_child(int sock, struct err *e)
 
 static int take_namespace(pid_t pid, int pidfd, int sock, uint64_t base, struct err *e)
 {
-	if (await_child(sock, e) < 0 || write_maps(pid, base, e) < 0)
+	AUTO_FD proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (proc < 0)
+		return err_sys(e, errno, "open '/proc'");
+	if (await_child(sock, e) < 0 || write_maps(proc, pid, 0, base, e) < 0)
 		return -1;
 	if (send(sock, "m", 1, MSG_NOSIGNAL) != 1)
 		return err_sys(e, errno, "wake the child");
@@ -201,4 +207,35 @@ int userns_make(uint64_t base, struct err *e)
 	if (process_kill_and_wait(pidfd, END_TIMEOUT_MS, &end, fd < 0 ? &(struct err){ 0 } : e) < 0)
 		return err_wrap(e, "make a user namespace");
 	return fd < 0 ? err_wrap(e, "make a user namespace") : take_fd(&fd);
+}
+
+/* ---- maps alone ---- */
+
+/* Holds: the caller's memory and descriptors, and all capabilities in the new user namespace alone. Does nothing. */
+static _Noreturn void stay(void)
+{
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	for (;;)
+		(void)pause();
+}
+
+int userns_map(int proc, uint64_t from, uint64_t to, struct err *e)
+{
+	AUTO_FD pidfd = -1;
+	AUTO_FD fd = -1;
+	struct process_end end;
+	pid_t pid;
+
+	if (userns_check_base(from, e) < 0 || userns_check_base(to, e) < 0)
+		return -1;
+	pid = namespace_clone(CLONE_NEWUSER, -1, &pidfd, e);
+	if (pid == 0)
+		stay();
+	if (pid < 0)
+		return err_wrap(e, "make a map of ids");
+	if (write_maps(proc, pid, from, to, e) == 0)
+		fd = namespace_of_process(pidfd, NAMESPACE_USER, e);
+	if (process_kill_and_wait(pidfd, END_TIMEOUT_MS, &end, fd < 0 ? &(struct err){ 0 } : e) < 0)
+		return err_wrap(e, "make a map of ids");
+	return fd < 0 ? err_wrap(e, "make a map of ids") : take_fd(&fd);
 }

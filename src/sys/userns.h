@@ -20,3 +20,8 @@ int userns_check_base(uint64_t base, struct err *e);
  * the two. It belongs to the user BASE, so that the kernel's limits per user count for it alone. Returns its
  * descriptor; no process is left in it. Needs root with SYS_ADMIN, SETUID and SETGID, /proc, and a caller with one thread. */
 int userns_make(uint64_t base, struct err *e);
+
+/* A user namespace that is only good for showing files with other ids: what has FROM.. on the disk is shown as TO..,
+ * 65,536 of them, with mount_idmap(). Both are bases as above. PROC is a /proc of the caller's own pid namespace. No process
+ * is left in it. */
+int userns_map(int proc, uint64_t from, uint64_t to, struct err *e);
