@@ -16,6 +16,7 @@
 #include "sys/cgroup_stats.h"
 #include "sys/namespace.h"
 #include "sys/process.h"
+#include "warden/box_impl.h"
 #include "warden/ending.h"
 #include "warden/ready.h"
 #include "warden/warden.h"
@@ -37,8 +38,6 @@ struct waiter {
 	struct waiter *next;
 	struct ticket ticket;
 };
-
-static void next_work(struct box *b);
 
 /* ---- the object ---- */
 
@@ -138,7 +137,7 @@ enum wire_state box_state(const struct box *b)
 
 /* ---- who waits ---- */
 
-static int add_waiter(struct box *b, const struct ticket *t, struct err *e)
+int box_add_waiter(struct box *b, const struct ticket *t, struct err *e)
 {
 	struct waiter *waiter;
 
@@ -154,7 +153,7 @@ static int add_waiter(struct box *b, const struct ticket *t, struct err *e)
 }
 
 /* Those who wait for CALL. */
-static void answer_waiters(struct box *b, uint32_t call, const struct err *failure)
+void box_answer_waiters(struct box *b, uint32_t call, const struct err *failure)
 {
 	struct waiter **at = &b->waiters, *waiter;
 
@@ -168,14 +167,6 @@ static void answer_waiters(struct box *b, uint32_t call, const struct err *failu
 		answer(b->w, &waiter->ticket, failure);
 		free(waiter);
 	}
-}
-
-static void refuse(struct box *b, const struct ticket *t, enum err_code code, const char *what)
-{
-	struct err e;
-
-	(void)err_set(&e, code, "sandbox '%s' %s", b->file.id, what);
-	answer(b->w, t, &e);
 }
 
 /* ---- removing ---- */
@@ -211,7 +202,7 @@ static void tell_removed(struct box *b)
 	if (b->n_waiters == 0)
 		return;
 	KILL_POINT("warden.remove.dead");
-	answer_waiters(b, WIRE_REMOVE, NULL);
+	box_answer_waiters(b, WIRE_REMOVE, NULL);
 	KILL_POINT("warden.remove.told");
 	if (b->n_waiters == 0)
 		forget_name(b);
@@ -220,11 +211,11 @@ static void tell_removed(struct box *b)
 /* Nothing of it is left. */
 static void finish_removal(struct box *b)
 {
-	answer_waiters(b, WIRE_CREATE, &b->failure);
-	answer_waiters(b, WIRE_PAUSE, &b->failure);
-	answer_waiters(b, WIRE_RESUME, &b->failure);
+	box_answer_waiters(b, WIRE_CREATE, &b->failure);
+	box_answer_waiters(b, WIRE_PAUSE, &b->failure);
+	box_answer_waiters(b, WIRE_RESUME, &b->failure);
 	KILL_POINT("warden.remove.proven");
-	answer_waiters(b, WIRE_REMOVE, NULL);
+	box_answer_waiters(b, WIRE_REMOVE, NULL);
 	box_free(b);
 }
 
@@ -237,7 +228,7 @@ static void on_removed(const struct err *failure, void *arg)
 
 	KILL_POINT("warden.remove.collected");
 	collect(b);
-	answer_waiters(b, WIRE_CREATE, &b->failure); /* who failed to create it need not wait for later tries */
+	box_answer_waiters(b, WIRE_CREATE, &b->failure); /* who failed to create it need not wait for later tries */
 	if (failure) {
 		log_warn("cannot remove a box, trying again", LOG_S("id", b->file.id), LOG_U("number", number),
 			 LOG_U("tries", b->tries), LOG_ERR(failure));
@@ -260,12 +251,12 @@ static void kill_first(struct box *b)
 	struct err e;
 
 	if (b->slot.pidfd < 0 || b->has_ended || b->is_paused || !b->end_io.loop) {
-		next_work(b);
+		box_next_work(b);
 		return;
 	}
 	b->mounts = namespace_of_process(b->slot.pidfd, NAMESPACE_MOUNT, &e); /* without it, it only takes longer */
 	if (process_signal(b->slot.pidfd, SIGKILL, &e) < 0)
-		next_work(b);
+		box_next_work(b);
 	else
 		timer_in(&b->timer, KILL_FIRST_MS);
 }
@@ -295,7 +286,7 @@ void box_remove(struct box *b, const struct ticket *t)
 {
 	struct err e;
 
-	if (add_waiter(b, t, &e) < 0) {
+	if (box_add_waiter(b, t, &e) < 0) {
 		answer(b->w, t, &e);
 		return;
 	}
@@ -385,7 +376,7 @@ static void on_end(unsigned ready, void *arg)
 	note_end(b, is_known ? &end : NULL, true);
 	KILL_POINT("warden.end.noted");
 	peers_tell_ended(b->w, b->file.id, &b->file.ending);
-	next_work(b);
+	box_next_work(b);
 }
 
 static int watch_end(struct box *b, struct err *e)
@@ -414,10 +405,10 @@ static void on_killed(const struct err *failure, void *arg)
 			return;
 		}
 	}
-	next_work(b);
+	box_next_work(b);
 }
 
-static void next_work(struct box *b)
+void box_next_work(struct box *b)
 {
 	if (worker_is_busy(&b->worker))
 		return;
@@ -427,84 +418,6 @@ static void next_work(struct box *b)
 		b->needs_kill = false;
 		worker_start(&b->worker, &b->w->workers, kill_work, on_killed, b, -1);
 	}
-}
-
-static int freeze_work(void *arg, struct err *e)
-{
-	struct box *b = arg;
-
-	KILL_POINT("warden.pause.begun");
-	if (slot_freeze(&b->w->host, &b->slot, e) < 0)
-		return -1;
-	KILL_POINT("warden.pause.frozen");
-	return 0;
-}
-
-static int thaw_work(void *arg, struct err *e)
-{
-	struct box *b = arg;
-
-	KILL_POINT("warden.resume.begun");
-	if (slot_thaw(&b->w->host, &b->slot, e) < 0)
-		return -1;
-	KILL_POINT("warden.resume.thawed");
-	return 0;
-}
-
-static void on_switched(struct box *b, bool is_paused, const struct err *failure)
-{
-	uint32_t call = is_paused ? WIRE_PAUSE : WIRE_RESUME;
-	struct err over;
-
-	if (!failure && b->file.stage != BOX_RUNNING) {
-		(void)err_set(&over, ERR_CONFLICT, "sandbox '%s' has ended", b->file.id);
-		failure = &over;
-	}
-	if (!failure)
-		b->is_paused = is_paused;
-	KILL_POINT("warden.switch.done");
-	answer_waiters(b, call, failure);
-	KILL_POINT("warden.switch.told");
-	next_work(b);
-}
-
-static void on_frozen(const struct err *failure, void *arg)
-{
-	on_switched(arg, true, failure);
-}
-
-static void on_thawed(const struct err *failure, void *arg)
-{
-	on_switched(arg, false, failure);
-}
-
-static void switch_to(struct box *b, bool is_paused, const struct ticket *t)
-{
-	struct err e;
-
-	if (b->file.stage != BOX_RUNNING) {
-		refuse(b, t, ERR_CONFLICT, "does not run");
-	} else if (b->is_paused == is_paused) {
-		refuse(b, t, ERR_CONFLICT, is_paused ? "is paused already" : "is not paused");
-	} else if (worker_is_busy(&b->worker)) {
-		refuse(b, t, ERR_CONFLICT, "is being paused or resumed");
-	} else if (add_waiter(b, t, &e) < 0) {
-		answer(b->w, t, &e);
-	} else if (is_paused) {
-		worker_start(&b->worker, &b->w->workers, freeze_work, on_frozen, b, -1);
-	} else {
-		worker_start(&b->worker, &b->w->workers, thaw_work, on_thawed, b, -1);
-	}
-}
-
-void box_pause(struct box *b, const struct ticket *t)
-{
-	switch_to(b, true, t);
-}
-
-void box_resume(struct box *b, const struct ticket *t)
-{
-	switch_to(b, false, t);
 }
 
 /* ---- creating ---- */
@@ -545,7 +458,7 @@ static void on_ready(unsigned ready, void *arg)
 		return;
 	}
 	KILL_POINT("warden.create.running");
-	answer_waiters(b, WIRE_CREATE, NULL);
+	box_answer_waiters(b, WIRE_CREATE, NULL);
 	KILL_POINT("warden.create.told");
 }
 
@@ -569,7 +482,7 @@ static void on_timer(void *arg)
 		fail(b, &e);
 		return;
 	}
-	next_work(b);
+	box_next_work(b);
 }
 
 /* P2: a descriptor of the server's goes into the sandbox only when it is what it has to be. */
@@ -743,7 +656,7 @@ void box_create(struct warden *w, const struct wire_request *rq, int spec, const
 	struct err e;
 
 	KILL_POINT("warden.create.asked");
-	if (check_create(w, rq, spec, &e) < 0 || !(b = box_new(w, &e)) || add_waiter(b, t, &e) < 0) {
+	if (check_create(w, rq, spec, &e) < 0 || !(b = box_new(w, &e)) || box_add_waiter(b, t, &e) < 0) {
 		answer(w, t, &e);
 		if (b)
 			box_free(b);
@@ -788,6 +701,6 @@ int box_take_up(struct warden *w, const struct box_file *file, struct stack *sta
 		box_free(b);
 		return -1;
 	}
-	next_work(b);
+	box_next_work(b);
 	return 0;
 }
