@@ -36,6 +36,22 @@ size_t wire_request_size(const struct wire_request *rq)
 	return offsetof(struct wire_request, layers) + rq->n_layers * sizeof(rq->layers[0]);
 }
 
+/* Whether the call is about a sandbox, which it names. */
+static bool is_about_one(uint32_t call)
+{
+	return call != WIRE_LIST && call != WIRE_SNAPSHOTS && call != WIRE_SNAPSHOT_REMOVE;
+}
+
+static int check_snapshot(const struct wire_request *rq, struct err *e)
+{
+	static const unsigned char nothing[WIRE_LAYER_SIZE - WIRE_SNAPSHOT_SIZE];
+	const struct wire_layer *l = &rq->layers[0];
+
+	if (rq->n_layers != 1 || l->kind != WIRE_LAYER_SNAPSHOT || memcmp(l->name + WIRE_SNAPSHOT_SIZE, nothing, sizeof(nothing)) != 0)
+		return bad(e, "no snapshot");
+	return 0;
+}
+
 int wire_check_request(const void *bytes, size_t n, size_t n_fds, struct wire_request *ret, struct err *e)
 {
 	struct wire_request rq = { 0 };
@@ -47,15 +63,17 @@ int wire_check_request(const void *bytes, size_t n, size_t n_fds, struct wire_re
 		return bad(e, "another size than its layers have");
 	if (rq.version != WIRE_VERSION)
 		return bad(e, "another version");
-	if (rq.call < WIRE_CREATE || rq.call > WIRE_LIST || rq.serial == 0)
+	if (rq.call < WIRE_CREATE || rq.call >= WIRE_ENDED || rq.serial == 0)
 		return bad(e, "an unknown call");
 	if (n_fds != (rq.call == WIRE_CREATE))
 		return bad(e, "the wrong descriptors");
-	if (rq.call != WIRE_LIST && !has_id(rq.id))
+	if (is_about_one(rq.call) && !has_id(rq.id))
 		return bad(e, "a bad id");
 	if (rq.call == WIRE_DIAL && rq.port > 65535)
 		return bad(e, "a bad port");
 	if (rq.call == WIRE_CREATE && check_create(&rq, e) < 0)
+		return -1;
+	if ((rq.call == WIRE_SNAPSHOT || rq.call == WIRE_SNAPSHOT_REMOVE) && check_snapshot(&rq, e) < 0)
 		return -1;
 	*ret = rq;
 	return 0;

@@ -18,6 +18,7 @@
 #define WIRE_IMAGE_NONE UINT32_MAX /* nothing below the layers */
 #define WIRE_LAYERS_MAX 127 /* above the image, which may be one more */
 #define WIRE_LAYER_SIZE 32
+#define WIRE_SNAPSHOT_SIZE 16
 
 enum wire_call {
 	WIRE_CREATE = 1, /* with the sealed spec; ERR_UNAVAILABLE and EDQUOT: disks cannot be limited here */
@@ -28,6 +29,9 @@ enum wire_call {
 	WIRE_LOGS,  /* answered with the two log segments, readable */
 	WIRE_STATS,
 	WIRE_LIST,  /* answered with one row per box, then one without an id */
+	WIRE_SNAPSHOT,        /* of the sandbox, as the layer layers[0]; ERR_CONFLICT: it does not run, nor is it paused */
+	WIRE_SNAPSHOT_REMOVE, /* of the layer layers[0], if it is there; ERR_CONFLICT: a sandbox stands on it */
+	WIRE_SNAPSHOTS,       /* answered with one row per layer, then one without a name */
 	WIRE_ENDED, /* from the warden, serial 0: a box has ended */
 };
 
@@ -52,11 +56,11 @@ struct wire_request {
 	uint32_t version;
 	uint32_t call; /* enum wire_call */
 	uint64_t serial; /* not 0 */
-	char id[WIRE_ID_SIZE]; /* empty for WIRE_LIST */
+	char id[WIRE_ID_SIZE]; /* not looked at where no sandbox is meant */
 	uint32_t image;  /* of a create: what is lowest */
 	uint32_t port;   /* of a dial */
 	struct wire_limits limits;
-	uint32_t n_layers; /* of a create: above the image */
+	uint32_t n_layers; /* of a create: above the image; 1 where one layer is meant */
 	struct wire_layer layers[WIRE_LAYERS_MAX]; /* the uppermost first; only those that there are belong to the message */
 };
 
@@ -64,6 +68,12 @@ size_t wire_request_size(const struct wire_request *rq);
 
 struct wire_stats {
 	uint64_t cpu_usec, memory_bytes, memory_peak_bytes, pids, disk_bytes, oom_kills;
+};
+
+struct wire_snapshot {
+	unsigned char name[WIRE_SNAPSHOT_SIZE];
+	uint64_t flush_us;  /* what it took to write back, while the sandbox went on */
+	uint64_t frozen_us; /* how long it was frozen */
 };
 
 /* How a box ended. */
@@ -82,6 +92,7 @@ struct wire_reply {
 	uint32_t state;  /* enum wire_state, of a row */
 	struct wire_ending ending; /* of WIRE_ENDED, and of a row that is over */
 	struct wire_stats stats;
+	struct wire_snapshot snapshot; /* of WIRE_SNAPSHOT; only the name, of a row */
 	struct err err;
 };
 

@@ -32,8 +32,11 @@ static int check(const struct wire_request *rq, size_t n_fds)
 static void good_requests_pass(void **state)
 {
 	(void)state;
-	for (unsigned call = WIRE_CREATE; call <= WIRE_LIST; call++) {
+	for (unsigned call = WIRE_CREATE; call < WIRE_ENDED; call++) {
 		struct wire_request rq = good_request(call);
+
+		rq.n_layers = 1;
+		rq.layers[0] = (struct wire_layer){ WIRE_LAYER_SNAPSHOT, { 1, [WIRE_SNAPSHOT_SIZE - 1] = 2 } };
 
 		assert_int_equal(check(&rq, call == WIRE_CREATE), 0);
 		assert_int_equal(check(&rq, call != WIRE_CREATE), -1);
@@ -68,6 +71,23 @@ static void anything_else_is_refused(void **state)
 	bad[0].port = 65535;
 	assert_int_equal(wire_check_request(&bad[0], wire_request_size(&bad[0]) - 1, 0, &got, &(struct err){ 0 }), -1);
 	assert_int_equal(check(&bad[0], 0), 0);
+}
+
+static void a_snapshot_has_one_name_of_its_own_kind(void **state)
+{
+	(void)state;
+	for (unsigned call = WIRE_SNAPSHOT; call <= WIRE_SNAPSHOT_REMOVE; call++) {
+		struct wire_request rq = good_request(call);
+
+		assert_int_equal(check(&rq, 0), -1);
+		rq.n_layers = 1;
+		rq.layers[0] = (struct wire_layer){ WIRE_LAYER_BLOB, { 1 } };
+		assert_int_equal(check(&rq, 0), -1);
+		rq.layers[0].kind = WIRE_LAYER_SNAPSHOT;
+		assert_int_equal(check(&rq, 0), 0);
+		rq.layers[0].name[WIRE_SNAPSHOT_SIZE] = 1;
+		assert_int_equal(check(&rq, 0), -1);
+	}
 }
 
 static struct wire_reply good_reply(void)
@@ -111,6 +131,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(good_requests_pass),
 		cmocka_unit_test(anything_else_is_refused),
+		cmocka_unit_test(a_snapshot_has_one_name_of_its_own_kind),
 		cmocka_unit_test(replies_are_checked_too),
 	};
 

@@ -61,6 +61,17 @@ struct runtime_spec {
 	struct string_map env;
 	struct runtime_limits limits;
 	const char *execd_token;       /* what execd asks for; the programs of the sandbox never see it */
+	struct string_list layers;     /* snapshots that it stands on, above the image, the uppermost first */
+};
+
+/* A snapshot is a layer with a name that the control plane gives it: 32 hexadecimal digits. It is what one sandbox had
+ * changed of all that it stood on, so a sandbox that is made from it stands on those layers as well. */
+#define RUNTIME_LAYER_LEN 32
+#define RUNTIME_LAYERS_MAX 127
+
+struct runtime_snapshot {
+	uint64_t flush_us;  /* what it took to write back, while the sandbox went on */
+	uint64_t frozen_us; /* how long it was frozen */
 };
 
 /* ---- what becomes of it ---- */
@@ -115,6 +126,8 @@ typedef void runtime_dial_fn(struct transport *t, const struct runtime_failure *
 typedef void runtime_text_fn(struct str text, bool is_cut, const struct runtime_failure *failure, void *arg);
 typedef void runtime_info_fn(const struct runtime_info *info, const struct runtime_failure *failure, void *arg);
 typedef void runtime_stats_fn(const struct runtime_stats *stats, const struct runtime_failure *failure, void *arg);
+typedef void runtime_snapshot_fn(const struct runtime_snapshot *made, const struct runtime_failure *failure, void *arg);
+typedef void runtime_layers_fn(const char *const *layers, size_t n, const struct runtime_failure *failure, void *arg);
 typedef void runtime_list_fn(const struct runtime_box *boxes, size_t n, const struct runtime_failure *failure, void *arg);
 
 #define RUNTIME_LOG_MAX ((size_t)1024 * 1024) /* bytes of one answer */
@@ -138,6 +151,11 @@ struct runtime_ops {
 	void (*stats)(struct runtime *rt, const char *id, runtime_stats_fn *fn, void *arg);
 	/* Everything that is ours by name and owner, half-made and ended ones included. */
 	void (*list)(struct runtime *rt, runtime_list_fn *fn, void *arg);
+	/* Of a sandbox that runs or is paused, which it is afterwards as well. Takes 600 s at most. */
+	void (*snapshot)(struct runtime *rt, const char *id, const char *layer, runtime_snapshot_fn *fn, void *arg);
+	/* Of what is not there succeeds. ERR_CONFLICT while a sandbox stands on it. */
+	void (*snapshot_remove)(struct runtime *rt, const char *layer, runtime_done_fn *fn, void *arg);
+	void (*snapshots)(struct runtime *rt, runtime_layers_fn *fn, void *arg); /* all that there are */
 	/* At once: whether the image can be named like that. ERR_INVALID and a message that says which forms there are. */
 	int (*check_image)(struct runtime *rt, const char *uri, struct err *e);
 	void (*free)(struct runtime *rt);

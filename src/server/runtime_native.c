@@ -14,6 +14,7 @@
 #include "net/transport.h"
 #include "server/runtime.h"
 #include "server/runtime_log.h"
+#include "server/runtime_native_impl.h"
 #include "sys/memfd.h"
 #include "sys/passing.h"
 
@@ -24,69 +25,19 @@
 #define CREATE_MS 600000
 #define SPEC_MAX (1024 * 1024)
 #define LIST_MAX 16384
-#define PATH_SIZE 108
 #if defined(__x86_64__)
 #define RUNTIME_ARCH "amd64"
 #else
 #define RUNTIME_ARCH "arm64"
 #endif
 
-struct native;
-
-/* One request to the warden that has not been answered, or whose completion waits for the loop. */
-struct call {
-	struct call *prev, *next;
-	struct native *n;
-	uint64_t serial;
-	enum wire_call kind;
-	union {
-		runtime_done_fn *done;
-		runtime_dial_fn *dial;
-		runtime_text_fn *text;
-		runtime_info_fn *info;
-		runtime_stats_fn *stats;
-		runtime_list_fn *list;
-	} fn;
-	void *arg;
-	bool is_inspect; /* a WIRE_STATS for inspect() */
-	struct timer timer;
-	struct deferred later;
-	struct err failure; /* of one that could not be asked */
-	unsigned port;
-	struct dial *dialing;
-	struct runtime_log_query query;
-	struct wire_reply *rows;
-	size_t n_rows, cap_rows;
-};
-
-struct native {
-	struct runtime rt;
-	struct loop *loop;
-	const struct string_pair *images;
-	size_t n_images;
-	const char *default_image;
-	char path[PATH_SIZE];
-	int fd;
-	struct io io;
-	struct timer again;
-	bool was_away; /* it was connected before */
-	uint64_t serial;
-	struct call *calls;
-	struct call *spare;
-};
-
-static const struct runtime_failure no_memory = {
+const struct runtime_failure native_no_memory = {
 	.code = "SANDBOX_QUERY_FAILED", .status = 503, .err = { .code = ERR_UNAVAILABLE, .msg = "out of memory" },
 };
 
-static struct native *native_of(struct runtime *rt)
-{
-	return container_of(rt, struct native, rt);
-}
-
 /* ---- calls ---- */
 
-static void call_free(struct call *c)
+void native_call_free(struct call *c)
 {
 	*(c->prev ? &c->prev->next : &c->n->calls) = c->next;
 	if (c->next)
@@ -105,6 +56,8 @@ static struct runtime_failure failure_of(const struct call *c, const struct err 
 		[WIRE_RESUME] = "SANDBOX_RESUME_FAILED", [WIRE_REMOVE] = "SANDBOX_DELETE_FAILED",
 		[WIRE_DIAL] = "SANDBOX_QUERY_FAILED",    [WIRE_LOGS] = "SANDBOX_QUERY_FAILED",
 		[WIRE_STATS] = "SANDBOX_QUERY_FAILED",   [WIRE_LIST] = "SANDBOX_QUERY_FAILED",
+		[WIRE_SNAPSHOT] = "SNAPSHOT_FAILED",     [WIRE_SNAPSHOT_REMOVE] = "SNAPSHOT_DELETE_FAILED",
+		[WIRE_SNAPSHOTS] = "SANDBOX_QUERY_FAILED",
 	};
 	struct runtime_failure f = { .code = codes[c->kind], .status = 500, .err = *e };
 
@@ -124,12 +77,12 @@ static struct runtime_failure failure_of(const struct call *c, const struct err 
 	return f;
 }
 
-static void call_fail(struct call *c, const struct err *e)
+void native_call_fail(struct call *c, const struct err *e)
 {
 	struct runtime_failure f = failure_of(c, e);
 	struct call copy = *c;
 
-	call_free(c);
+	native_call_free(c);
 	switch (copy.kind) {
 	case WIRE_DIAL:
 		copy.fn.dial(NULL, &f, copy.arg);
@@ -146,10 +99,17 @@ static void call_fail(struct call *c, const struct err *e)
 	case WIRE_LIST:
 		copy.fn.list(NULL, 0, &f, copy.arg);
 		break;
+	case WIRE_SNAPSHOT:
+		copy.fn.snapshot(NULL, &f, copy.arg);
+		break;
+	case WIRE_SNAPSHOTS:
+		copy.fn.layers(NULL, 0, &f, copy.arg);
+		break;
 	case WIRE_CREATE:
 	case WIRE_PAUSE:
 	case WIRE_RESUME:
 	case WIRE_REMOVE:
+	case WIRE_SNAPSHOT_REMOVE:
 	case WIRE_ENDED:
 		copy.fn.done(&f, copy.arg);
 		break;
@@ -161,11 +121,11 @@ static void on_later(void *arg)
 	struct call *c = arg;
 	struct err e = c->failure;
 
-	call_fail(c, &e);
+	native_call_fail(c, &e);
 }
 
 /* A completion never comes during the call. */
-static void call_fail_later(struct call *c)
+void native_call_fail_later(struct call *c)
 {
 	defer(&c->later, c->n->loop, on_later, c, "warden call");
 }
@@ -176,11 +136,11 @@ static void on_timeout(void *arg)
 	struct err e = { 0 };
 
 	(void)err_set(&e, ERR_TIMEOUT, "the warden does not answer");
-	call_fail(c, &e);
+	native_call_fail(c, &e);
 }
 
 /* Out of memory there is one spare, so that this call too can be told later that it failed; NULL when that is in use. */
-static struct call *call_new(struct runtime *rt, enum wire_call kind, void *arg)
+struct call *native_call_new(struct runtime *rt, enum wire_call kind, void *arg)
 {
 	struct native *n = native_of(rt);
 	struct call *c = calloc(1, sizeof(*c));
@@ -199,11 +159,11 @@ static struct call *call_new(struct runtime *rt, enum wire_call kind, void *arg)
 		c->next->prev = c;
 	n->calls = c;
 	if (timer_init(&c->timer, n->loop, on_timeout, c, "warden call", &e) == 0)
-		timer_in(&c->timer, kind == WIRE_CREATE ? CREATE_MS : CALL_MS);
+		timer_in(&c->timer, kind == WIRE_CREATE || kind == WIRE_SNAPSHOT ? CREATE_MS : CALL_MS);
 	return c;
 }
 
-static void call_send(struct call *c, const char *id, struct wire_request *rq, int fd)
+void native_call_send(struct call *c, const char *id, struct wire_request *rq, int fd)
 {
 	int sent;
 
@@ -213,29 +173,29 @@ static void call_send(struct call *c, const char *id, struct wire_request *rq, i
 	(void)snprintf(rq->id, sizeof(rq->id), "%s", id);
 	if (c->n->fd < 0) {
 		(void)err_set(&c->failure, ERR_UNAVAILABLE, "the warden is not there");
-		call_fail_later(c);
+		native_call_fail_later(c);
 		return;
 	}
 	sent = passing_send(c->n->fd, rq, wire_request_size(rq), &fd, fd >= 0, &c->failure);
 	if (sent == 0)
 		(void)err_set(&c->failure, ERR_UNAVAILABLE, "the warden is busy");
 	if (sent != 1)
-		call_fail_later(c);
+		native_call_fail_later(c);
 }
 
 /* ---- the operations ---- */
 
 static void call_simple(struct runtime *rt, enum wire_call kind, const char *id, runtime_done_fn *fn, void *arg)
 {
-	struct call *c = call_new(rt, kind, arg);
+	struct call *c = native_call_new(rt, kind, arg);
 	struct wire_request rq = { 0 };
 
 	if (!c) {
-		fn(&no_memory, arg);
+		fn(&native_no_memory, arg);
 		return;
 	}
 	c->fn.done = fn;
-	call_send(c, id, &rq, -1);
+	native_call_send(c, id, &rq, -1);
 }
 
 static void native_pause(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg)
@@ -303,7 +263,7 @@ static int native_check_image(struct runtime *rt, const char *uri, struct err *e
 
 static void native_create(struct runtime *rt, const struct runtime_spec *spec, runtime_done_fn *fn, void *arg)
 {
-	struct call *c = call_new(rt, WIRE_CREATE, arg);
+	struct call *c = native_call_new(rt, WIRE_CREATE, arg);
 	int image = image_number(native_of(rt), spec->image);
 	struct wire_request rq = {
 		.image = (uint32_t)image,
@@ -313,84 +273,84 @@ static void native_create(struct runtime *rt, const struct runtime_spec *spec, r
 	AUTO_FD fd = -1;
 
 	if (!c) {
-		fn(&no_memory, arg);
+		fn(&native_no_memory, arg);
 		return;
 	}
 	c->fn.done = fn;
 	fd = image < 0 ? native_check_image(rt, spec->image, &c->failure) : spec_make(spec, &c->failure);
-	if (fd < 0)
-		call_fail_later(c);
+	if (fd < 0 || native_add_layers(&rq, &spec->layers, &c->failure) < 0)
+		native_call_fail_later(c);
 	else
-		call_send(c, spec->id, &rq, fd);
+		native_call_send(c, spec->id, &rq, fd);
 }
 
 static void native_dial(struct runtime *rt, const char *id, unsigned port, runtime_dial_fn *fn, void *arg)
 {
-	struct call *c = call_new(rt, WIRE_DIAL, arg);
+	struct call *c = native_call_new(rt, WIRE_DIAL, arg);
 	struct wire_request rq = { .port = port == PORT_EXECD ? 0 : port };
 
 	if (!c) {
-		fn(NULL, &no_memory, arg);
+		fn(NULL, &native_no_memory, arg);
 		return;
 	}
 	c->fn.dial = fn;
 	c->port = rq.port;
-	call_send(c, id, &rq, -1);
+	native_call_send(c, id, &rq, -1);
 }
 
 static void native_logs(struct runtime *rt, const char *id, const struct runtime_log_query *query, runtime_text_fn *fn,
 			void *arg)
 {
-	struct call *c = call_new(rt, WIRE_LOGS, arg);
+	struct call *c = native_call_new(rt, WIRE_LOGS, arg);
 	struct wire_request rq = { 0 };
 
 	if (!c) {
-		fn((struct str){ "", 0 }, false, &no_memory, arg);
+		fn((struct str){ "", 0 }, false, &native_no_memory, arg);
 		return;
 	}
 	c->fn.text = fn;
 	c->query = *query;
-	call_send(c, id, &rq, -1);
+	native_call_send(c, id, &rq, -1);
 }
 
 static void native_inspect(struct runtime *rt, const char *id, runtime_info_fn *fn, void *arg)
 {
-	struct call *c = call_new(rt, WIRE_STATS, arg);
+	struct call *c = native_call_new(rt, WIRE_STATS, arg);
 	struct wire_request rq = { 0 };
 
 	if (!c) {
-		fn(NULL, &no_memory, arg);
+		fn(NULL, &native_no_memory, arg);
 		return;
 	}
 	c->is_inspect = true;
 	c->fn.info = fn;
-	call_send(c, id, &rq, -1);
+	native_call_send(c, id, &rq, -1);
 }
 
 static void native_stats(struct runtime *rt, const char *id, runtime_stats_fn *fn, void *arg)
 {
-	struct call *c = call_new(rt, WIRE_STATS, arg);
+	struct call *c = native_call_new(rt, WIRE_STATS, arg);
 	struct wire_request rq = { 0 };
 
 	if (!c) {
-		fn(NULL, &no_memory, arg);
+		fn(NULL, &native_no_memory, arg);
 		return;
 	}
 	c->fn.stats = fn;
-	call_send(c, id, &rq, -1);
+	native_call_send(c, id, &rq, -1);
 }
 
 static void native_list(struct runtime *rt, runtime_list_fn *fn, void *arg)
 {
-	struct call *c = call_new(rt, WIRE_LIST, arg);
+	struct call *c = native_call_new(rt, WIRE_LIST, arg);
 	struct wire_request rq = { 0 };
 
 	if (!c) {
-		fn(NULL, 0, &no_memory, arg);
+		fn(NULL, 0, &native_no_memory, arg);
 		return;
 	}
 	c->fn.list = fn;
-	call_send(c, "", &rq, -1);
+	native_call_send(c, "", &rq, -1);
 }
 
 /* ---- answers ---- */
@@ -403,10 +363,10 @@ static void on_dialed(struct transport *t, const struct err *e, void *arg)
 
 	c->dialing = NULL;
 	if (!t) {
-		call_fail(c, e);
+		native_call_fail(c, e);
 		return;
 	}
-	call_free(c);
+	native_call_free(c);
 	fn(t, NULL, fn_arg);
 }
 
@@ -419,7 +379,7 @@ static void answer_dial(struct call *c, struct passed *got)
 
 	if (got->n_fds != 1) {
 		(void)err_set(&e, ERR_INTERNAL, "the warden sent no socket");
-		call_fail(c, &e);
+		native_call_fail(c, &e);
 	} else if (c->port == 0) {
 		t = transport_plain(got->fds[0], &e);
 		if (t)
@@ -428,7 +388,7 @@ static void answer_dial(struct call *c, struct passed *got)
 	} else {
 		c->dialing = dial_fd(c->n->loop, &got->fds[0], (struct sockaddr *)&to, sizeof(to), 0, on_dialed, c, &e);
 		if (!c->dialing)
-			call_fail(c, &e);
+			native_call_fail(c, &e);
 	}
 }
 
@@ -443,10 +403,10 @@ static void answer_logs(struct call *c, const struct passed *got)
 	if (got->n_fds != 2 || runtime_log_read(got->fds, &c->query, &text, &is_cut, &e) < 0) {
 		if (e.code == ERR_NONE)
 			(void)err_set(&e, ERR_INTERNAL, "the warden sent no log");
-		call_fail(c, &e);
+		native_call_fail(c, &e);
 		return;
 	}
-	call_free(c);
+	native_call_free(c);
 	fn((struct str){ buf_z(&text), text.n }, is_cut, NULL, arg);
 }
 
@@ -483,7 +443,7 @@ static void answer_inspect(struct call *c, const struct wire_reply *rp)
 	(void)snprintf(memory, sizeof(memory), "%llu", (unsigned long long)rp->stats.memory_bytes);
 	(void)snprintf(pids, sizeof(pids), "%llu", (unsigned long long)rp->stats.pids);
 	(void)snprintf(kills, sizeof(kills), "%llu", (unsigned long long)rp->stats.oom_kills);
-	call_free(c);
+	native_call_free(c);
 	fn(&info, NULL, arg);
 }
 
@@ -494,7 +454,7 @@ static void answer_stats(struct call *c, const struct wire_stats *w)
 	runtime_stats_fn *fn = c->fn.stats;
 	void *arg = c->arg;
 
-	call_free(c);
+	native_call_free(c);
 	fn(&stats, NULL, arg);
 }
 
@@ -509,18 +469,18 @@ static void list_complete(struct call *c)
 
 	if (!boxes) {
 		(void)err_no_memory(&e);
-		call_fail(c, &e);
+		native_call_fail(c, &e);
 		return;
 	}
 	for (size_t i = 0; i < n; i++)
 		boxes[i] = (struct runtime_box){ rows[i].id, state_of(rows[i].state), end_of(&rows[i].ending) };
-	call_free(c);
+	native_call_free(c);
 	fn(boxes, n, NULL, arg);
 }
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak" /* the analyser loses sight of C, which is in a list */
-static bool more_rows(struct call *c)
+bool native_more_rows(struct call *c)
 {
 	size_t cap = c->cap_rows ? c->cap_rows * 2 : 64;
 	struct wire_reply *rows = cap <= 2 * LIST_MAX ? reallocarray(c->rows, cap, sizeof(*rows)) : NULL;
@@ -541,9 +501,9 @@ static void answer_list(struct call *c, const struct wire_reply *rp)
 		list_complete(c);
 		return;
 	}
-	if (c->n_rows == c->cap_rows && !more_rows(c)) {
+	if (c->n_rows == c->cap_rows && !native_more_rows(c)) {
 		(void)err_no_memory(&e);
-		call_fail(c, &e);
+		native_call_fail(c, &e);
 		return;
 	}
 	c->rows[c->n_rows++] = *rp;
@@ -555,7 +515,7 @@ static void answer(struct call *c, const struct wire_reply *rp, struct passed *g
 	void *arg = c->arg;
 
 	if (rp->failed) {
-		call_fail(c, &rp->err);
+		native_call_fail(c, &rp->err);
 		return;
 	}
 	switch (c->kind) {
@@ -574,14 +534,21 @@ static void answer(struct call *c, const struct wire_reply *rp, struct passed *g
 	case WIRE_LIST:
 		answer_list(c, rp);
 		return;
+	case WIRE_SNAPSHOT:
+		native_answer_snapshot(c, &rp->snapshot);
+		return;
+	case WIRE_SNAPSHOTS:
+		native_answer_snapshots(c, rp);
+		return;
 	case WIRE_CREATE:
 	case WIRE_PAUSE:
 	case WIRE_RESUME:
 	case WIRE_REMOVE:
+	case WIRE_SNAPSHOT_REMOVE:
 	case WIRE_ENDED:
 		break;
 	}
-	call_free(c);
+	native_call_free(c);
 	fn(NULL, arg);
 }
 
@@ -608,7 +575,7 @@ static void disconnect(struct native *n)
 	(void)err_set(&e, ERR_UNAVAILABLE, "the warden went away");
 	for (struct call *c = n->calls; c;) { /* a completion may begin new ones: those are not meant */
 		if (c->serial <= last && !c->dialing && !c->later.loop) {
-			call_fail(c, &e);
+			native_call_fail(c, &e);
 			c = n->calls;
 		} else {
 			c = c->next;
@@ -674,7 +641,7 @@ static void native_free(struct runtime *rt)
 	struct native *n = native_of(rt);
 
 	while (n->calls)
-		call_free(n->calls);
+		native_call_free(n->calls);
 	io_del(&n->io);
 	timer_done(&n->again);
 	closep(&n->fd);
@@ -687,7 +654,8 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 	static const struct runtime_ops ops = {
 		.create = native_create,   .pause = native_pause, .resume = native_resume, .remove = native_remove,
 		.dial = native_dial,       .logs = native_logs,   .inspect = native_inspect, .stats = native_stats,
-		.list = native_list,       .check_image = native_check_image, .free = native_free,
+		.list = native_list,       .snapshot = native_snapshot, .snapshot_remove = native_snapshot_remove,
+		.snapshots = native_snapshots, .check_image = native_check_image, .free = native_free,
 	};
 	struct native *n = calloc(1, sizeof(*n));
 

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/own.h"
 #include "warden/box.h"
+#include "warden/snapshot.h"
 #include "warden/warden.h"
 
 #include "base/banned.h"
@@ -84,6 +85,8 @@ static int take_up(struct warden *w, unsigned number, const struct box_file *fil
 	if (found == FOUND_UNKNOWN || (found == FOUND_ENDED && slot_open(&w->host, number, -1, &slot, e) < 0))
 		return -1;
 	if (found == FOUND_ALIVE) {
+		if (snapshot_let_go(&w->host, &slot, e) < 0)
+			return -1;
 		frozen = slot_is_frozen(&w->host, &slot, e);
 		if (frozen < 0)
 			return -1;

@@ -19,6 +19,7 @@
 #include "warden/box_impl.h"
 #include "warden/ending.h"
 #include "warden/ready.h"
+#include "warden/snapshot.h"
 #include "warden/warden.h"
 
 #include "base/banned.h"
@@ -109,6 +110,7 @@ static void box_free(struct box *b)
 	stop_waking(b);
 	drop_held(b);
 	worker_forget(&b->worker);
+	snapshot_forget(b);
 	io_del(&b->end_io);
 	timer_done(&b->timer);
 	closep(&b->mounts);

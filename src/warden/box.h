@@ -20,6 +20,7 @@
 #include "warden/stack.h"
 #include "warden/worker.h"
 
+struct snapshot;
 struct warden;
 struct waiter;
 
@@ -54,6 +55,7 @@ struct box {
 	struct io ready_io, end_io;
 	struct timer timer; /* STARTING: the deadline; afterwards: the next try */
 	struct worker worker;
+	struct snapshot *snapshot; /* that the worker takes, or NULL */
 	unsigned tries;
 	struct err failure; /* why it never started */
 	struct waiter *waiters; /* for the worker, or for the end of it all */

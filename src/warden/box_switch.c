@@ -2,6 +2,7 @@
 /* Pausing and resuming a box. */
 #include "base/kill_point.h"
 #include "warden/box_impl.h"
+#include "warden/snapshot.h"
 #include "warden/warden.h"
 
 #include "base/banned.h"
@@ -19,6 +20,8 @@ static int freeze_work(void *arg, struct err *e)
 	struct box *b = arg;
 
 	KILL_POINT("warden.pause.begun");
+	if (snapshot_let_go(&b->w->host, &b->slot, e) < 0) /* or it would be taken for what froze it */
+		return -1;
 	if (slot_freeze(&b->w->host, &b->slot, e) < 0)
 		return -1;
 	KILL_POINT("warden.pause.frozen");

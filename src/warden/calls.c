@@ -14,6 +14,7 @@
 #include "sys/passing.h"
 #include "warden/box.h"
 #include "warden/peer.h"
+#include "warden/snapshot.h"
 #include "warden/warden.h"
 
 #include "base/banned.h"
@@ -135,17 +136,35 @@ static void not_yet(const struct box *b, const struct ticket *t)
 	answer(b->w, t, &e);
 }
 
+/* What is not about a box that there is. */
+static bool handle_general(struct warden *w, const struct wire_request *rq, const struct ticket *t, struct passed *got)
+{
+	switch ((enum wire_call)rq->call) {
+	case WIRE_CREATE: box_create(w, rq, got->fds[0], t); return true;
+	case WIRE_LIST: call_list(w, t); return true;
+	case WIRE_SNAPSHOT_REMOVE: snapshot_layer_remove(w, rq, t); return true;
+	case WIRE_SNAPSHOTS: snapshots_list(w, t); return true;
+	case WIRE_PAUSE:
+	case WIRE_RESUME:
+	case WIRE_REMOVE:
+	case WIRE_DIAL:
+	case WIRE_LOGS:
+	case WIRE_STATS:
+	case WIRE_SNAPSHOT:
+	case WIRE_ENDED: break;
+	}
+	return false;
+}
+
 void calls_handle(struct warden *w, const struct wire_request *rq, const struct ticket *t, struct passed *got)
 {
-	struct box *b = rq->call == WIRE_LIST ? NULL : map_get(&w->by_id, str_of(rq->id));
+	struct box *b;
 
-	if (rq->call == WIRE_CREATE || rq->call == WIRE_LIST || !b) {
-		if (rq->call == WIRE_CREATE)
-			box_create(w, rq, got->fds[0], t);
-		else if (rq->call == WIRE_LIST)
-			call_list(w, t);
-		else
-			unknown(w, rq, t);
+	if (handle_general(w, rq, t, got))
+		return;
+	b = map_get(&w->by_id, str_of(rq->id));
+	if (!b) {
+		unknown(w, rq, t);
 		return;
 	}
 	if (!b->has_slot && rq->call != WIRE_REMOVE) {
@@ -159,8 +178,11 @@ void calls_handle(struct warden *w, const struct wire_request *rq, const struct 
 	case WIRE_DIAL: call_dial(b, rq, t); break;
 	case WIRE_LOGS: call_logs(b, t); break;
 	case WIRE_STATS: call_stats(b, t); break;
+	case WIRE_SNAPSHOT: snapshot_take(b, rq, t); break;
 	case WIRE_CREATE:
 	case WIRE_LIST:
-	case WIRE_ENDED: break; /* the first two are done, the last is no request */
+	case WIRE_SNAPSHOT_REMOVE:
+	case WIRE_SNAPSHOTS:
+	case WIRE_ENDED: break; /* the last is no request, the others are done */
 	}
 }

@@ -8,7 +8,8 @@
  *     PAUSE, RESUME  ERR_CONFLICT in any other state.
  *     REMOVE  answered when no process is left, however long that takes, and the rest goes in the background; of what is
  *             not there at once.
- *     DIAL    ERR_CONFLICT unless it runs: nobody would answer. */
+ *     DIAL    ERR_CONFLICT unless it runs: nobody would answer.
+ *     SNAPSHOT, SNAPSHOT_REMOVE, SNAPSHOTS  see snapshot.h. */
 #pragma once
 struct passed;
 struct ticket;

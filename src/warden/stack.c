@@ -30,12 +30,14 @@ void stack_layer_name(const struct wire_layer *layer, char ret[SLOT_LAYER_NAME_M
 	hex_encode(ret + strlen("blob-"), layer->name, is_blob ? WIRE_LAYER_SIZE : WIRE_LAYER_SIZE / 2);
 }
 
-static int find_layer(int layers, const struct wire_layer *layer, struct slot_layer *ret, struct err *e)
+static int find_layer(const struct warden *w, int layers, const struct wire_layer *layer, struct slot_layer *ret, struct err *e)
 {
 	struct stat st;
 
-	*ret = (struct slot_layer){ 0 };
+	*ret = (struct slot_layer){ .is_disk = layer->kind == WIRE_LAYER_SNAPSHOT };
 	stack_layer_name(layer, ret->name);
+	if (ret->is_disk)
+		return box_layer_id_base(&w->host.store, ret->name, &ret->id_base, e);
 	if (fstatat(layers, ret->name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
 		return err_set(e, ERR_NOT_FOUND, "there is no layer '%s'", ret->name);
 	return 0;
@@ -56,7 +58,7 @@ int stack_find(const struct warden *w, const struct wire_request *rq, struct sta
 	if (!s.layers)
 		return err_no_memory(e);
 	for (; s.n < rq->n_layers; s.n++)
-		if (find_layer(layers, &rq->layers[s.n], &s.layers[s.n], e) < 0)
+		if (find_layer(w, layers, &rq->layers[s.n], &s.layers[s.n], e) < 0)
 			return -1;
 	*ret = s;
 	s = (struct stack){ 0 };

@@ -26,6 +26,7 @@
 #include "warden/host_image.h"
 #include "warden/peer.h"
 #include "warden/ready.h"
+#include "warden/snapshot.h"
 
 #include "base/banned.h"
 
@@ -298,7 +299,7 @@ static int take_up_all(struct warden *w, size_t *alive, struct err *e)
 		log_error("there is no image 'host' until the next start", LOG_ERR(e));
 	}
 	KILL_POINT("warden.start.image_made");
-	if (host_image_sweep(&w->host, is_layer_used, w, &swept) < 0)
+	if (host_image_sweep(&w->host, is_layer_used, w, &swept) < 0 || box_layers_sweep(&w->host.store, &swept) < 0)
 		log_warn("cannot remove layers of an earlier start, ignoring", LOG_ERR(&swept));
 	return 0;
 }
@@ -366,6 +367,7 @@ void warden_done(struct warden *w)
 	peers_done(w);
 	ready_done(w);
 	boxes_done(w);
+	snapshots_done(w);
 	images_done(w);
 	worker_forget(&w->layers);
 	io_del(&w->signal);

@@ -24,6 +24,7 @@ struct err;
 struct images;
 struct parked;
 struct peer;
+struct snapshot_removal;
 
 struct warden_spec {
 	const char *state_dir, *prefix, *execd;
@@ -48,6 +49,7 @@ struct warden {
 	struct images *images;
 	struct worker layers; /* removes those of earlier starts */
 	bool has_old_layers;  /* there may be more to remove when it is done */
+	struct snapshot_removal *snapshot_removals;
 
 	struct map by_id; /* boxes that have one */
 	struct box *boxes;
