@@ -249,6 +249,28 @@ static int take_key(struct recovery *r, sqlite3_stmt *st, struct err *e)
 	return put(r, tx, e) < 0 ? -1 : 0;
 }
 
+static int take_snapshot(struct recovery *r, sqlite3_stmt *st, struct err *e)
+{
+	struct snapshot_columns c = {
+		.id = text_of(st, 0), .sandbox_id = text_of(st, 1), .name = text_of(st, 2), .spec = text_of(st, 3),
+		.state = text_of(st, 4), .reason = text_of(st, 5), .message = text_of(st, 6),
+		.created_us = sqlite3_column_int64(st, 7), .changed_us = sqlite3_column_int64(st, 8),
+	};
+	struct snapshot_row row;
+	struct store_tx *tx;
+	int n;
+
+	if (snapshot_row_load(&c, &r->arena, &row, &(struct err){ 0 }) < 0) {
+		r->report->bad++;
+		return 0;
+	}
+	tx = store_tx_new();
+	store_tx_snapshot(tx, &row);
+	n = put(r, tx, e);
+	r->report->read += n > 0;
+	return n < 0 ? -1 : 0;
+}
+
 static int take_meta(struct recovery *r, sqlite3_stmt *st, struct err *e)
 {
 	const char *name = arena_dup(&r->arena, text_of(st, 0));
@@ -292,6 +314,8 @@ static int take_all(struct recovery *r, const char *sql, take_fn *fn, struct err
 #define SANDBOXES \
 	"SELECT id, spec, metadata, created_us, expires_us, deadline_ms, state, reason, message, changed_us," \
 	" (SELECT operation FROM intents NOT INDEXED WHERE sandbox_id = id) FROM sandboxes NOT INDEXED ORDER BY rowid"
+#define SNAPSHOTS \
+	"SELECT id, sandbox_id, name, spec, state, reason, message, created_us, changed_us FROM snapshots NOT INDEXED ORDER BY rowid"
 #define EVENTS "SELECT sandbox_id, at_us, scope, type, message FROM events NOT INDEXED ORDER BY n"
 
 /* From both ends: what lies between two bad pages is lost, what lies around one is not. */
@@ -302,7 +326,8 @@ static int salvage(struct recovery *r, struct err *e)
 		take_fn *fn;
 	} reads[] = {
 		{ "SELECT name, value FROM meta", take_meta }, { SANDBOXES " ASC", take_sandbox }, { SANDBOXES " DESC", take_sandbox },
-		{ EVENTS, take_event }, { "SELECT key, body, sandbox_id, expires_us FROM keys", take_key },
+		{ SNAPSHOTS " ASC", take_snapshot }, { SNAPSHOTS " DESC", take_snapshot }, { EVENTS, take_event },
+		{ "SELECT key, body, sandbox_id, expires_us FROM keys", take_key },
 	};
 	int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_EXRESCODE;
 
@@ -359,8 +384,19 @@ static int add_boot(struct recovery *r, struct err *e)
 	return put(r, tx, e) < 0 ? -1 : 0;
 }
 
+/* Layers without a record may be those of records that are lost. */
+static int keep_layers(struct recovery *r, struct err *e)
+{
+	struct store_tx *tx = store_tx_new();
+
+	store_tx_meta(tx, STORE_KEEP_LAYERS, STR("1"));
+	return put(r, tx, e) < 0 ? -1 : 0;
+}
+
 static int rebuild(struct recovery *r, struct err *e)
 {
+	if ((r->report->is_partial || r->report->bad > 0) && keep_layers(r, e) < 0)
+		return -1;
 	for (size_t i = 0; i < r->spec->n_boxes; i++)
 		if (rebuild_one(r, &r->spec->boxes[i], e) < 0)
 			return -1;

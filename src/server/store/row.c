@@ -10,6 +10,7 @@
 #include "base/json_out.h"
 #include "base/uuid.h"
 #include "server/sandbox_labels.h"
+#include "server/store/snapshot_row.h"
 
 #include "base/banned.h"
 
@@ -21,7 +22,7 @@ static const char *const states[] = {
 
 static const char *const intents[] = {
 	[INTENT_NONE] = "",           [INTENT_CREATE] = "create", [INTENT_PAUSE] = "pause",
-	[INTENT_RESUME] = "resume",   [INTENT_REMOVE] = "remove",
+	[INTENT_RESUME] = "resume",   [INTENT_REMOVE] = "remove", [INTENT_ROLLBACK] = "rollback",
 };
 
 const char *sandbox_state_name(enum sandbox_state s)
@@ -67,8 +68,8 @@ struct spec_limits {
 };
 
 struct spec {
-	const char *image;
-	struct string_list entrypoint, env;
+	const char *image, *snapshot;
+	struct string_list entrypoint, env, layers;
 	struct spec_platform platform;
 	struct spec_limits limits;
 	int64_t renew;
@@ -92,6 +93,8 @@ static const struct field spec_fields[] = {
 	FIELD(struct spec, env, FIELD_STRINGS, "env", .required = true, .max = ROW_ENV_MAX),
 	FIELD(struct spec, platform, FIELD_OBJECT, "platform", .fields = platform_fields),
 	FIELD(struct spec, limits, FIELD_OBJECT, "limits", .required = true, .fields = limit_fields),
+	FIELD(struct spec, snapshot, FIELD_STRING, "snapshot", .min = 1, .max = ID_MAX),
+	FIELD(struct spec, layers, FIELD_STRINGS, "layers", .max = RUNTIME_LAYERS_MAX),
 	FIELD(struct spec, renew, FIELD_INT, "renew", .min = 0, .max = 86400),
 	{ 0 },
 };
@@ -110,6 +113,10 @@ bool row_write_spec(const struct sandbox_row *r, struct buf *b)
 
 	json_open(&o, '{');
 	json_key(&o, "image"), json_cstr(&o, r->image);
+	if (r->snapshot)
+		json_key(&o, "snapshot"), json_cstr(&o, r->snapshot);
+	if (r->layers.n > 0)
+		write_list(&o, "layers", &r->layers);
 	write_list(&o, "entrypoint", &r->entrypoint);
 	write_list(&o, "env", &r->env_names);
 	if (r->os) {
@@ -139,7 +146,11 @@ static int load_spec(struct str text, struct arena *a, struct sandbox_row *r, st
 
 	if (!v || decode(&d, v, spec_fields, &s, e) < 0)
 		return -1;
+	if (!layers_valid(&s.layers) || (s.snapshot && !id_valid(str_of(s.snapshot))))
+		return err_set(e, ERR_INVALID, "a snapshot that has no name");
 	r->image = s.image;
+	r->snapshot = s.snapshot;
+	r->layers = s.layers;
 	r->entrypoint = s.entrypoint;
 	r->env_names = s.env;
 	r->os = s.platform.os;

@@ -34,6 +34,7 @@ enum sandbox_intent {
 	INTENT_PAUSE,
 	INTENT_RESUME,
 	INTENT_REMOVE,
+	INTENT_ROLLBACK,
 	SANDBOX_INTENTS,
 };
 const char *sandbox_intent_name(enum sandbox_intent i); /* "create", ... */
@@ -49,6 +50,8 @@ const char *sandbox_intent_name(enum sandbox_intent i); /* "create", ... */
 struct sandbox_row {
 	const char *id;
 	const char *image;
+	const char *snapshot;         /* that it was made from or rolled back to; NULL: the image alone */
+	struct string_list layers;    /* the runtime's names of the snapshots that it stands on, the uppermost first */
 	struct string_list entrypoint;
 	struct string_list env_names; /* the values are nobody's business once it runs, and are kept nowhere */
 	const char *os, *arch;        /* NULL: the request named no platform */

@@ -25,6 +25,9 @@ static const char *const steps[] = {
 	"CREATE TABLE keys ("
 	" key TEXT PRIMARY KEY, body BLOB NOT NULL, sandbox_id TEXT NOT NULL, expires_us INTEGER NOT NULL)"
 	" STRICT, WITHOUT ROWID;",
+	"CREATE TABLE snapshots ("
+	" id TEXT PRIMARY KEY, sandbox_id TEXT NOT NULL, name TEXT NOT NULL, spec TEXT NOT NULL, state TEXT NOT NULL,"
+	" reason TEXT NOT NULL, message TEXT NOT NULL, created_us INTEGER NOT NULL, changed_us INTEGER NOT NULL) STRICT;",
 };
 
 const struct schema store_schema = { steps, sizeof(steps) / sizeof(steps[0]) };

@@ -245,6 +245,13 @@ int store_load(struct store *s, const struct store_reader *r, void *arg, enum st
 	return 0;
 }
 
+int store_load_snapshots(struct store *s, store_snapshot_fn *fn, void *arg, enum store_fault *ret_fault, struct err *e)
+{
+	if (connection_load_snapshots(&s->connection, fn, arg, ret_fault, e) < 0)
+		return err_wrap(e, "'%s'", s->connection.path);
+	return 0;
+}
+
 int store_meta_get(struct store *s, const char *name, char out[STORE_META_MAX], size_t *ret_n, struct err *e)
 {
 	return connection_meta(&s->connection, name, out, ret_n, e);

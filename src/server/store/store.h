@@ -16,6 +16,7 @@
 #include "base/sha256.h"
 #include "base/str.h"
 #include "server/store/row.h"
+#include "server/store/snapshot_row.h"
 
 struct err;
 struct loop;
@@ -59,6 +60,9 @@ struct store_reader { /* each returns 0, or -1 to end it */
 	int (*key)(const struct store_key *key, void *arg, struct err *e);
 };
 int store_load(struct store *s, const struct store_reader *r, void *arg, enum store_fault *ret_fault, struct err *e);
+
+typedef int store_snapshot_fn(const struct snapshot_row *row, void *arg, struct err *e);
+int store_load_snapshots(struct store *s, store_snapshot_fn *fn, void *arg, enum store_fault *ret_fault, struct err *e);
 
 /* A small value of the store's own; *ret_n is 0 when there is none. */
 #define STORE_META_MAX 256
@@ -104,6 +108,7 @@ DEFINE_AUTO(struct store_tx *, store_tx_free)
 
 void store_tx_insert(struct store_tx *tx, const struct sandbox_row *row);
 void store_tx_state(struct store_tx *tx, const struct sandbox_row *row); /* state, reason, message, changed_us */
+void store_tx_spec(struct store_tx *tx, const struct sandbox_row *row);  /* what it is made from */
 void store_tx_expiry(struct store_tx *tx, const char *id, int64_t expires_us, uint64_t deadline_ms);
 void store_tx_metadata(struct store_tx *tx, const char *id, const struct string_map *metadata);
 void store_tx_delete(struct store_tx *tx, const char *id); /* with its events and its intent */
@@ -112,6 +117,15 @@ void store_tx_event(struct store_tx *tx, const struct store_event *event);
 void store_tx_key(struct store_tx *tx, const struct store_key *key);
 void store_tx_forget_key(struct store_tx *tx, struct str key);
 void store_tx_meta(struct store_tx *tx, const char *name, struct str value);
+
+/* A transaction with one of these survives a loss of power once it is committed (S1): the others only a crash of ours. */
+void store_tx_snapshot(struct store_tx *tx, const struct snapshot_row *row);
+void store_tx_snapshot_state(struct store_tx *tx, const struct snapshot_row *row);
+void store_tx_snapshot_delete(struct store_tx *tx, const char *id);
+
+/* A start after a recovery that could not read everything finds this under the name of a small value: what no record knows
+ * of is not removed then, since the record may be what is missing. */
+#define STORE_KEEP_LAYERS "keep_layers"
 
 /* E is NULL once it is committed. ERR_LIMIT: the disk is full; ERR_UNAVAILABLE: anything else. */
 typedef void store_done_fn(const struct err *e, void *arg);

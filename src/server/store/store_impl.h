@@ -25,6 +25,10 @@ enum statement { /* rows of the table of SQL in store_sql.c */
 	SQL_KEY,
 	SQL_FORGET_KEY,
 	SQL_META,
+	SQL_SPEC,
+	SQL_SNAPSHOT,
+	SQL_SNAPSHOT_STATE,
+	SQL_SNAPSHOT_DELETE,
 	SQL_COUNT,
 };
 
@@ -48,6 +52,7 @@ struct store_tx {
 	struct arena arena;
 	struct step *first, *last;
 	bool failed; /* it does not fit, or memory ran out */
+	bool is_durable; /* on the disk when it is committed */
 	store_done_fn *fn;
 	void *arg;
 	struct err result; /* ERR_NONE: committed */
@@ -68,6 +73,8 @@ int connection_run(struct connection *c, const struct store_tx *tx, struct err *
 int connection_exec(sqlite3 *db, const char *sql, struct err *e);
 int connection_load(struct connection *c, const struct store_reader *r, void *arg, enum store_fault *ret_fault,
 		    struct err *e);
+int connection_load_snapshots(struct connection *c, store_snapshot_fn *fn, void *arg, enum store_fault *ret_fault,
+			      struct err *e);
 int connection_meta(struct connection *c, const char *name, char out[STORE_META_MAX], size_t *ret_n, struct err *e);
 /* The error for a result of SQLite, which becomes part of the message: for the log, not for clients. */
 int sql_error(sqlite3 *db, int rc, const char *what, struct err *e);

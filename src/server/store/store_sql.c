@@ -15,6 +15,10 @@ static const char trim_text[] =
 	"DELETE FROM events WHERE sandbox_id = ?1 AND n <="
 	" (SELECT n FROM events WHERE sandbox_id = ?1 ORDER BY n DESC LIMIT 1 OFFSET ?2)";
 
+static const char snapshot_text[] =
+	"INSERT INTO snapshots (id, sandbox_id, name, spec, state, reason, message, created_us, changed_us)"
+	" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+
 static const char *const texts[SQL_COUNT] = {
 	[SQL_INSERT] = insert_text,
 	[SQL_STATE] = "UPDATE sandboxes SET state = ?, reason = ?, message = ?, changed_us = ? WHERE id = ?",
@@ -27,6 +31,10 @@ static const char *const texts[SQL_COUNT] = {
 	[SQL_TRIM_EVENTS] = trim_text,
 	[SQL_KEY] = "INSERT OR REPLACE INTO keys (key, body, sandbox_id, expires_us) VALUES (?, ?, ?, ?)",
 	[SQL_FORGET_KEY] = "DELETE FROM keys WHERE key = ?",
+	[SQL_SPEC] = "UPDATE sandboxes SET spec = ? WHERE id = ?",
+	[SQL_SNAPSHOT] = snapshot_text,
+	[SQL_SNAPSHOT_STATE] = "UPDATE snapshots SET state = ?, reason = ?, message = ?, changed_us = ? WHERE id = ?",
+	[SQL_SNAPSHOT_DELETE] = "DELETE FROM snapshots WHERE id = ?",
 	[SQL_META] = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)",
 };
 
@@ -151,8 +159,16 @@ static int exec_noting(struct connection *c, const char *sql, struct err *e)
 	return c->rc == SQLITE_OK ? 0 : sql_error(c->db, c->rc, sql, e);
 }
 
+/* The log is synced with the commit, and all that stands before it in there as well. */
+static int set_sync(struct connection *c, bool is_durable, struct err *e)
+{
+	return exec_noting(c, is_durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", e);
+}
+
 static int run_steps(struct connection *c, const struct store_tx *tx, struct err *e)
 {
+	if (tx->is_durable && set_sync(c, true, e) < 0)
+		return -1;
 	if (exec_noting(c, "BEGIN IMMEDIATE", e) < 0)
 		return -1;
 	for (const struct step *s = tx->first; s; s = s->next)
@@ -162,6 +178,8 @@ static int run_steps(struct connection *c, const struct store_tx *tx, struct err
 	if (exec_noting(c, "COMMIT", e) < 0)
 		return -1;
 	KILL_POINT("server.store.committed");
+	if (tx->is_durable) /* it is committed all the same; the next ones would only be slower */
+		(void)set_sync(c, false, &(struct err){ 0 });
 	return 0;
 }
 
@@ -176,6 +194,8 @@ int connection_run(struct connection *c, const struct store_tx *tx, struct err *
 	primary = c->rc & 0xff;
 	if (!sqlite3_get_autocommit(c->db))
 		(void)connection_exec(c->db, "ROLLBACK", &(struct err){ 0 }); /* closing does the same */
+	if (tx->is_durable)
+		(void)connection_exec(c->db, "PRAGMA synchronous = NORMAL", &(struct err){ 0 });
 	if (primary != SQLITE_FULL && primary != SQLITE_BUSY && primary != SQLITE_CONSTRAINT)
 		connection_close(c); /* what it believes about the file may be wrong now; the next one looks anew */
 	return -1;
@@ -279,6 +299,41 @@ int connection_load(struct connection *c, const struct store_reader *r, void *ar
 	if (rc == 0)
 		rc = load_all(c, "SELECT key, body, sandbox_id, expires_us FROM keys", load_key, &l, e);
 	arena_done(&l.arena);
+	if (rc < 0)
+		*ret_fault = sql_is_damage(c->rc) || e->code == ERR_INVALID ? STORE_DAMAGED : STORE_FAILED;
+	return rc;
+}
+
+struct loading_snapshots {
+	struct loading l; /* what load_all() needs */
+	store_snapshot_fn *fn;
+};
+
+static int load_snapshot(sqlite3_stmt *st, struct loading *l, struct err *e)
+{
+	const struct loading_snapshots *s = container_of(l, struct loading_snapshots, l);
+	struct snapshot_columns c = {
+		.id = column_str(st, 0), .sandbox_id = column_str(st, 1), .name = column_str(st, 2), .spec = column_str(st, 3),
+		.state = column_str(st, 4), .reason = column_str(st, 5), .message = column_str(st, 6),
+		.created_us = sqlite3_column_int64(st, 7), .changed_us = sqlite3_column_int64(st, 8),
+	};
+	struct snapshot_row row;
+
+	return snapshot_row_load(&c, &l->arena, &row, e) < 0 ? -1 : s->fn(&row, l->arg, e);
+}
+
+int connection_load_snapshots(struct connection *c, store_snapshot_fn *fn, void *arg, enum store_fault *ret_fault,
+			      struct err *e)
+{
+	struct loading_snapshots s = { .l = { .arg = arg, .arena = ARENA_INIT(8 * ROW_SPEC_MAX) }, .fn = fn };
+	int rc;
+
+	c->rc = SQLITE_OK;
+	rc = load_all(c,
+		      "SELECT id, sandbox_id, name, spec, state, reason, message, created_us, changed_us FROM snapshots"
+		      " ORDER BY created_us, id",
+		      load_snapshot, &s.l, e);
+	arena_done(&s.l.arena);
 	if (rc < 0)
 		*ret_fault = sql_is_damage(c->rc) || e->code == ERR_INVALID ? STORE_DAMAGED : STORE_FAILED;
 	return rc;

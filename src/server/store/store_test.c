@@ -362,8 +362,8 @@ static void foreign_and_newer_files_are_refused(void **state)
 
 static void an_upgrade_keeps_a_copy(void **state)
 {
-	const char *steps[] = { store_schema.steps[0], "ALTER TABLE keys ADD COLUMN more TEXT" };
-	const char *bad[] = { steps[0], steps[1], "CREATE TABLE meta (x)" };
+	size_t n = store_schema.n;
+	const char *steps[16] = { 0 };
 	struct connection c = { 0 };
 	char copy[160];
 	struct rig r;
@@ -374,13 +374,17 @@ static void an_upgrade_keeps_a_copy(void **state)
 	submit(&r, insert("a"));
 	rig_close(&r);
 	c.path = r.db;
+	assert_true(n + 2 <= ARRAY_LEN(steps));
+	memcpy(steps, store_schema.steps, n * sizeof(steps[0]));
+	steps[n] = "ALTER TABLE keys ADD COLUMN more TEXT";
+	steps[n + 1] = "CREATE TABLE meta (x)";
 	assert_int_equal(connection_open(&c, &r.e), 0);
-	assert_int_equal(schema_prepare(&c, &(struct schema){ steps, 2 }, &r.fault, &r.e), 0);
-	(void)snprintf(copy, sizeof(copy), "%s.v1", r.db);
+	assert_int_equal(schema_prepare(&c, &(struct schema){ steps, n + 1 }, &r.fault, &r.e), 0);
+	(void)snprintf(copy, sizeof(copy), "%s.v%zu", r.db, n);
 	assert_int_equal(mode_of(copy), 0600);
 	assert_int_equal(connection_exec(c.db, "SELECT more FROM keys", &r.e), 0);
-	assert_int_equal(schema_prepare(&c, &(struct schema){ bad, 3 }, &r.fault, &r.e), -1);
-	assert_int_equal(schema_prepare(&c, &(struct schema){ steps, 2 }, &r.fault, &r.e), 0); /* as it was */
+	assert_int_equal(schema_prepare(&c, &(struct schema){ steps, n + 2 }, &r.fault, &r.e), -1);
+	assert_int_equal(schema_prepare(&c, &(struct schema){ steps, n + 1 }, &r.fault, &r.e), 0); /* as it was */
 	connection_close(&c);
 	exec_sql(copy, "SELECT * FROM sandboxes");
 	rig_stop(&r);

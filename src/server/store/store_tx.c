@@ -170,3 +170,57 @@ void store_tx_meta(struct store_tx *tx, const char *name, struct str value)
 	add_text(tx, s, name);
 	add_bytes(tx, s, PARAM_BLOB, value);
 }
+
+void store_tx_spec(struct store_tx *tx, const struct sandbox_row *row)
+{
+	AUTO(buf_done) struct buf spec = BUF_INIT(ROW_SPEC_MAX);
+	struct step *s = add_step(tx, SQL_SPEC);
+
+	(void)row_write_spec(row, &spec);
+	add_document(tx, s, &spec);
+	add_text(tx, s, row->id);
+}
+
+/* ---- snapshots ---- */
+
+static void set_durable(struct store_tx *tx)
+{
+	if (tx)
+		tx->is_durable = true;
+}
+
+void store_tx_snapshot(struct store_tx *tx, const struct snapshot_row *row)
+{
+	AUTO(buf_done) struct buf spec = BUF_INIT(ROW_SPEC_MAX);
+	struct step *s = add_step(tx, SQL_SNAPSHOT);
+
+	set_durable(tx);
+	(void)snapshot_row_write_spec(row, &spec);
+	add_text(tx, s, row->id);
+	add_text(tx, s, row->sandbox_id);
+	add_text(tx, s, row->name ? row->name : "");
+	add_document(tx, s, &spec);
+	add_text(tx, s, snapshot_state_name(row->state));
+	add_text(tx, s, row->reason);
+	add_text(tx, s, row->message);
+	add_int(s, row->created_us);
+	add_int(s, row->changed_us);
+}
+
+void store_tx_snapshot_state(struct store_tx *tx, const struct snapshot_row *row)
+{
+	struct step *s = add_step(tx, SQL_SNAPSHOT_STATE);
+
+	set_durable(tx);
+	add_text(tx, s, snapshot_state_name(row->state));
+	add_text(tx, s, row->reason);
+	add_text(tx, s, row->message);
+	add_int(s, row->changed_us);
+	add_text(tx, s, row->id);
+}
+
+void store_tx_snapshot_delete(struct store_tx *tx, const char *id)
+{
+	set_durable(tx);
+	add_text(tx, add_step(tx, SQL_SNAPSHOT_DELETE), id);
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/store/snapshot_row.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/civil.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/escape.h"
+#include "base/json.h"
+#include "base/json_out.h"
+#include "base/uuid.h"
+#include "server/runtime.h"
+#include "server/store/row.h"
+
+#include "base/banned.h"
+
+#define SPEC_BYTES_MAX ((size_t)16 * 1024)
+
+static const char *const states[] = {
+	[SNAPSHOT_CREATING] = "Creating", [SNAPSHOT_READY] = "Ready", [SNAPSHOT_FAILED] = "Failed", [SNAPSHOT_DELETING] = "Deleting",
+};
+
+const char *snapshot_state_name(enum snapshot_state s)
+{
+	return states[s];
+}
+
+static bool state_parse(struct str name, enum snapshot_state *ret)
+{
+	for (unsigned i = 0; i < SNAPSHOT_STATES; i++) {
+		if (str_is(name, states[i])) {
+			*ret = (enum snapshot_state)i;
+			return true;
+		}
+	}
+	return false;
+}
+
+bool layers_valid(const struct string_list *layers)
+{
+	for (size_t i = 0; i < layers->n; i++)
+		if (strlen(layers->items[i]) != RUNTIME_LAYER_LEN || strspn(layers->items[i], "0123456789abcdef") != RUNTIME_LAYER_LEN)
+			return false;
+	return layers->n <= RUNTIME_LAYERS_MAX;
+}
+
+/* ---- the spec, a document ---- */
+
+struct spec {
+	const char *image;
+	struct string_list layers;
+};
+
+static const struct field spec_fields[] = {
+	FIELD(struct spec, image, FIELD_STRING, "image", .required = true, .min = 1, .max = ROW_IMAGE_MAX),
+	FIELD(struct spec, layers, FIELD_STRINGS, "layers", .required = true, .min = 1, .max = RUNTIME_LAYERS_MAX),
+	{ 0 },
+};
+
+bool snapshot_row_write_spec(const struct snapshot_row *r, struct buf *b)
+{
+	struct json_out o = json_out(b);
+
+	json_open(&o, '{');
+	json_key(&o, "image"), json_cstr(&o, r->image);
+	json_key(&o, "layers"), json_open(&o, '[');
+	for (size_t i = 0; i < r->layers.n; i++)
+		json_cstr(&o, r->layers.items[i]);
+	json_close(&o, ']');
+	json_close(&o, '}');
+	return !b->failed;
+}
+
+static int load_spec(struct str text, struct arena *a, struct snapshot_row *r, struct err *e)
+{
+	struct decode d = { .arena = a, .closed = true, .strict = true };
+	struct json_limits limits = { .bytes = SPEC_BYTES_MAX, .depth = 3 };
+	const struct json *v = json_parse(a, text, &limits, NULL, e);
+	struct spec s = { 0 };
+
+	if (!v || decode(&d, v, spec_fields, &s, e) < 0)
+		return -1;
+	if (!layers_valid(&s.layers))
+		return err_set(e, ERR_INVALID, "a layer that has no name");
+	r->image = s.image;
+	r->layers = s.layers;
+	return 0;
+}
+
+/* ---- the row ---- */
+
+static bool is_instant(int64_t us)
+{
+	return us > 0 && us / US_PER_S <= CIVIL_MAX_S;
+}
+
+static int load_text(struct str s, size_t max, const char *what, struct arena *a, const char **ret, struct err *e)
+{
+	if (s.n > max || !utf8_valid(s) || (s.n > 0 && memchr(s.p, '\0', s.n)))
+		return err_set(e, ERR_INVALID, "%s: not a text of at most %zu bytes", what, max);
+	*ret = arena_dup(a, s);
+	return *ret ? 0 : err_no_memory(e);
+}
+
+static int load_rest(const struct snapshot_columns *c, struct arena *a, struct snapshot_row *r, struct err *e)
+{
+	if (!id_valid(c->sandbox_id))
+		return err_set(e, ERR_INVALID, "of '%s': not an id", SHOWN(c->sandbox_id));
+	if (!state_parse(c->state, &r->state))
+		return err_set(e, ERR_INVALID, "state: '%s' is none", SHOWN(c->state));
+	if (!is_instant(c->created_us) || !is_instant(c->changed_us))
+		return err_set(e, ERR_INVALID, "a time that cannot be");
+	r->created_us = c->created_us;
+	r->changed_us = c->changed_us;
+	r->sandbox_id = arena_dup(a, c->sandbox_id);
+	if (!r->sandbox_id)
+		return err_no_memory(e);
+	if (c->name.n > 0 && load_text(c->name, SNAPSHOT_NAME_MAX, "name", a, &r->name, e) < 0)
+		return -1;
+	return load_text(c->reason, ROW_REASON_MAX, "reason", a, &r->reason, e) < 0 ? -1 :
+	       load_text(c->message, ROW_MESSAGE_MAX, "message", a, &r->message, e);
+}
+
+int snapshot_row_load(const struct snapshot_columns *c, struct arena *a, struct snapshot_row *ret, struct err *e)
+{
+	struct snapshot_row r = { 0 };
+
+	if (!id_valid(c->id))
+		return err_set(e, ERR_INVALID, "snapshot '%s': not an id", SHOWN(c->id));
+	r.id = arena_dup(a, c->id);
+	if (!r.id)
+		return err_no_memory(e);
+	if (load_spec(c->spec, a, &r, e) < 0 || load_rest(c, a, &r, e) < 0)
+		return err_wrap(e, "snapshot '%s'", r.id);
+	*ret = r;
+	return 0;
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+/* server/store/snapshot_row.h - the record of a snapshot, and its form in a database row. As with sandboxes, what is loaded
+ * is checked like a request. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/decode.h"
+#include "base/str.h"
+
+struct arena;
+struct buf;
+struct err;
+
+enum snapshot_state {
+	SNAPSHOT_CREATING,
+	SNAPSHOT_READY,
+	SNAPSHOT_FAILED,
+	SNAPSHOT_DELETING,
+	SNAPSHOT_STATES,
+};
+const char *snapshot_state_name(enum snapshot_state s); /* "Creating", ... as clients know them */
+
+#define SNAPSHOT_NAME_MAX 255
+
+struct snapshot_row {
+	const char *id;
+	const char *sandbox_id; /* what it was taken of; that may be gone */
+	const char *name;       /* NULL: it has none */
+	const char *image;      /* that everything stands on */
+	struct string_list layers; /* the runtime's names: its own first, then those that it stands on, the uppermost first */
+	enum snapshot_state state;
+	const char *reason, *message;
+	int64_t created_us, changed_us; /* wall clock */
+};
+
+struct snapshot_columns {
+	struct str id, sandbox_id, name, spec, state, reason, message;
+	int64_t created_us, changed_us;
+};
+
+bool snapshot_row_write_spec(const struct snapshot_row *r, struct buf *b);
+
+/* Everything is copied into A. ERR_INVALID: "snapshot 'ab12': ..." */
+int snapshot_row_load(const struct snapshot_columns *c, struct arena *a, struct snapshot_row *ret, struct err *e);
+
+/* Names of layers: lower-case hexadecimal digits, as many as there must be, and not too many of them. */
+bool layers_valid(const struct string_list *layers);
