@@ -108,6 +108,42 @@ class Api:
         assert a.status == 200, a
         return a.body.decode()
 
+    # ---- snapshots ----
+
+    def snapshot(self, sandbox_id, name=None):
+        """The id of a new snapshot that is ready."""
+        a = self.post(f"/sandboxes/{sandbox_id}/snapshots", {"name": name} if name else None)
+        assert a.status == 202, a
+        self.snapshot_ready(a.json["id"])
+        return a.json["id"]
+
+    def read_snapshot(self, snapshot_id):
+        a = self.get(f"/snapshots/{snapshot_id}")
+        assert a.status == 200, a
+        return a.json
+
+    def snapshot_ready(self, snapshot_id):
+        status = wait_for(lambda: (s := self.read_snapshot(snapshot_id)["status"])["state"] != "Creating" and s, what="a snapshot")
+        assert status["state"] == "Ready", status
+        return status
+
+    def restore(self, snapshot_id, **changes):
+        return self.create(image=..., entrypoint=..., snapshotId=snapshot_id, **changes)["id"]
+
+    def delete_snapshot(self, snapshot_id):
+        return self.call("DELETE", f"/snapshots/{snapshot_id}")
+
+    def fork(self, sandbox_id, **body):
+        """The ids of the new sandboxes."""
+        a = self.post(f"/sandboxes/{sandbox_id}/fork", body)
+        assert a.status == 202, a
+        return [s["id"] for s in a.json["items"]]
+
+    def rollback(self, sandbox_id, snapshot_id, **more):
+        a = self.post(f"/sandboxes/{sandbox_id}/rollback", {"snapshotId": snapshot_id, **more})
+        assert a.status == 200, a
+        return a.json
+
     # ---- ways in ----
 
     def endpoint(self, sandbox_id, port, query=""):

@@ -37,6 +37,8 @@ void plane_close(struct plane *p)
 	if (!p)
 		return;
 	tunnels_drop(p, NULL);
+	if (p->snapshots)
+		snapshots_stop(p->snapshots);
 	sandboxes_free(p->sandboxes);
 	while (p->jobs) {
 		struct plane_job *j = p->jobs;
@@ -44,9 +46,18 @@ void plane_close(struct plane *p)
 		plane_job_end(j);
 		j->drop(j);
 	}
+	snapshots_free(p->snapshots);
 	store_close(p->store);
 	audit_close(p->audit);
 	free(p);
+}
+
+static void on_gone(struct sandbox *sb, void *arg)
+{
+	struct plane *p = arg;
+
+	proxy_gone(sb, p);
+	snapshots_released(p->snapshots);
 }
 
 struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fault, struct err *e)
@@ -55,7 +66,11 @@ struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fa
 	struct sandboxes_spec set = {
 		.loop = spec->loop, .runtime = spec->runtime, .boot_id = spec->boot_id,
 		.creates_max = spec->creates_max > 0 ? spec->creates_max : PLANE_CREATES_MAX,
-		.wall_us = spec->wall_us, .wall_arg = spec->wall_arg, .gone = proxy_gone, .gone_arg = p,
+		.wall_us = spec->wall_us, .wall_arg = spec->wall_arg, .gone = on_gone, .gone_arg = p,
+	};
+
+	struct snapshots_spec snapshots = {
+		.loop = spec->loop, .runtime = spec->runtime, .wall_us = spec->wall_us, .wall_arg = spec->wall_arg,
 	};
 
 	*ret_fault = STORE_FAILED;
@@ -70,23 +85,39 @@ struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fa
 	p->audit = audit_open(spec->state_dir, e);
 	if (!p->audit)
 		return NULL;
-	set.store = p->store;
+	snapshots.store = set.store = p->store;
+	p->snapshots = snapshots_new(&snapshots, ret_fault, e);
+	if (!p->snapshots)
+		return NULL;
 	p->sandboxes = sandboxes_new(&set, ret_fault, e);
 	return p->sandboxes ? take_ptr(&p) : NULL;
 }
 
 struct recovery {
+	struct plane *plane;
 	bool is_over;
 	struct err e;
 };
 
-static void on_recovered(const struct err *e, void *arg)
+static void on_snapshots(const struct err *e, void *arg)
 {
 	struct recovery *r = arg;
 
 	r->is_over = true;
 	if (e)
 		r->e = *e;
+}
+
+static void on_recovered(const struct err *e, void *arg)
+{
+	struct recovery *r = arg;
+
+	if (!e) {
+		snapshots_recover(r->plane->snapshots, r->plane->sandboxes, on_snapshots, r);
+		return;
+	}
+	r->is_over = true;
+	r->e = *e;
 }
 
 static void on_late(void *arg)
@@ -99,7 +130,7 @@ static void on_late(void *arg)
 
 int plane_recover(struct plane *p, struct err *e)
 {
-	struct recovery r = { 0 };
+	struct recovery r = { .plane = p };
 	struct timer late = { 0 };
 	int rc = 0;
 

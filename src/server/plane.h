@@ -9,6 +9,7 @@
 #include "base/own.h"
 #include "server/sandbox.h"
 #include "server/service.h"
+#include "server/snapshot.h"
 #include "server/store/store.h"
 
 struct audit;
@@ -46,6 +47,7 @@ struct plane {
 	struct plane_spec spec;
 	struct store *store;
 	struct sandboxes *sandboxes;
+	struct snapshots *snapshots;
 	struct audit *audit;
 	struct plane_job *jobs;
 	struct tunnel *tunnels; /* upgraded connections in progress, of the endpoint proxy */

@@ -41,7 +41,7 @@ const char *event_type_known(struct str type)
 {
 	static const char *const types[] = {
 		"Created", "Started", "Paused", "Resumed", "Renewed", "MetadataChanged", "Removing", "Expired",
-		"Exited",  "Failed",  "OutOfMemory", "Adopted", "IgnoredKeys", "RemoveFailed",
+		"Exited",  "Failed",  "OutOfMemory", "Adopted", "IgnoredKeys", "RemoveFailed", "Snapshot", "RolledBack",
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(types); i++)
@@ -100,6 +100,23 @@ static int copy_list(struct arena *a, const struct string_list *from, struct str
 	return to->items ? 0 : err_no_memory(e);
 }
 
+int box_set_stack(struct box *b, const char *snapshot, const struct string_list *layers, struct err *e)
+{
+	struct arena stack = ARENA_INIT(BOX_ARENA_MAX);
+	struct string_list copy = { 0 };
+	const char *name = snapshot ? arena_dup(&stack, str_of(snapshot)) : NULL;
+
+	if ((snapshot && !name) || copy_list(&stack, layers, &copy, e) < 0) {
+		arena_done(&stack);
+		return err_no_memory(e);
+	}
+	arena_done(&b->stack);
+	b->stack = stack;
+	b->pub.row.snapshot = name;
+	b->pub.row.layers = copy;
+	return 0;
+}
+
 static int copy_row(struct box *b, const struct sandbox_row *row, struct err *e)
 {
 	struct sandbox_row *r = &b->pub.row;
@@ -116,7 +133,7 @@ static int copy_row(struct box *b, const struct sandbox_row *row, struct err *e)
 	r->arch = row->arch ? arena_dup(&b->arena, str_of(row->arch)) : NULL;
 	if (!r->image || (row->os && !r->os) || (row->arch && !r->arch))
 		return err_no_memory(e);
-	if (copy_list(&b->arena, &row->entrypoint, &r->entrypoint, e) < 0 ||
+	if (box_set_stack(b, row->snapshot, &row->layers, e) < 0 || copy_list(&b->arena, &row->entrypoint, &r->entrypoint, e) < 0 ||
 	    copy_list(&b->arena, &row->env_names, &r->env_names, e) < 0)
 		return -1;
 	b->labels = labels_new(&row->metadata, e);
@@ -147,6 +164,7 @@ void box_free(struct box *b)
 	timer_done(&b->watchdog);
 	defer_cancel(&b->kick);
 	labels_free(b->labels);
+	arena_done(&b->stack);
 	arena_done(&b->arena);
 	free(b);
 }

@@ -102,6 +102,7 @@ struct sandbox {
 	struct sandbox *older, *newer;
 	struct sandbox_event *oldest_event;
 	size_t n_events;
+	struct runtime_snapshot made; /* how the last snapshot of it went */
 	bool has_end; /* it has ended, and that is how */
 	struct runtime_end end;
 	void *user;
@@ -116,6 +117,8 @@ bool sandbox_can_be_called(const struct sandbox *sb); /* Running: requests may g
 
 struct sandbox_order {
 	const char *image;
+	const char *snapshot;      /* that it is made from; NULL: none that clients know of */
+	struct string_list layers; /* of it, and of what it stands on */
 	struct string_list entrypoint; /* as it is run */
 	struct string_map env, metadata;
 	const char *os, *arch; /* NULL: not asked for */
@@ -143,6 +146,19 @@ int sandbox_remove(struct sandbox *sb, sandbox_fn *fn, void *arg, struct fault *
 int sandbox_renew(struct sandbox *sb, int64_t expires_us, sandbox_fn *fn, void *arg, struct fault *f);
 int sandbox_patch(struct sandbox *sb, const struct label_change *changes, size_t n, sandbox_fn *fn, void *arg,
 		  struct fault *f);
+
+/* Makes LAYER, a name of the runtime's, of what it has now; it may run or be paused. 409 otherwise, with a code of snapshots;
+ * 504 when it took too long. */
+int sandbox_snapshot(struct sandbox *sb, const char *layer, sandbox_fn *fn, void *arg, struct fault *f);
+/* Ends its processes, throws away what it has changed, and starts it anew on LAYERS of the snapshot SNAPSHOT. It keeps its id,
+ * its metadata, its expiry and its tokens. Values of its environment are kept nowhere: ENV are those that it has from now
+ * on. It may also have ended before. Cut off after its beginning, it is done again, without ENV, by the next start. */
+int sandbox_rollback(struct sandbox *sb, const char *snapshot, const struct string_list *layers, const struct string_map *env,
+		     sandbox_fn *fn, void *arg, struct fault *f);
+
+/* Every layer that a sandbox stands on, or is about to: some more than once. */
+typedef void sandbox_layer_fn(const char *layer, void *arg);
+void sandboxes_each_layer(const struct sandboxes *s, sandbox_layer_fn *fn, void *arg);
 
 /* Somebody used it: extends its life if it was made so, at most once in INTERVAL_S. */
 void sandbox_touch(struct sandbox *sb, int64_t interval_s);

@@ -284,7 +284,7 @@ static void ask_runtime(struct box *b)
 	char token[SANDBOX_TOKEN_LEN + 1];
 	struct runtime_spec spec = {
 		.id = b->id, .image = b->pub.row.image, .entrypoint = b->pub.row.entrypoint, .env = b->first->env,
-		.limits = b->pub.row.limits, .execd_token = token,
+		.limits = b->pub.row.limits, .execd_token = token, .layers = b->pub.row.layers,
 	};
 
 	sandbox_token(&b->pub, "execd", token);
@@ -393,7 +393,7 @@ static int make_row(struct sandboxes *s, const struct sandbox_order *o, struct s
 	     expires / US_PER_S > CIVIL_MAX_S))
 		return fault_set(f, 400, "SANDBOX", "INVALID_PARAMETER", "timeout: too large for a date");
 	*r = (struct sandbox_row){
-		.image = o->image, .entrypoint = o->entrypoint, .os = o->os, .arch = o->arch, .limits = o->limits,
+		.image = o->image, .snapshot = o->snapshot, .layers = o->layers, .entrypoint = o->entrypoint, .os = o->os, .arch = o->arch, .limits = o->limits,
 		.renew_s = o->renew_s, .metadata = o->metadata, .created_us = now, .changed_us = now,
 		.expires_us = expires, .state = SANDBOX_PENDING, .reason = "CONTAINER_STARTING",
 		.message = "Sandbox container is starting.",
@@ -404,7 +404,7 @@ static int make_row(struct sandboxes *s, const struct sandbox_order *o, struct s
 }
 
 /* The environment, for the runtime, and its names, for the record. */
-static int copy_env(struct task *t, const struct string_map *env, struct string_list *names)
+int task_copy_env(struct task *t, const struct string_map *env, struct string_list *names)
 {
 	t->env.items = arena_array(&t->arena, env->n + 1, sizeof(*t->env.items));
 	names->items = arena_array(&t->arena, env->n + 1, sizeof(*names->items));
@@ -450,7 +450,7 @@ static int start(struct sandboxes *s, const struct sandbox_order *o, const char 
 
 	if (make_row(s, o, &row, f) < 0)
 		return -1;
-	if (copy_env(&t, &o->env, &row.env_names) < 0)
+	if (task_copy_env(&t, &o->env, &row.env_names) < 0)
 		(void)err_no_memory(&e);
 	row.id = id;
 	if (e.code == ERR_NONE && uuid_text(&s->random, id, &e) == 0)

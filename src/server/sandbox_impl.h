@@ -16,7 +16,7 @@
 #define SWEEP_MS 3600000 /* for idempotency keys that have aged */
 #define BOX_ARENA_MAX ((size_t)4 * 1024 * 1024)
 
-enum task_kind { TASK_CREATE, TASK_PAUSE, TASK_RESUME, TASK_RENEW, TASK_PATCH, TASK_REMOVE };
+enum task_kind { TASK_CREATE, TASK_PAUSE, TASK_RESUME, TASK_RENEW, TASK_PATCH, TASK_SNAPSHOT, TASK_ROLLBACK, TASK_REMOVE };
 
 /* Somebody who waits for a create that another request has begun. */
 struct waiter {
@@ -30,8 +30,10 @@ struct task {
 	enum task_kind kind;
 	sandbox_fn *fn; /* or NULL */
 	void *arg;
-	struct arena arena; /* of the two below */
+	struct arena arena; /* of the four below */
 	struct string_map env;
+	struct string_list env_names; /* of a rollback */
+	struct string_list layers;
 	struct label_change *changes;
 	size_t n_changes;
 	struct waiter *waiters;
@@ -46,6 +48,9 @@ struct task {
 	bool is_made, has_failed;   /* the runtime has answered, and failed */
 	struct runtime_failure made;
 	struct fault failure; /* until its traces are gone */
+	char layer[RUNTIME_LAYER_LEN + 1]; /* of a snapshot */
+	char snapshot[ID_MAX + 1];         /* of a rollback */
+	bool is_again;                     /* a rollback that an earlier server has begun */
 	bool is_expiry;  /* a removal that a renewal makes void */
 	bool is_overdue; /* a create that was given up; its completion comes all the same */
 };
@@ -55,6 +60,7 @@ struct box { /* a sandbox, and what only the model knows of it */
 	char id[ID_MAX + 1];
 	char reason[ROW_REASON_MAX + 1], message[ROW_MESSAGE_MAX + 1];
 	struct arena arena;
+	struct arena stack; /* of what it is made from: a rollback changes that */
 	struct labels *labels;
 	struct sandbox_event *newest_event;
 	struct timer expiry, retry, watchdog;
@@ -116,6 +122,7 @@ void box_free(struct box *b);
 int box_link(struct box *b, struct err *e);
 void box_unlink(struct box *b);
 void box_arm(struct box *b); /* the timer of its expiry */
+int box_set_stack(struct box *b, const char *snapshot, const struct string_list *layers, struct err *e);
 void box_set_state(struct box *b, enum sandbox_state state, const char *reason, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 void box_apply_end(struct box *b, const struct runtime_end *end, struct store_tx *tx); /* TX may be NULL */
@@ -146,6 +153,13 @@ void key_forget_of(struct sandboxes *s, const char *sandbox_id, struct store_tx 
 void key_forget(struct sandboxes *s, const char *sandbox_id); /* in memory and, if it can be, in the store */
 void keys_sweep(void *arg);
 void keys_free(struct sandboxes *s);
+
+int task_copy_env(struct task *t, const struct string_map *env, struct string_list *names); /* into its arena */
+
+/* sandbox_snapshot.c */
+void snapshot_begin(struct box *b, struct task *t);
+void rollback_begin(struct box *b, struct task *t);
+void rollback_again(struct box *b); /* one that was cut off */
 
 /* sandbox_remove.c */
 void remove_begin(struct box *b, struct task *t);

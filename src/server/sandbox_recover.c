@@ -173,6 +173,8 @@ static void settle(struct box *b, const struct runtime_box *found)
 	if (b->pub.row.intent == INTENT_REMOVE) {
 		b->is_remove_logged = true;
 		remove_quietly(b, false);
+	} else if (b->pub.row.intent == INTENT_ROLLBACK) {
+		rollback_again(b);
 	} else if (is_to_be_rolled_back(b, found)) {
 		key_forget(b->pub.set, b->id);
 		remove_quietly(b, false);

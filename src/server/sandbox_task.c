@@ -472,6 +472,12 @@ static void begin(struct box *b, struct task *t)
 	case TASK_PATCH:
 		patch_begin(b, t);
 		break;
+	case TASK_SNAPSHOT:
+		snapshot_begin(b, t);
+		break;
+	case TASK_ROLLBACK:
+		rollback_begin(b, t);
+		break;
 	case TASK_REMOVE:
 		remove_begin(b, t);
 		break;

@@ -19,7 +19,8 @@
 #define FAKE_CALLS_MAX 256
 #define FAKE_DIALS_MAX 64
 
-enum fake_kind { FAKE_CREATE, FAKE_PAUSE, FAKE_RESUME, FAKE_REMOVE, FAKE_DIAL, FAKE_LOGS, FAKE_INSPECT, FAKE_STATS, FAKE_LIST };
+enum fake_kind { FAKE_CREATE, FAKE_PAUSE, FAKE_RESUME, FAKE_REMOVE, FAKE_DIAL, FAKE_LOGS, FAKE_INSPECT, FAKE_STATS, FAKE_SNAPSHOT, FAKE_SNAPSHOT_REMOVE,
+		 FAKE_SNAPSHOTS, FAKE_LIST };
 
 struct fake_call {
 	enum fake_kind kind;
@@ -47,6 +48,9 @@ struct fake {
 	struct runtime_failure failure;
 	struct fake_box boxes[FAKE_BOXES_MAX];
 	unsigned n_boxes;
+	char layers[FAKE_BOXES_MAX][RUNTIME_LAYER_LEN + 1]; /* snapshots */
+	unsigned n_layers;
+	char stack[512]; /* of the last create */
 	int far[FAKE_DIALS_MAX]; /* the other ends of what was dialled */
 	unsigned n_far;
 	const char *logs;
@@ -98,6 +102,34 @@ static inline void fake_list(struct fake *f, const struct fake_call *c, const st
 	for (unsigned i = 0; i < f->n_boxes; i++)
 		boxes[i] = (struct runtime_box){ f->boxes[i].id, f->boxes[i].state, f->boxes[i].end };
 	((runtime_list_fn *)c->fn)(failure ? NULL : boxes, failure ? 0 : f->n_boxes, failure, c->arg);
+}
+
+static inline int fake_layer(const struct fake *f, const char *name)
+{
+	for (unsigned i = 0; i < f->n_layers; i++)
+		if (strcmp(f->layers[i], name) == 0)
+			return (int)i;
+	return -1;
+}
+
+static inline void fake_snap(struct fake *f, const struct fake_call *c, const struct runtime_failure *failure)
+{
+	const struct runtime_snapshot made = { .flush_us = 7, .frozen_us = 8 };
+	const char *names[FAKE_BOXES_MAX];
+	int at = fake_layer(f, c->id);
+
+	for (unsigned i = 0; i < f->n_layers; i++)
+		names[i] = f->layers[i];
+	if (!failure && c->kind == FAKE_SNAPSHOT && at < 0)
+		(void)snprintf(f->layers[f->n_layers++], sizeof(f->layers[0]), "%.32s", c->id);
+	if (!failure && c->kind == FAKE_SNAPSHOT_REMOVE && at >= 0)
+		memmove(f->layers[at], f->layers[--f->n_layers], sizeof(f->layers[0]));
+	if (c->kind == FAKE_SNAPSHOT)
+		((runtime_snapshot_fn *)c->fn)(failure ? NULL : &made, failure, c->arg);
+	else if (c->kind == FAKE_SNAPSHOT_REMOVE)
+		((runtime_done_fn *)c->fn)(failure, c->arg);
+	else
+		((runtime_layers_fn *)c->fn)(failure ? NULL : names, failure ? 0 : f->n_layers, failure, c->arg);
 }
 
 static inline void fake_dial(struct fake *f, const struct fake_call *c, const struct runtime_failure *failure)
@@ -160,6 +192,11 @@ static inline void fake_complete(struct fake *f, struct fake_call *c)
 	case FAKE_STATS:
 		((runtime_stats_fn *)call.fn)(failure ? NULL : &stats, failure, call.arg);
 		break;
+	case FAKE_SNAPSHOT:
+	case FAKE_SNAPSHOT_REMOVE:
+	case FAKE_SNAPSHOTS:
+		fake_snap(f, &call, failure);
+		break;
 	case FAKE_LIST:
 		fake_list(f, &call, failure);
 		break;
@@ -210,6 +247,10 @@ static inline void fake_create(struct runtime *rt, const struct runtime_spec *sp
 	for (size_t i = 0; i < spec->env.n; i++)
 		n += (size_t)snprintf(f->env + n, sizeof(f->env) - n, "%s=%s;", spec->env.items[i].key, spec->env.items[i].value);
 	n = 0;
+	f->stack[0] = '\0';
+	for (size_t i = 0; i < spec->layers.n; i++)
+		n += (size_t)snprintf(f->stack + n, sizeof(f->stack) - n, "%s;", spec->layers.items[i]);
+	n = 0;
 	for (size_t i = 0; i < spec->entrypoint.n; i++)
 		n += (size_t)snprintf(f->entrypoint + n, sizeof(f->entrypoint) - n, "%s|", spec->entrypoint.items[i]);
 	fake_call(rt, FAKE_CREATE, spec->id, (void *)fn, arg, 0);
@@ -256,6 +297,23 @@ static inline void fake_list_op(struct runtime *rt, runtime_list_fn *fn, void *a
 	fake_call(rt, FAKE_LIST, "", (void *)fn, arg, 0);
 }
 
+/* What is asked for is known by its layer. */
+static inline void fake_snapshot(struct runtime *rt, const char *id, const char *layer, runtime_snapshot_fn *fn, void *arg)
+{
+	assert_non_null(fake_find(container_of(rt, struct fake, rt), id));
+	fake_call(rt, FAKE_SNAPSHOT, layer, (void *)fn, arg, 0);
+}
+
+static inline void fake_snapshot_remove(struct runtime *rt, const char *layer, runtime_done_fn *fn, void *arg)
+{
+	fake_call(rt, FAKE_SNAPSHOT_REMOVE, layer, (void *)fn, arg, 0);
+}
+
+static inline void fake_snapshots(struct runtime *rt, runtime_layers_fn *fn, void *arg)
+{
+	fake_call(rt, FAKE_SNAPSHOTS, "", (void *)fn, arg, 0);
+}
+
 static inline int fake_check_image(struct runtime *rt, const char *uri, struct err *e)
 {
 	(void)rt;
@@ -272,6 +330,7 @@ static inline void fake_init(struct fake *f, struct loop *l)
 	static const struct runtime_ops ops = {
 		.create = fake_create, .pause = fake_pause, .resume = fake_resume, .remove = fake_remove, .dial = fake_dial_op,
 		.logs = fake_logs, .inspect = fake_inspect, .stats = fake_stats, .list = fake_list_op,
+		.snapshot = fake_snapshot, .snapshot_remove = fake_snapshot_remove, .snapshots = fake_snapshots,
 		.check_image = fake_check_image, .free = fake_free,
 	};
 

@@ -15,6 +15,8 @@ handler_fn openapi_get; /* the same for programs */
 handler_fn sandboxes_post, sandboxes_get;
 handler_fn sandbox_get, sandbox_delete, sandbox_metadata_patch;
 handler_fn sandbox_pause_post, sandbox_resume_post, sandbox_renew_post;
+handler_fn sandbox_snapshots_post, snapshots_get, snapshot_get, snapshot_delete;
+handler_fn sandbox_fork_post, sandbox_rollback_post;
 handler_fn endpoint_get;
 handler_fn diagnostics_logs_get, diagnostics_inspect_get, diagnostics_events_get, diagnostics_summary_get;
 handler_fn proxy_any;

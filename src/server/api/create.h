@@ -10,6 +10,7 @@
 struct arena;
 struct reply;
 struct request;
+struct snapshots;
 
 #define CREATE_ENV_MAX 256
 #define CREATE_ENV_BYTES_MAX ((size_t)128 * 1024)
@@ -53,10 +54,12 @@ int create_decode(struct request *rq, struct reply *rp, struct create_request *r
 struct create_rules {
 	struct runtime *runtime;
 	int64_t max_timeout_s; /* 0: no ceiling */
+	const struct snapshots *snapshots; /* that can be named; NULL: none */
+	const struct sandbox_row *source;  /* of a fork: what the request does not say is as it is there; NULL: no fork */
 };
 
 /* What the server can do for it, in the order of the checks that clients know; the first failure is F. ORDER's strings
- * live in A or in the request. */
+ * live in A, in the request, or where the snapshot or the source has them. */
 int create_check(const struct create_request *rq, const struct create_rules *rules, struct arena *a,
 		 struct sandbox_order *ret, struct fault *f);
 

@@ -5,6 +5,7 @@
 #include "base/escape.h"
 #include "base/quantity.h"
 #include "server/api/create.h"
+#include "server/snapshot.h"
 
 #include "base/banned.h"
 
@@ -128,11 +129,16 @@ int words_split(struct str line, struct arena *a, struct string_list *ret, struc
 static int check_entrypoint(const struct create_request *rq, const struct create_rules *rules, struct arena *a,
 			    struct sandbox_order *o, struct fault *f)
 {
+	static const char *stay[] = { "tail", "-f", "/dev/null" };
 	const char *prefix = rules->runtime->code_prefix;
 	struct err e = { 0 };
 	size_t bytes = 0;
 
 	o->entrypoint = rq->entrypoint;
+	if (rq->entrypoint.n == 0 && rules->source)
+		o->entrypoint = rules->source->entrypoint;
+	else if (rq->entrypoint.n == 0 && o->snapshot)
+		o->entrypoint = (struct string_list){ stay, ARRAY_LEN(stay) };
 	if (rq->entrypoint.n == 1 && strchr(rq->entrypoint.items[0], ' ') &&
 	    words_split(str_of(rq->entrypoint.items[0]), a, &o->entrypoint, &e) < 0)
 		return fault_set(f, 400, prefix, "INVALID_ENTRYPOINT", "entrypoint: %s", e.msg);
@@ -277,7 +283,7 @@ static int check_limits(const struct create_request *rq, const struct create_rul
 {
 	unsigned seen = 0;
 
-	o->limits = RUNTIME_LIMITS_DEFAULT;
+	o->limits = rules->source ? rules->source->limits : RUNTIME_LIMITS_DEFAULT;
 	for (size_t i = 0; i < rq->limits.n; i++) {
 		const struct string_pair *p = &rq->limits.items[i];
 		const struct limit_key *k = find_limit(p->key);
@@ -313,12 +319,49 @@ static int check_unsupported(const struct create_request *rq, struct fault *f)
 	return 0;
 }
 
+/* I7: whatever stood on the image before, it has to be one that can be had today. */
+static int check_base(const struct create_rules *rules, struct sandbox_order *o, struct fault *f)
+{
+	struct err e = { 0 };
+
+	if (rules->runtime->ops->check_image(rules->runtime, o->image, &e) == 0)
+		return 0;
+	return fault_set(f, 409, "SNAPSHOT", "INVALID_RESTORE_CONFIG", "the image that it stands on cannot be used: %s", e.msg);
+}
+
+static int check_snapshot(const struct create_request *rq, const struct create_rules *rules, struct sandbox_order *o, struct fault *f)
+{
+	struct str id = str_trim(str_of(rq->snapshot_id));
+	const struct snapshot *sn;
+
+	if (rules->source) {
+		o->image = rules->source->image;
+		o->snapshot = rules->source->snapshot;
+		o->os = rules->source->os;
+		o->arch = rules->source->arch;
+		return check_base(rules, o, f);
+	}
+	if (id.n == 0)
+		return 0;
+	sn = rules->snapshots ? snapshots_find(rules->snapshots, id) : NULL;
+	if (!sn)
+		return fault_set(f, 404, "SNAPSHOT", "NOT_FOUND", "snapshotId: there is no snapshot '%s'", SHOWN(id));
+	if (snapshot_check_use(sn, f) < 0)
+		return -1;
+	o->image = sn->row.image;
+	o->snapshot = sn->row.id;
+	o->layers = sn->row.layers;
+	return check_base(rules, o, f);
+}
+
 static int check_image(const struct create_request *rq, const struct create_rules *rules, struct arena *a,
 		       struct sandbox_order *o, struct fault *f)
 {
 	struct str uri = str_trim(str_of(rq->image.uri));
 	struct err e = { 0 };
 
+	if (o->image)
+		return 0;
 	if (uri.n > CREATE_IMAGE_MAX)
 		return INVALID(f, "image.uri: more than %d bytes", CREATE_IMAGE_MAX);
 	o->image = arena_dup(a, uri);
@@ -334,10 +377,8 @@ int create_check(const struct create_request *rq, const struct create_rules *rul
 {
 	struct sandbox_order o = { 0 };
 
-	if (check_extensions(rq, &o, f) < 0)
+	if (check_extensions(rq, &o, f) < 0 || check_snapshot(rq, rules, &o, f) < 0)
 		return -1;
-	if (str_trim(str_of(rq->snapshot_id)).n > 0)
-		return fault_set(f, 404, "SNAPSHOT", "NOT_FOUND", "snapshotId: there is no such snapshot");
 	if (check_entrypoint(rq, rules, a, &o, f) < 0 || check_metadata(rq, &o, f) < 0 ||
 	    check_platform(rq, rules, &o, f) < 0)
 		return -1;

@@ -177,14 +177,18 @@ void write_sandbox(struct json_out *o, const struct sandbox *sb)
 {
 	json_open(o, '{');
 	write_common(o, &sb->row);
-	json_key(o, "image"), json_open(o, '{');
-	json_key(o, "uri"), json_cstr(o, sb->row.image);
-	json_close(o, '}');
+	if (sb->row.snapshot) {
+		json_key(o, "snapshotId"), json_cstr(o, sb->row.snapshot);
+	} else {
+		json_key(o, "image"), json_open(o, '{');
+		json_key(o, "uri"), json_cstr(o, sb->row.image);
+		json_close(o, '}');
+	}
 	write_list(o, "entrypoint", &sb->row.entrypoint);
 	json_close(o, '}');
 }
 
-static void write_created(struct json_out *o, const struct sandbox *sb, const struct string_list *entrypoint)
+void write_created(struct json_out *o, const struct sandbox *sb, const struct string_list *entrypoint)
 {
 	json_open(o, '{');
 	write_common(o, &sb->row);

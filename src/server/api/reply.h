@@ -26,9 +26,19 @@ int request_port(struct request *rq, struct reply *rp, unsigned *ret_port, struc
 
 void write_time(struct json_out *o, const char *key, int64_t us);
 void write_sandbox(struct json_out *o, const struct sandbox *sb);
+void write_created(struct json_out *o, const struct sandbox *sb, const struct string_list *entrypoint);
 int reply_sandbox(struct reply *rp, unsigned status, const struct sandbox *sb);
 /* The answer to a create: ENTRYPOINT as it was asked for. */
 int reply_created(struct request *rq, struct reply *rp, const struct sandbox *sb, const struct string_list *entrypoint);
+
+/* Pages of a list: "page" and "pageSize" of the query, from 1 and 20 on, and what the answer says about them. */
+struct paging {
+	int64_t page, page_size;
+};
+#define PAGING_INIT ((struct paging){ .page = 1, .page_size = 20 })
+extern const struct field paging_fields[];
+bool paging_has(const struct paging *p, size_t at); /* whether the AT-th of all is on the page */
+void write_pagination(struct json_out *o, const struct paging *p, size_t total);
 
 /* A reply that waits for a sandbox_fn. The request may go before it: then nobody is answered. */
 struct pending {

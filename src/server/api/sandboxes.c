@@ -41,7 +41,7 @@ static int take_key(const struct request *rq, struct sandbox_order *o, struct fa
 int sandboxes_post(struct request *rq, struct reply *rp, struct err *e)
 {
 	struct plane *plane = plane_of(rq);
-	struct create_rules rules = { plane->spec.runtime, plane->spec.max_timeout_s };
+	struct create_rules rules = { plane->spec.runtime, plane->spec.max_timeout_s, plane->snapshots, NULL };
 	struct create_request *cr = arena_alloc(rq->arena, sizeof(*cr));
 	struct sandbox_order order;
 	struct sandbox *sb = NULL;
@@ -57,6 +57,8 @@ int sandboxes_post(struct request *rq, struct reply *rp, struct err *e)
 		return rc < 0 ? -1 : 0;
 	if (create_check(cr, &rules, rq->arena, &order, &f) < 0 || take_key(rq, &order, &f) < 0)
 		return reply_fault(rp, &f);
+	if (cr->entrypoint.n == 0)
+		cr->entrypoint = order.entrypoint;
 	order.ignored = d.unknown;
 	order.n_ignored = d.n_unknown;
 	p = pending_new(rq, rp, 202, e);

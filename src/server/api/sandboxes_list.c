@@ -11,11 +11,7 @@
 #define LIST_BODY_MAX ((size_t)64 * 1024 * 1024)
 #define PAGE_SIZE_MAX 200
 
-struct paging {
-	int64_t page, page_size;
-};
-
-static const struct field paging_fields[] = {
+const struct field paging_fields[] = {
 	FIELD(struct paging, page, FIELD_INT, "page", .min = 1),
 	FIELD(struct paging, page_size, FIELD_INT, "pageSize", .min = 1, .max = PAGE_SIZE_MAX),
 	{ 0 },
@@ -75,7 +71,15 @@ static int make_filter(struct request *rq, struct reply *rp, struct filter *f, s
 	return 1;
 }
 
-static void write_pagination(struct json_out *o, const struct paging *p, size_t total)
+bool paging_has(const struct paging *p, size_t at)
+{
+	size_t first;
+
+	return !__builtin_mul_overflow((size_t)(p->page - 1), (size_t)p->page_size, &first) && at >= first &&
+	       at - first < (size_t)p->page_size;
+}
+
+void write_pagination(struct json_out *o, const struct paging *p, size_t total)
 {
 	size_t size = (size_t)MAX(p->page_size, INT64_C(1)), pages = total / size + (total % size > 0);
 
@@ -92,23 +96,21 @@ int sandboxes_get(struct request *rq, struct reply *rp, struct err *e)
 {
 	AUTO(buf_done) struct buf body = BUF_INIT(LIST_BODY_MAX);
 	struct json_out o = json_out(&body);
-	struct paging paging = { .page = 1, .page_size = 20 };
+	struct paging paging = PAGING_INIT;
 	struct filter filter = { 0 };
-	size_t total = 0, first;
+	size_t total = 0;
 	int rc = request_query(rq, rp, paging_fields, &paging, e);
 
 	if (rc == 0)
 		rc = make_filter(rq, rp, &filter, e);
 	if (rc != 0)
 		return rc < 0 ? -1 : 0;
-	if (__builtin_mul_overflow((size_t)(paging.page - 1), (size_t)paging.page_size, &first))
-		first = SIZE_MAX;
 	json_open(&o, '{');
 	json_key(&o, "items"), json_open(&o, '[');
 	for (const struct sandbox *sb = sandboxes_newest(plane_of(rq)->sandboxes); sb; sb = sb->older) {
 		if (!matches(&filter, sb))
 			continue;
-		if (total >= first && total - first < (size_t)paging.page_size)
+		if (paging_has(&paging, total))
 			write_sandbox(&o, sb);
 		total++;
 	}

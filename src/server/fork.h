@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+/* server/fork.h - several sandboxes from what one of them has at one moment.
+ *
+ * A layer is made of the source, which stands still for that once, and all the others stand on it; clients see no snapshot.
+ * The layer goes with the last of them. They run all, or there is none of them. */
+#pragma once
+#include <stddef.h>
+
+#include "server/sandbox.h"
+
+struct snapshots;
+
+#define FORKS_MAX 100 /* at a time */
+
+/* IDS are those of the new sandboxes; or F. */
+typedef void fork_fn(const char (*ids)[ID_MAX + 1], size_t n, const struct fault *f, void *arg);
+
+struct fork_spec {
+	struct snapshots *snapshots;
+	struct sandboxes *sandboxes;
+	struct sandbox *source;
+	const struct sandbox_order *order; /* of each; its layers are not looked at */
+	size_t count; /* 1 to FORKS_MAX */
+};
+
+/* 0: FN will be told once. -1: F. */
+int sandboxes_fork(const struct fork_spec *spec, fork_fn *fn, void *arg, struct fault *f);
