@@ -116,6 +116,12 @@ def stale_layers(home):
     return len([p for p in layers[:-1] if p.name.encode() not in boxes])
 
 
+def snapshots(server):
+    """Layers that sandboxes can be made from, in the warden's own mounts."""
+    folder = pathlib.Path(f"/proc/{server.warden_pid}/root{server.home.state}/store/layers")
+    return len([*folder.glob("snap-*"), *folder.glob("part-*")])
+
+
 def loops(folder):
     count = 0
     for backing in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
@@ -138,6 +144,7 @@ def take(server):
         "interfaces": len([n for n in os.listdir("/sys/class/net") if n.startswith(home.prefix)]),
         "folders": folders(home),
         "loops": loops(home.folder),
+        "snapshots": snapshots(server),
         "descriptors": dict(zip(("supervisor", "server", "warden"), map(descriptors, ours))),
     }
 

@@ -60,10 +60,12 @@ class Fleet:
 
     def ask(self, method, path, body=None, headers=None, timeout=30):
         """The answer, or None: the connection broke before it came."""
+        return self.call(method, f"/v1/sandboxes{path}", body, headers, timeout)
+
+    def call(self, method, path, body=None, headers=None, timeout=30):
         headers = {"Content-Type": "application/json", **(headers or {})} if body is not None else headers
         with contextlib.suppress(*BROKEN):
-            return self.server.request(method, f"/v1/sandboxes{path}", None if body is None else json.dumps(body), headers,
-                                       timeout=timeout)
+            return self.server.request(method, path, None if body is None else json.dumps(body), headers, timeout=timeout)
         return None
 
     def create(self, key=None, **more):
@@ -117,6 +119,41 @@ class Fleet:
 
     def delete(self, name):
         return self.ask("DELETE", f"/{name}")
+
+    # ---- snapshots ----
+
+    def snapshot_state(self, name):
+        """As with sandboxes."""
+        answer = self.call("GET", f"/v1/snapshots/{name}")
+        if answer is None or answer.status >= 500:
+            return None
+        return "none" if answer.status == 404 else answer.json["status"]["state"]
+
+    def snapshots(self):
+        answer = self.call("GET", "/v1/snapshots?pageSize=200")
+        return None if answer is None or answer.status != 200 else {row["id"] for row in answer.json["items"]}
+
+    def settled_snapshots(self):
+        """All that there are, once none is being taken any more, with the states that they are in."""
+        def states():
+            names = self.snapshots()
+            found = {name: self.snapshot_state(name) for name in names or ()}
+            return None if names is None or {None, "Creating", "none"} & {*found.values()} else (found,)
+        return until(states, 10, "snapshots that are settled")[0]
+
+    def taken(self, sandbox):
+        """The id of a snapshot that is ready."""
+        answer = self.ask("POST", f"/{sandbox}/snapshots")
+        assert answer and answer.status == 202, answer
+        name = answer.json["id"]
+        until(lambda: self.snapshot_state(name) == "Ready", 10, "a snapshot")
+        return name
+
+    def remove_snapshot(self, name, seconds=15):
+        def is_gone():
+            answer = self.call("DELETE", f"/v1/snapshots/{name}")
+            return answer and answer.status in (204, 404) and self.snapshot_state(name) == "none"
+        until(is_gone, seconds, f"removing snapshot {name}")
 
     def command(self, name, line="echo fine", timeout=30):
         """What it printed, or None when it could not be asked."""

@@ -58,6 +58,26 @@ PLACES = {
         "warden.adopt.one", "warden.adopt.one:2", "warden.adopt.all", "warden.start.image_made", "warden.start.trial",
         "warden.start.ready",
     ],
+    "snapshot": [
+        "server.snapshot.queued", "server.snapshot.recorded", "server.snapshot.told", "server.snapshot.asked", "server.snapshot.made",
+        "server.snapshot.saved", "server.store.written", "server.store.committed", "server.store.committed:2",
+        "warden.snapshot.begun", "warden.snapshot.flushed", "warden.snapshot.noted", "warden.snapshot.frozen", "warden.snapshot.cloned",
+        "warden.snapshot.let_go", "warden.snapshot.finished", "warden.snapshot.told",
+    ],
+    "snapshot delete": [
+        "server.snapshot.marked", "server.snapshot.deleted", "server.snapshot.forgotten", "server.snapshot.swept",
+        "server.store.committed", "server.store.committed:2", "warden.snapshot.removing", "warden.snapshot.removed",
+    ],
+    "snapshot restart": ["server.recover.snapshot"],
+    "fork": [
+        "server.fork.layer", "server.fork.begun", "server.fork.made", "server.fork.told", "warden.snapshot.frozen",
+        "warden.snapshot.told", "warden.create.ready", "warden.create.told:2",
+    ],
+    "rollback": [
+        "server.rollback.queued", "server.rollback.noted", "server.rollback.gone", "server.rollback.made",
+        "server.rollback.committed", "server.rollback.told", "warden.remove.marked", "warden.remove.dead", "warden.create.claimed",
+        "warden.create.ready", "warden.create.told",
+    ],
 }
 CASES = [(operation, place) for operation, places in PLACES.items() for place in places]
 
@@ -128,6 +148,8 @@ def world(tmp_path_factory):
         w.switch.disarm()
         for name in w.ids() or ():
             w.remove(name)
+        for name in w.snapshots() or ():
+            w.remove_snapshot(name)
         w.server.stop()
         w.switch.close()
 
@@ -252,6 +274,96 @@ def run_restart_server(w, arm):
 
 def run_restart_warden(w, arm):
     run_restart(w, arm, w.server.warden_pid)
+
+
+def run_snapshot(w, arm):
+    name = w.made()
+    assert w.command(name, "echo kept > /root/file; echo fine") == "fine"
+    arm()
+    answer = w.ask("POST", f"/{name}/snapshots")
+    w.wait_struck()
+    w.works(name)  # it is not frozen
+    assert w.state(name) == "Running"
+    found = w.settled_snapshots()
+    if answer and answer.status == 202:
+        assert answer.json["id"] in found
+    assert len(found) <= 1 and {*found.values()} <= {"Ready", "Failed"}
+    if "Ready" in found.values():
+        copy = w.made_somehow(image=None, snapshotId=[*found][0])
+        assert w.command(copy, "cat /root/file") == "kept"
+        w.remove(copy)
+    until(lambda: (a := w.pause(name)) and a.status == 202, 5, "pausing")
+    w.remove(name)
+    for snapshot in found:
+        w.remove_snapshot(snapshot)
+
+
+def run_snapshot_delete(w, arm):
+    name = w.made()
+    snapshot = w.taken(name)
+    arm()
+    answer = w.call("DELETE", f"/v1/snapshots/{snapshot}")
+    w.wait_struck()
+    if answer and answer.status == 204:
+        assert w.snapshot_state(snapshot) == "none"
+    w.remove_snapshot(snapshot)
+    w.remove(name)
+
+
+def run_snapshot_restart(w, arm):
+    name = w.made()
+    snapshot = w.taken(name)
+    arm()
+    os.kill(w.server.pid, signal.SIGKILL)
+    w.wait_struck()
+    assert w.settled_snapshots() == {snapshot: "Ready"}
+    w.works(name)
+    w.remove(name)
+    w.remove_snapshot(snapshot)
+
+
+def run_fork(w, arm):
+    name = w.made()
+    assert w.command(name, "echo kept > /root/file; echo fine") == "fine"
+    arm()
+    answer = w.ask("POST", f"/{name}/fork", {"count": 2, "timeout": 3600})
+    w.wait_struck()
+    w.works(name)
+    forks = {s["id"] for s in answer.json["items"]} if answer and answer.status == 202 else set()
+    for fork in forks:
+        w.works(fork)
+        assert w.command(fork, "cat /root/file") == "kept"
+    def settled():
+        ids = w.ids()
+        return ids is not None and all(w.state(i) in ("Running", "none") for i in ids) and (ids - {w.keeper, name},)
+    others = until(settled, 10, "finishing or forgetting")[0]
+    assert forks <= others and len(others) <= 2
+    for fork in others:
+        w.works(fork)
+        assert w.command(fork, "cat /root/file") == "kept"
+        w.remove(fork)
+    w.remove(name)
+
+
+def run_rollback(w, arm):
+    name = w.made(metadata={"m": "1"})
+    assert w.command(name, "echo old > /root/file; echo fine") == "fine"
+    snapshot = w.taken(name)
+    assert w.command(name, "echo new > /root/file; echo fine") == "fine"
+    arm()
+    answer = w.ask("POST", f"/{name}/rollback", {"snapshotId": snapshot})
+    w.wait_struck()
+    state = until(lambda: (s := w.state(name)) in ("Running", "Failed") and s, 10, f"a state ({w.get(name)})")
+    if answer and answer.status == 200:
+        assert state == "Running" and w.command(name, "cat /root/file") == "old"
+    elif state == "Running":
+        w.works(name)
+        assert w.command(name, "cat /root/file") in ("old", "new")
+    again = lambda: w.ask("POST", f"/{name}/rollback", {"snapshotId": snapshot})  # noqa: E731
+    until(lambda: (a := again()) and a.status == 200, 10, "rolling back again")
+    assert w.command(name, "cat /root/file") == "old" and w.get(name).json["metadata"] == {"m": "1"}
+    w.remove(name)
+    w.remove_snapshot(snapshot)
 
 
 @pytest.mark.parametrize("operation,place", CASES, ids=[f"{o.replace(' ', '-')}-{p}" for o, p in CASES])
