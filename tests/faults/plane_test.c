@@ -86,16 +86,31 @@ static void settle(struct rig *r)
 	assert_true(is_agreed(r));
 }
 
+static void remove_snapshot(struct rig *r, const char *id)
+{
+	char line[128];
+
+	(void)snprintf(line, sizeof(line), "DELETE /v1/snapshots/%s", id);
+	for (int i = 0; i < 10 && rig_status(rig_ask(r, line, NULL)) == 409; i++) /* it is being taken */
+		rig_pass(r, 1000);
+	assert_true(rig_status(r->answer) == 204 || rig_status(r->answer) == 404);
+}
+
 static void remove_all(struct rig *r)
 {
 	const struct sandbox *sb;
 	char id[UUID_LEN + 1];
 
+	while (snapshots_newest(r->plane->snapshots))
+		remove_snapshot(r, snapshots_newest(r->plane->snapshots)->row.id);
 	while ((sb = sandboxes_newest(r->plane->sandboxes))) {
 		(void)snprintf(id, sizeof(id), "%s", sb->row.id);
 		assert_int_equal(rig_status(rig_on(r, "DELETE", id, "", NULL)), 204);
 	}
 	assert_int_equal(r->fake.n_boxes, 0);
+	for (int i = 0; i < 10 && r->fake.n_layers > 0; i++)
+		rig_pass(r, 1000);
+	assert_int_equal(r->fake.n_layers, 0);
 }
 
 static bool is_refusal(unsigned status)
@@ -179,6 +194,18 @@ static void deletes(void **state)
 	fail_each(&(struct asked){ "DELETE", "", NULL, 204 });
 }
 
+static void snapshots(void **state)
+{
+	(void)state;
+	fail_each(&(struct asked){ "POST", "/snapshots", "{\"name\":\"n\"}", 202 });
+}
+
+static void forks(void **state)
+{
+	(void)state;
+	fail_each(&(struct asked){ "POST", "/fork", "{\"count\":2,\"env\":{\"A\":\"b\"},\"metadata\":{\"c\":\"d\"}}", 202 });
+}
+
 /* Each allocation of a start that has something to load: it starts, or refuses to and can be started again. */
 static void starts(void **state)
 {
@@ -190,6 +217,9 @@ static void starts(void **state)
 	(void)state;
 	rig_start(r);
 	rig_create(r, ",\"metadata\":{\"a\":\"1\"},\"timeout\":3600", id);
+	assert_int_equal(rig_status(rig_on(r, "POST", id, "/snapshots", NULL)), 202);
+	RIG_WAIT(r, r->fake.n_layers == 1);
+	rig_turn(r, 10);
 	rig_close(r);
 	do {
 		struct plane *p;
@@ -204,6 +234,7 @@ static void starts(void **state)
 		assert_true(p || fault != STORE_DAMAGED);
 		if (p)
 			assert_non_null(sandboxes_find(p->sandboxes, str_of(id)));
+		assert_true(!p || snapshots_newest(p->snapshots));
 		plane_close(p);
 		assert_non_null(fake_find(&r->fake, id));
 	} while (has_failed);
@@ -218,6 +249,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(creates),  cmocka_unit_test(reads),   cmocka_unit_test(pauses), cmocka_unit_test(renewals),
 		cmocka_unit_test(patches),  cmocka_unit_test(deletes), cmocka_unit_test(starts),
+		cmocka_unit_test(snapshots), cmocka_unit_test(forks),
 	};
 
 	loop_thread = pthread_self();
