@@ -29,8 +29,8 @@ static void on_snapped(const struct runtime_snapshot *made, const struct runtime
 	}
 	b->pub.made = *made;
 	tx = store_tx_new();
-	box_event(b, tx, EVENT_LIFECYCLE, "Snapshot", "A snapshot was taken; the sandbox stood still for %llu us.",
-		  (unsigned long long)made->frozen_us);
+	box_event(b, tx, EVENT_LIFECYCLE, "Snapshot", "A snapshot was taken: written back in %llu us, stood still for %llu us.",
+		  (unsigned long long)made->flush_us, (unsigned long long)made->frozen_us);
 	(void)store_submit(b->pub.set->spec.store, tx, NULL, NULL, &(struct err){ 0 }); /* an event alone may be lost */
 	task_finish(b, NULL);
 }
