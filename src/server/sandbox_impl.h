@@ -51,6 +51,7 @@ struct task {
 	char layer[RUNTIME_LAYER_LEN + 1]; /* of a snapshot */
 	char snapshot[ID_MAX + 1];         /* of a rollback */
 	bool is_again;                     /* a rollback that an earlier server has begun */
+	unsigned n_tries;                  /* of a rollback */
 	bool is_expiry;  /* a removal that a renewal makes void */
 	bool is_overdue; /* a create that was given up; its completion comes all the same */
 };
@@ -160,6 +161,7 @@ int task_copy_env(struct task *t, const struct string_map *env, struct string_li
 void snapshot_begin(struct box *b, struct task *t);
 void rollback_begin(struct box *b, struct task *t);
 void rollback_again(struct box *b); /* one that was cut off */
+void rollback_go_on(struct box *b); /* its next try */
 
 /* sandbox_remove.c */
 void remove_begin(struct box *b, struct task *t);

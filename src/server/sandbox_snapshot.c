@@ -9,6 +9,7 @@
 
 #define ROLLING_BACK "CONTAINER_ROLLING_BACK"
 #define ROLLING_BACK_SAYS "Sandbox is being rolled back to a snapshot."
+#define TRIES 5 /* of a rollback, while the runtime is away */
 
 /* ---- a layer of what it has ---- */
 
@@ -72,6 +73,18 @@ static void rollback_failed(struct box *b, const struct fault *f)
 	task_finish(b, f);
 }
 
+/* The runtime was away: what came of the call nobody knows, and both can be asked for once more. */
+static bool try_again(struct box *b, const struct runtime_failure *failure)
+{
+	bool is_away = failure->err.code == ERR_UNAVAILABLE || failure->err.code == ERR_TIMEOUT;
+
+	if (!is_away || b->first->n_tries++ >= TRIES)
+		return false;
+	log_warn("a rollback is tried again", LOG_S("id", b->id), LOG_ERR(&failure->err));
+	timer_in(&b->watchdog, RETRY_FIRST_MS);
+	return true;
+}
+
 static void on_back(const struct err *e, void *arg)
 {
 	struct box *b = arg;
@@ -100,6 +113,8 @@ static void on_made(const struct runtime_failure *failure, void *arg)
 	struct fault f;
 
 	KILL_POINT("server.rollback.made");
+	if (failure && try_again(b, failure))
+		return;
 	if (failure) {
 		log_error("sandbox could not be rolled back", LOG_S("id", b->id), LOG_ERR(&failure->err));
 		(void)fault_of_runtime(&f, b->pub.set->spec.runtime, failure);
@@ -128,6 +143,8 @@ static void on_gone(const struct runtime_failure *failure, void *arg)
 	struct fault f;
 
 	KILL_POINT("server.rollback.gone");
+	if (failure && try_again(b, failure))
+		return;
 	if (failure) {
 		(void)fault_of_runtime(&f, rt, failure);
 		rollback_failed(b, &f);
@@ -139,11 +156,17 @@ static void on_gone(const struct runtime_failure *failure, void *arg)
 	secret_wipe(token, sizeof(token));
 }
 
+void rollback_go_on(struct box *b)
+{
+	struct runtime *rt = b->pub.set->spec.runtime;
+
+	rt->ops->remove(rt, b->id, on_gone, b);
+}
+
 /* Until now it is as it was, also for those who ask. */
 static void on_noted(const struct err *e, void *arg)
 {
 	struct box *b = arg;
-	struct runtime *rt = b->pub.set->spec.runtime;
 	const struct task *t = b->first;
 	struct err scratch;
 	struct fault f;
@@ -162,7 +185,7 @@ static void on_noted(const struct err *e, void *arg)
 	box_set_state(b, SANDBOX_PENDING, ROLLING_BACK, "%s", ROLLING_BACK_SAYS);
 	if (b->pub.set->spec.gone)
 		b->pub.set->spec.gone(&b->pub, b->pub.set->spec.gone_arg); /* connections into the old one */
-	rt->ops->remove(rt, b->id, on_gone, b);
+	rollback_go_on(b);
 }
 
 static bool can_be_rolled_back(const struct box *b)

@@ -292,6 +292,29 @@ static void a_rollback_removes_and_makes_it_anew(void **state)
 	has(r.answer, taken);
 }
 
+static void a_rollback_waits_for_a_runtime_that_is_away(void **state)
+{
+	char source[UUID_LEN + 1], taken[UUID_LEN + 1], line[128], body[128];
+	int fd;
+
+	(void)state;
+	rig_create(&r, "", source);
+	take(source, taken);
+	r.fake.failure.err.code = ERR_UNAVAILABLE;
+	r.fake.fails[FAKE_REMOVE] = 2;
+	r.fake.fails[FAKE_CREATE] = 1;
+	(void)snprintf(line, sizeof(line), "POST /v1/sandboxes/%s/rollback", source);
+	(void)snprintf(body, sizeof(body), "{\"snapshotId\":\"%s\"}", taken);
+	fd = rig_send(&r.api, line, AUTH, body);
+	for (int i = 0; i < 5; i++) {
+		rig_turn(&r, 20);
+		rig_pass(&r, 1000);
+	}
+	has(rig_receive(&r, fd), "\"state\":\"Running\"");
+	assert_int_equal(r.fake.count[FAKE_REMOVE], 4);
+	assert_int_equal(r.fake.n_boxes, 1);
+}
+
 static void a_rollback_that_fails_can_be_asked_for_again(void **state)
 {
 	char source[UUID_LEN + 1], taken[UUID_LEN + 1];
@@ -367,6 +390,7 @@ int main(void)
 		TEST(forks_run_all_or_not_at_all),
 		TEST(a_fork_that_a_stop_cuts_off_is_told_so),
 		TEST(a_rollback_removes_and_makes_it_anew),
+		TEST(a_rollback_waits_for_a_runtime_that_is_away),
 		TEST(a_rollback_that_fails_can_be_asked_for_again),
 		TEST(a_rollback_that_was_cut_off_is_finished),
 		TEST(a_snapshot_is_not_lost_to_a_rollback_that_waits),
