@@ -64,6 +64,21 @@ def test_a_fork_of_a_fork_stands_on_both(api, kept):  # noqa: F811
     assert sh(api, api.restore(kept[0]), "cat /root/1 /root/2; test ! -e /usr/local/x") == ["1", "2"]
 
 
+def test_a_fork_with_a_name_leaves_a_snapshot(api, kept):  # noqa: F811
+    source = api.create()["id"]
+    sh(api, source, "echo 1 > /root/1")
+    forks = api.fork(source, count=2, name="point")
+    snapshot, = api.get("/snapshots").json["items"]
+    kept.append(snapshot["id"])
+    assert snapshot["name"] == "point" and snapshot["sandboxId"] == source and snapshot["status"]["state"] == "Ready"
+    assert {api.read(f)["snapshotId"] for f in forks} == {snapshot["id"]} and len(layers(api.server)) == 1
+    for fork in forks:
+        assert sh(api, fork, "cat /root/1") == ["1"] and api.delete(fork).status == 204
+    sh(api, source, "rm /root/1")
+    api.rollback(source, snapshot["id"])
+    assert sh(api, source, "cat /root/1") == ["1"]
+
+
 def test_a_paused_source_stays_paused_and_its_forks_run(api, kept):  # noqa: F811
     source = api.create()["id"]
     sh(api, source, "echo 1 > /root/1")

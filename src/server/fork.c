@@ -18,6 +18,8 @@
 
 struct job {
 	struct sandboxes *sandboxes;
+	struct snapshots *snapshots;
+	const char *name; /* of the snapshot that stays, or NULL */
 	struct layer_pin pin;
 	struct arena arena; /* of the order, which outlives the request for it */
 	struct sandbox_order order;
@@ -166,9 +168,25 @@ static void create_all(struct job *j)
 		finish(j);
 }
 
+static void on_named(struct snapshot *sn, const struct fault *f, void *arg)
+{
+	struct job *j = arg;
+
+	if (f) {
+		note_failure(j, f);
+		finish(j);
+		return;
+	}
+	j->order.snapshot = copy(j, sn->row.id);
+	if (j->has_failed)
+		(void)fault_set(&j->failure, 503, NULL, "UNAVAILABLE", "out of memory");
+	create_all(j);
+}
+
 static void on_layer(struct sandbox *source, const struct fault *f, void *arg)
 {
 	struct job *j = arg;
+	struct fault why;
 
 	KILL_POINT("server.fork.layer");
 	if (f) {
@@ -179,7 +197,12 @@ static void on_layer(struct sandbox *source, const struct fault *f, void *arg)
 	stack_up(j, source);
 	if (j->has_failed)
 		(void)fault_set(&j->failure, 503, NULL, "UNAVAILABLE", "out of memory");
-	create_all(j);
+	if (!j->name || j->has_failed) {
+		create_all(j);
+	} else if (snapshots_keep(j->snapshots, source, j->name, &j->pin, &j->order.layers, on_named, j, &why) < 0) {
+		note_failure(j, &why);
+		finish(j);
+	}
 }
 
 static int check(const struct fork_spec *sp, struct fault *f)
@@ -207,6 +230,8 @@ int sandboxes_fork(const struct fork_spec *spec, fork_fn *fn, void *arg, struct 
 		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of memory");
 	j->arena = ARENA_INIT(FORK_ARENA_MAX);
 	j->sandboxes = spec->sandboxes;
+	j->snapshots = spec->snapshots;
+	j->name = copy(j, spec->name);
 	j->count = spec->count;
 	j->fn = fn;
 	j->arg = arg;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* server/fork.h - several sandboxes from what one of them has at one moment.
  *
- * A layer is made of the source, which stands still for that once, and all the others stand on it; clients see no snapshot.
- * The layer goes with the last of them. They run all, or there is none of them. */
+ * A layer is made of the source, which stands still for that once, and all the others stand on it. Unless it is to stay as a
+ * snapshot, clients see none, and the layer goes with the last of them. They run all, or there is none of them. */
 #pragma once
 #include <stddef.h>
 
@@ -20,6 +20,7 @@ struct fork_spec {
 	struct sandboxes *sandboxes;
 	struct sandbox *source;
 	const struct sandbox_order *order; /* of each; its layers are not looked at */
+	const char *name; /* what they begin with stays as a snapshot of this name, Ready before they are made; NULL: none */
 	size_t count; /* 1 to FORKS_MAX */
 };
 

@@ -285,6 +285,50 @@ int snapshots_take(struct snapshots *s, struct sandbox *sb, const char *name, sn
 	return 0;
 }
 
+static void on_kept(const struct err *e, void *arg)
+{
+	struct item *it = arg;
+	struct fault f;
+
+	if (!e) {
+		tell(it, &it->pub, NULL);
+		return;
+	}
+	(void)fault_of_store(&f, e);
+	tell(it, NULL, &f);
+	forget(it);
+}
+
+int snapshots_keep(struct snapshots *s, const struct sandbox *source, const char *name, const struct layer_pin *pin,
+		   const struct string_list *layers, snapshot_fn *fn, void *arg, struct fault *f)
+{
+	int64_t now = snapshots_wall_us(s);
+	struct snapshot_row row = {
+		.id = pin->id, .sandbox_id = source->row.id, .name = name, .image = source->row.image, .layers = *layers,
+		.state = SNAPSHOT_READY, .reason = "snapshot_runtime_ready", .message = "Snapshot created successfully.",
+		.created_us = now, .changed_us = now,
+	};
+	AUTO(item_free) struct item *it = NULL;
+	struct store_tx *tx;
+	struct err e = { 0 };
+
+	if (s->by_id.n >= SNAPSHOTS_MAX)
+		return fault_set(f, 429, "SNAPSHOT", "LIMIT_REACHED", "this server has %d snapshots already", SNAPSHOTS_MAX);
+	it = item_new(s, &row, &e);
+	if (!it || item_link(it, &e) < 0)
+		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of resources");
+	it->fn = fn;
+	it->arg = arg;
+	tx = store_tx_new();
+	store_tx_snapshot(tx, &it->pub.row);
+	if (store_submit(s->spec.store, tx, on_kept, it, &e) < 0) {
+		item_unlink(it);
+		return fault_of_store(f, &e);
+	}
+	(void)take_ptr(&it);
+	return 0;
+}
+
 int snapshot_check_use(const struct snapshot *sn, struct fault *f)
 {
 	if (sn->row.state == SNAPSHOT_READY)
@@ -356,7 +400,7 @@ int snapshot_remove(struct snapshot *sn, snapshot_fn *fn, void *arg, struct faul
 	struct store_tx *tx;
 	struct err e = { 0 };
 
-	if (sn->row.state == SNAPSHOT_CREATING || it->is_removing)
+	if (sn->row.state == SNAPSHOT_CREATING || it->is_removing || it->fn) /* it is not recorded yet */
 		return fault_set(f, 409, "SNAPSHOT", "INVALID_STATE", "snapshot '%s' is %s", sn->row.id,
 				 it->is_removing ? "being deleted" : "being taken");
 	set_state(it, SNAPSHOT_DELETING, "snapshot_delete_requested", "Snapshot deletion was asked for.");

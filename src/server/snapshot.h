@@ -64,11 +64,17 @@ int snapshot_remove(struct snapshot *sn, snapshot_fn *fn, void *arg, struct faul
 /* What a sandbox that is made from it stands on, or F: it is not ready. */
 int snapshot_check_use(const struct snapshot *sn, struct fault *f);
 
+/* Of a layer that is there already: LAYERS begins with it. FN is told once it is recorded, as Ready. */
+struct layer_pin;
+int snapshots_keep(struct snapshots *s, const struct sandbox *source, const char *name, const struct layer_pin *pin,
+		   const struct string_list *layers, snapshot_fn *fn, void *arg, struct fault *f);
+
 /* ---- layers without a snapshot: of forks ---- */
 
 struct layer_pin {
 	struct layer_pin *prev, *next;
 	struct snapshots *set;
+	char id[UUID_LEN + 1]; /* of a snapshot that it might become */
 	char name[RUNTIME_LAYER_LEN + 1];
 };
 

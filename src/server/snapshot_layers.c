@@ -55,14 +55,14 @@ void layers_free(struct snapshots *s)
 
 int layer_pin(struct snapshots *s, struct layer_pin *p, struct err *e)
 {
-	char id[UUID_LEN + 1];
+	struct layer_pin pin = { .set = s, .next = s->pins };
 
-	if (uuid_text(&s->random, id, e) < 0)
+	if (uuid_text(&s->random, pin.id, e) < 0)
 		return -1;
-	*p = (struct layer_pin){ .set = s, .next = s->pins };
-	layer_of(id, p->name);
-	if (layer_add(s, p->name, e) < 0)
+	layer_of(pin.id, pin.name);
+	if (layer_add(s, pin.name, e) < 0)
 		return -1;
+	*p = pin;
 	if (p->next)
 		p->next->prev = p;
 	s->pins = p;

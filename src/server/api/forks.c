@@ -17,10 +17,12 @@
 struct forking {
 	struct create_request rq; /* as of a create, where it has the same members */
 	int64_t count;
+	const char *name;
 };
 
 static const struct field fork_fields[] = {
 	FIELD(struct forking, count, FIELD_INT, "count", .min = 1, .max = FORKS_MAX),
+	FIELD(struct forking, name, FIELD_STRING, "name", .min = 1, .max = SNAPSHOT_NAME_MAX),
 	FIELD(struct forking, rq.timeout, FIELD_INT, "timeout", .min = 60),
 	FIELD(struct forking, rq.limits, FIELD_MAP, "resourceLimits", .alias = "resource_limits", .no_nulls = true),
 	FIELD(struct forking, rq.env, FIELD_MAP, "env", .secret = true),
@@ -71,7 +73,8 @@ static int fork_source(struct request *rq, struct reply *rp, const struct forkin
 	struct plane *plane = plane_of(rq);
 	const struct create_rules rules = { plane->spec.runtime, plane->spec.max_timeout_s, plane->snapshots, &source->row };
 	struct sandbox_order order;
-	struct fork_spec spec = { plane->snapshots, plane->sandboxes, source, &order, (size_t)fk->count };
+	struct fork_spec spec = { .snapshots = plane->snapshots, .sandboxes = plane->sandboxes, .source = source, .order = &order,
+				  .name = fk->name, .count = (size_t)fk->count };
 	struct waiting *w;
 	struct fault f;
 
