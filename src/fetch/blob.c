@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fetch/blob.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/decode.h"
+#include "base/err.h"
+#include "base/hex.h"
+#include "base/map.h"
+#include "base/random.h"
+#include "image/fetch.h"
+#include "sys/fd.h"
+
+#include "base/banned.h"
+
+static int cannot_write(int sys, struct err *e)
+{
+	if (sys == ENOSPC || sys == EDQUOT || sys == EFBIG)
+		return err_set(e, ERR_LIMIT, "there is no room for the image on the server's disk");
+	return err_sys(e, sys, "write a layer");
+}
+
+int blob_begin(struct blob *b, int dir, uint64_t max, struct err *e)
+{
+	unsigned char random[8];
+	char text[2 * sizeof(random) + 1];
+
+	if (random_bytes(random, sizeof(random), e) < 0)
+		return -1;
+	hex_encode(text, random, sizeof(random));
+	(void)snprintf(b->name, sizeof(b->name), FETCH_NEW_PREFIX "%s", text);
+	b->fd = openat(dir, b->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (b->fd < 0)
+		return cannot_write(errno, e);
+	b->dir = dir;
+	b->n = 0;
+	b->max = max;
+	sha256_init(&b->sum);
+	return 0;
+}
+
+int blob_add(struct blob *b, const void *p, size_t n, struct err *e)
+{
+	if (n > b->max - b->n)
+		return err_set(e, ERR_INVALID, "more bytes came than were to come (%llu)", (unsigned long long)b->max);
+	if (fd_write_all(b->fd, p, n, e) < 0)
+		return cannot_write(e->sys, e);
+	sha256_add(&b->sum, p, n);
+	b->n += n;
+	return 0;
+}
+
+int blob_restart(struct blob *b, struct err *e)
+{
+	if (ftruncate(b->fd, 0) < 0 || lseek(b->fd, 0, SEEK_SET) < 0)
+		return cannot_write(errno, e);
+	b->n = 0;
+	sha256_init(&b->sum);
+	return 0;
+}
+
+int blob_keep(struct blob *b, const unsigned char *want, unsigned char ret[SHA256_SIZE], struct err *e)
+{
+	unsigned char is[SHA256_SIZE];
+	char name[BLOB_NAME_MAX];
+
+	sha256_end(&b->sum, is);
+	if (want && memcmp(is, want, sizeof(is)) != 0)
+		return err_set(e, ERR_INVALID, "what came is not what its digest says");
+	if (fsync(b->fd) < 0)
+		return cannot_write(errno, e);
+	blob_name(is, name);
+	if (renameat(b->dir, b->name, b->dir, name) < 0)
+		return cannot_write(errno, e);
+	closep(&b->fd);
+	b->fd = -1;
+	if (ret)
+		memcpy(ret, is, sizeof(is));
+	return 0;
+}
+
+void blob_drop(struct blob *b)
+{
+	if (b->fd < 0)
+		return;
+	(void)unlinkat(b->dir, b->name, 0); /* what stays goes with the next sweep */
+	closep(&b->fd);
+	b->fd = -1;
+}
+
+void blob_name(const unsigned char digest[SHA256_SIZE], char out[BLOB_NAME_MAX])
+{
+	char hex[SHA256_HEX_LEN + 1];
+
+	hex_encode(hex, digest, SHA256_SIZE);
+	(void)snprintf(out, BLOB_NAME_MAX, FETCH_BLOB_PREFIX "%s", hex);
+}
+
+bool blob_exists(int dir, const unsigned char digest[SHA256_SIZE], uint64_t size)
+{
+	char name[BLOB_NAME_MAX];
+	struct stat st;
+
+	blob_name(digest, name);
+	return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) && (size == 0 || (uint64_t)st.st_size == size);
+}
+
+int blobs_sync(int dir, struct err *e)
+{
+	return fsync(dir) < 0 ? cannot_write(errno, e) : 0;
+}
+
+/* ---- sweeping ---- */
+
+DEFINE_AUTO(DIR *, closedir)
+
+static bool is_kept(const struct map *keep, struct str name)
+{
+	if (str_starts(name, STR(FETCH_NEW_PREFIX)))
+		return false;
+	if (!str_starts(name, STR(FETCH_BLOB_PREFIX)))
+		return true; /* nobody's business */
+	return map_get(keep, str_skip(name, sizeof(FETCH_BLOB_PREFIX) - 1)) != NULL;
+}
+
+static int sweep(int dir, const struct map *keep, struct err *e)
+{
+	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	AUTO(closedir) DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+
+	if (!d) {
+		(void)err_sys(e, errno, "open the folder of blobs");
+		closep(&fd);
+		return -1;
+	}
+	errno = 0;
+	while ((entry = readdir(d))) {
+		if (!is_kept(keep, str_of(entry->d_name)) && unlinkat(dir, entry->d_name, 0) < 0 && errno != ENOENT)
+			return err_sys(e, errno, "remove a blob");
+		errno = 0;
+	}
+	return errno ? err_sys(e, errno, "read the folder of blobs") : 0;
+}
+
+int blobs_sweep(int dir, const struct string_list *keep, struct err *e)
+{
+	AUTO(map_done) struct map names = MAP_INIT;
+
+	for (size_t i = 0; i < keep->n; i++)
+		if (!map_put(&names, str_of(keep->items[i]), &names))
+			return err_no_memory(e);
+	return sweep(dir, &names, e);
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+/* fetch/blob.h - files of the blob folder on their way in: written under a name of their own, checked while they are, on the
+ * disk before they get the name that says what they are. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/own.h"
+#include "base/sha256.h"
+#include "base/str.h"
+
+struct err;
+struct string_list;
+
+#define BLOB_NAME_MAX 80
+
+struct blob {
+	int dir; /* not owned */
+	int fd;  /* -1: none is being written */
+	char name[BLOB_NAME_MAX];
+	struct sha256 sum;
+	uint64_t n, max; /* bytes written, and that may be */
+};
+#define BLOB_INIT ((struct blob){ .dir = -1, .fd = -1 })
+
+int blob_begin(struct blob *b, int dir, uint64_t max, struct err *e);
+int blob_add(struct blob *b, const void *p, size_t n, struct err *e);
+int blob_restart(struct blob *b, struct err *e); /* forgets what was written */
+/* Keeps it under its digest, which must be WANT's unless that is NULL. *ret (or NULL) is what it is. */
+int blob_keep(struct blob *b, const unsigned char *want, unsigned char ret[SHA256_SIZE], struct err *e);
+void blob_drop(struct blob *b); /* removes what is not kept */
+DEFINE_AUTO_DONE(struct blob, blob_drop)
+
+void blob_name(const unsigned char digest[SHA256_SIZE], char out[BLOB_NAME_MAX]);
+/* Whether it is there already, of that size (0: any). */
+bool blob_exists(int dir, const unsigned char digest[SHA256_SIZE], uint64_t size);
+int blobs_sync(int dir, struct err *e); /* names are on the disk, too */
+
+/* Removes all that is ours in the folder, but the blobs of KEEP (in hexadecimal). */
+int blobs_sweep(int dir, const struct string_list *keep, struct err *e);
