@@ -59,6 +59,19 @@ struct config_native {
 	bool unsafe_no_disk_limit;
 };
 
+/* What is special about a registry of images. Strings may be "", which says nothing. */
+struct config_registry {
+	const char *host, *mirror, *auth_host, *ca_file;
+	bool insecure, is_private;
+};
+#define CONFIG_REGISTRIES_MAX 64
+
+struct config_images {
+	int64_t pull_seconds, stall_seconds;
+	bool keep_blobs;
+	struct object_list registries; /* of struct config_registry */
+};
+
 struct config_limits {
 	int64_t connections, connections_per_address, streams, requests_per_key;
 	int64_t head_seconds, body_idle_seconds, reader_seconds, silent_seconds, drain_seconds;
@@ -167,6 +180,7 @@ struct config {
 	struct config_limits limits;
 	struct config_runtime runtime;
 	struct config_native native;
+	struct config_images images;
 	struct config_docker docker;
 	struct config_storage storage;
 	struct config_store store;

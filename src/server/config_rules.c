@@ -79,6 +79,25 @@ static void check_native(struct config_loading *l, const struct config_native *n
 			       SHOWN(str_of(n->default_image)));
 }
 
+static void check_images(struct config_loading *l, const struct config_images *im)
+{
+	const struct config_registry *r = im->registries.items;
+	char path[64];
+
+	for (size_t i = 0; i < im->registries.n; i++) {
+		for (size_t j = 0; j < i; j++) {
+			if (!str_eq_nocase(str_of(r[i].host), str_of(r[j].host)))
+				continue;
+			(void)snprintf(path, sizeof(path), "images.registries[%zu].host", i);
+			config_problem(l, path, "'%s' is there twice", r[i].host);
+		}
+		if (r[i].ca_file && r[i].ca_file[0] && r[i].ca_file[0] != '/') {
+			(void)snprintf(path, sizeof(path), "images.registries[%zu].ca_file", i);
+			config_problem(l, path, "must be an absolute path");
+		}
+	}
+}
+
 static void check_runtime(struct config_loading *l, const struct config *c)
 {
 	static const char *const names[] = { "native", "docker", "kubernetes" };
@@ -229,6 +248,7 @@ void config_check_rules(struct config_loading *l, struct config *c)
 {
 	check_server(l, c);
 	check_native(l, &c->native);
+	check_images(l, &c->images);
 	check_runtime(l, c);
 	check_docker(l, c);
 	check_secure_runtime(l, c);

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/uuid.h"
+#include "image/fetch.h"
 #include "server/config.h"
 
 #include "base/banned.h"
@@ -182,6 +183,41 @@ static const struct field native_fields[] = {
 	{ 0 },
 };
 
+static const char *check_registry(const void *value)
+{
+	const char *host = *(const char *const *)value;
+
+	return !host[0] || registry_valid(str_of(host)) ? NULL : "must be a host with an optional port, without a scheme";
+}
+
+#define REGISTRY(member, ...) FIELD(struct config_registry, member, FIELD_STRING, #member, __VA_ARGS__)
+static const struct field registry_fields[] = {
+	REGISTRY(host, .required = true, .min = 1, .max = REFERENCE_REGISTRY_MAX, .check = check_registry,
+		 .help = "as in the names of images: docker.io, ghcr.io, registry.example:5000"),
+	REGISTRY(mirror, .max = REFERENCE_REGISTRY_MAX, .check = check_registry,
+		 .help = "a host that has the same images, asked first where no credentials are needed"),
+	REGISTRY(auth_host, .max = REFERENCE_REGISTRY_MAX, .check = check_registry,
+		 .help = "a host of another domain that may see credentials, in exchange for tokens"),
+	REGISTRY(ca_file, PATH_LEN, .help = "PEM file with the certificates to trust; the server's user must be able to read it"),
+	FIELD(struct config_registry, insecure, FIELD_BOOL, "insecure", .help = "allow any certificate, and http where there is no https"),
+	FIELD(struct config_registry, is_private, FIELD_BOOL, "private",
+	      .help = "allow it, and where it leads, to be on private addresses and on this host"),
+	{ 0 },
+};
+
+static const struct field images_fields[] = {
+	FIELD(struct config_images, pull_seconds, FIELD_INT, "pull_seconds", .min = 1, .max = FETCH_SECONDS_MAX,
+	      .help = "time for one image to arrive"),
+	FIELD(struct config_images, stall_seconds, FIELD_INT, "stall_seconds", .min = 1, .max = FETCH_STALL_SECONDS_MAX,
+	      .help = "a registry that sends less than 1 KiB/s for this long is given up"),
+	FIELD(struct config_images, keep_blobs, FIELD_BOOL, "keep_blobs",
+	      .help = "keep layers as they came once they are unpacked: 'image save' needs them"),
+	FIELD(struct config_images, registries, FIELD_OBJECTS, "registries", .fields = registry_fields,
+	      .size = sizeof(struct config_registry), .min = 0, .max = CONFIG_REGISTRIES_MAX,
+	      .help = "what is special about a registry; those without an entry are public, and https"),
+	{ 0 },
+};
+
 static const struct field docker_fields[] = {
 	DOCKER(network_mode, FIELD_STRING, .min = 1, .max = 256, .help = "bridge, host, or the name of a network"),
 	DOCKER(api_timeout, FIELD_INT, .min = 1, .max = DAY, .help = "seconds for one call to the engine"),
@@ -338,6 +374,7 @@ const struct field config_fields[] = {
 	SECTION(limits, .help = "ceilings that protect the server from its clients"),
 	SECTION(runtime, .help = "what sandboxes run on"),
 	SECTION(native, .help = "the embedded runtime"),
+	SECTION(images, .help = "images from registries"),
 	SECTION(docker, .help = "with runtime.type = \"docker\""),
 	SECTION(storage, .help = "volumes"),
 	SECTION(store, .help = "the database"),

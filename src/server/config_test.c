@@ -273,6 +273,36 @@ static void keys_for_signed_routes_are_checked_together(void **state)
 	}
 }
 
+#define REGISTRY_A "[[images.registries]]\nhost = \"a.test:5000\"\n"
+
+static void registries_are_hosts_and_each_is_there_once(void **state)
+{
+	static const struct {
+		const char *text, *want;
+	} rows[] = {
+		{ REGISTRY_A REGISTRY_A, ":4: images.registries[1].host: 'a.test:5000' is there twice" },
+		{ "[[images.registries]]\nhost = \"https://a.test\"\n", ":2: images.registries[0].host: " },
+		{ "[[images.registries]]\nmirror = \"a.test\"\n", "images.registries[0].host" },
+		{ REGISTRY_A "mirror = \"a b\"\n", ":3: images.registries[0].mirror: " },
+		{ REGISTRY_A "ca_file = \"x.pem\"\n", ":3: images.registries[0].ca_file: must be an absolute path" },
+		{ "[images]\npull_seconds = 1801\n", ":2: images.pull_seconds: " },
+		{ "[images]\nstall_seconds = 61\n", ":2: images.stall_seconds: " },
+	};
+	struct fixture *f = *state;
+	const struct config_registry *r;
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		assert_int_equal(load(f, rows[i].text), -1);
+		if (!strstr(f->e.msg, rows[i].want))
+			fail_msg("want '%s', got '%s'", rows[i].want, f->e.msg);
+	}
+	assert_int_equal(load(f, REGISTRY_A "private = true\ninsecure = true\nmirror = \"b.test\"\n"), 0);
+	r = f->c.images.registries.items;
+	assert_int_equal(f->c.images.registries.n, 1);
+	assert_true(r->is_private && r->insecure);
+	assert_string_equal(r->mirror, "b.test");
+}
+
 static void several_problems_are_all_told(void **state)
 {
 	struct fixture *f = *state;
@@ -589,7 +619,7 @@ static void an_example_shows_every_key(void **state)
 			char want[128];
 
 			assert_non_null(k->help);
-			(void)snprintf(want, sizeof(want), k->kind == FIELD_OBJECT ? "[%s.%s]" : "#%.0s%s = ", s->name, k->name);
+			(void)snprintf(want, sizeof(want), k->kind == FIELD_OBJECT || k->kind == FIELD_OBJECTS ? "[%s.%s]" : "#%.0s%s = ", s->name, k->name);
 			if (!strstr(buf_z(&text), want))
 				fail_msg("'%s' is not there", want);
 		}
@@ -635,6 +665,7 @@ int main(void)
 		WITH_FILES(images_keep_the_order_of_the_file),
 		cmocka_unit_test(names_of_images_have_one_form),
 		WITH_FILES(keys_for_signed_routes_are_checked_together),
+		WITH_FILES(registries_are_hosts_and_each_is_there_once),
 		WITH_FILES(several_problems_are_all_told),
 		WITH_FILES(the_environment_overrides_the_file),
 		WITH_FILES(a_bad_variable_is_named),

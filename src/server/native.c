@@ -18,6 +18,7 @@
 
 #define LOCK_NAME "server.lock"
 #define SERVER_DIR "server"
+#define BLOBS_DIR "blobs"
 #define BACKLOG 64
 
 /* Where no account was made for the server: ids that systemd, too, gives to services for as long as they run. */
@@ -47,7 +48,7 @@ int native_programs(const struct config *c, struct native *n, struct err *e)
 	if (!slash)
 		return err_set(e, ERR_INTERNAL, "our own program has no folder");
 	*slash = '\0';
-	if (join(n->warden, self, "opensandbox-warden", e) < 0)
+	if (join(n->warden, self, "opensandbox-warden", e) < 0 || join(n->fetch, self, "opensandbox-fetch", e) < 0)
 		return -1;
 	if (!c->native.execd)
 		return join(n->execd, self, "execd", e);
@@ -57,7 +58,8 @@ int native_programs(const struct config *c, struct native *n, struct err *e)
 
 int native_names(const struct config *c, struct native *n, struct err *e)
 {
-	if (join(n->server_dir, c->native.state_dir, SERVER_DIR, e) < 0 || join(n->socket, c->native.run_dir, "warden.sock", e) < 0)
+	if (join(n->server_dir, c->native.state_dir, SERVER_DIR, e) < 0 || join(n->blobs_dir, n->server_dir, BLOBS_DIR, e) < 0 ||
+	    join(n->socket, c->native.run_dir, "warden.sock", e) < 0 || join(n->fetch_socket, c->native.run_dir, "fetch.sock", e) < 0)
 		return -1;
 	if (strlen(n->socket) >= sizeof(((struct sockaddr_un *)0)->sun_path))
 		return err_set(e, ERR_LIMIT, "native.run_dir: '%s' is too long for the name of a socket", n->socket);
@@ -179,21 +181,33 @@ static int lock(const char *dir, const char *what, int *ret_fd, bool *ret_is_tak
 			       err_sys(e, errno, "lock '%s'", path);
 }
 
-static int open_socket(struct native *n, struct err *e)
+static int open_socket(const struct native *n, const char *path, int *ret_fd, struct err *e)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	AUTO_FD fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
-	(void)snprintf(a.sun_path, sizeof(a.sun_path), "%s", n->socket); /* native_names() has measured it */
-	n->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (n->listener < 0)
+	if (fd < 0)
 		return err_sys(e, errno, "create a socket");
-	if (unlink(n->socket) < 0 && errno != ENOENT) /* of an earlier start: the lock of its folder is ours */
-		return err_sys(e, errno, "remove '%s'", n->socket);
-	if (bind(n->listener, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(n->listener, BACKLOG) < 0)
-		return err_sys(e, errno, "listen on '%s'", n->socket);
-	if (chmod(n->socket, 0600) < 0 || chown(n->socket, n->uid, n->gid) < 0)
-		return err_sys(e, errno, "give '%s' to the server", n->socket);
+	(void)snprintf(a.sun_path, sizeof(a.sun_path), "%s", path); /* native_names() has measured the longest */
+	if (unlink(path) < 0 && errno != ENOENT) /* of an earlier start: the lock of its folder is ours */
+		return err_sys(e, errno, "remove '%s'", path);
+	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, BACKLOG) < 0)
+		return err_sys(e, errno, "listen on '%s'", path);
+	if (chmod(path, 0600) < 0 || chown(path, n->uid, n->gid) < 0)
+		return err_sys(e, errno, "give '%s' to the server", path);
+	*ret_fd = take_fd(&fd);
 	return 0;
+}
+
+/* What the fetcher works with. */
+static int open_blobs(struct native *n, struct err *e)
+{
+	if (make_theirs(n, n->blobs_dir, e) < 0)
+		return -1;
+	n->blobs = open(n->blobs_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (n->blobs < 0)
+		return err_sys(e, errno, "open '%s'", n->blobs_dir);
+	return open_socket(n, n->fetch_socket, &n->fetch_listener, e);
 }
 
 int native_prepare(const struct config *c, struct native *n, bool *ret_is_taken, struct err *e)
@@ -211,12 +225,14 @@ int native_prepare(const struct config *c, struct native *n, bool *ret_is_taken,
 		return -1;
 	if (c->log.file_enabled && give_log(n, c->log.file_path, e) < 0)
 		return -1;
-	return open_socket(n, e);
+	return open_socket(n, n->socket, &n->listener, e) < 0 ? -1 : open_blobs(n, e);
 }
 
 void native_done(struct native *n)
 {
 	closep(&n->listener);
+	closep(&n->fetch_listener);
+	closep(&n->blobs);
 	closep(&n->lock);
 	closep(&n->run_lock);
 }

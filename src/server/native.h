@@ -4,7 +4,9 @@
  *
  *     state_dir/          root's, 0711: nobody else can put anything of theirs in the warden's way
  *     state_dir/server/   the server's, 0700: database and audit log
- *     run_dir/warden.sock the server's, 0600: the way to ask the warden */
+ *     state_dir/server/blobs/  layers on their way from registries to the warden
+ *     run_dir/warden.sock the server's, 0600: the way to ask the warden
+ *     run_dir/fetch.sock  the same: each connection is an order to opensandbox-fetch */
 #pragma once
 #include <limits.h>
 #include <stdbool.h>
@@ -18,14 +20,16 @@ struct err;
 struct native {
 	uid_t uid; /* that the server runs with */
 	gid_t gid;
-	char server_dir[PATH_MAX];
-	char socket[PATH_MAX];
-	char warden[PATH_MAX], execd[PATH_MAX]; /* programs */
+	char server_dir[PATH_MAX], blobs_dir[PATH_MAX];
+	char socket[PATH_MAX], fetch_socket[PATH_MAX];
+	char warden[PATH_MAX], execd[PATH_MAX], fetch[PATH_MAX]; /* programs */
 	int lock, run_lock; /* of the two folders, for this process */
-	int listener; /* on the socket */
+	int listener, fetch_listener; /* on the sockets */
+	int blobs; /* the folder */
 };
 
-#define NATIVE_INIT ((struct native){ .lock = -1, .run_lock = -1, .listener = -1 })
+#define NATIVE_INIT \
+	((struct native){ .lock = -1, .run_lock = -1, .listener = -1, .fetch_listener = -1, .blobs = -1 })
 
 /* Names only: nothing is made or opened. ERR_LIMIT for folders with names too long for a socket. */
 int native_names(const struct config *c, struct native *n, struct err *e);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -15,6 +16,7 @@
 #include "base/kill_point.h"
 #include "base/log.h"
 #include "base/quantity.h"
+#include "image/fetch.h"
 #include "server/confine.h"
 #include "server/native.h"
 #include "server/serve.h"
@@ -33,6 +35,7 @@
 #define STOP_SPARE_MS 5000U   /* beyond the time that a child takes for its own end; then it is killed */
 #define WARDEN_STOP_MS 10000U
 #define FDS_MAX 2
+#define FETCHERS_MAX 8        /* at once; further orders wait in the socket */
 
 struct child {
 	const char *name;
@@ -48,6 +51,7 @@ struct supervisor {
 	struct serve_sockets sockets; /* for clients */
 	struct native native;
 	struct child warden, server;
+	int fetchers[FETCHERS_MAX]; /* pidfds of those at work, or -1 */
 	int signals;
 	int ready; /* read end: a byte, once the server serves; then -1 */
 	uint64_t begun_ms; /* 0: everything has been up */
@@ -173,6 +177,8 @@ static _Noreturn void run_server(struct supervisor *s, int ready)
 	closep(&s->signals);
 	closep(&s->warden.pidfd);
 	closep(&s->ready);
+	for (size_t i = 0; i < FETCHERS_MAX; i++)
+		closep(&s->fetchers[i]);
 	native_done(&s->native);
 	(void)setpgid(0, 0);
 	if ((is_job(s) ? spec.job : serve)(&spec, &e) == 0)
@@ -216,6 +222,71 @@ static int start_server(struct supervisor *s, struct err *e)
 	return 0;
 }
 
+/* ---- fetchers ---- */
+
+static int find_fetcher(const struct supervisor *s, bool is_busy)
+{
+	for (int i = 0; i < FETCHERS_MAX; i++)
+		if ((s->fetchers[i] >= 0) == is_busy)
+			return i;
+	return -1;
+}
+
+/* One for each connection that the server makes: what it says there is none of our business. */
+static int start_fetcher(struct supervisor *s, int *ret_pidfd, struct err *e)
+{
+	AUTO_FD order = accept4(s->native.fetch_listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	AUTO_FD program = open(s->native.fetch, O_PATH | O_CLOEXEC);
+	const char *argv[] = { "opensandbox-fetch", NULL };
+	/* By its descriptor: the folders above it need not be open to the server's user. */
+	struct spawn_fd fds[] = { { order, FETCH_FD_ASKER }, { s->native.blobs, FETCH_FD_BLOBS }, { program, FETCH_FD_PROGRAM } };
+	struct spawn_spec sp = SPAWN_INIT("/proc/self/fd/" FETCH_FD_PROGRAM_TEXT, (char *const *)(uintptr_t)argv);
+
+	if (order < 0)
+		return errno == EAGAIN ? 0 : err_sys(e, errno, "take an order");
+	if (program < 0)
+		return err_sys(e, errno, "open '%s'", s->native.fetch);
+	sp.err = STDERR_FILENO;
+	sp.fds = fds;
+	sp.n_fds = ARRAY_LEN(fds);
+	sp.keep_ids = false;
+	sp.uid = s->native.uid;
+	sp.gid = s->native.gid;
+	sp.new_group = true;
+	sp.death_signal = SIGKILL;
+	*ret_pidfd = process_spawn(&sp, NULL, e);
+	return *ret_pidfd < 0 ? -1 : 0;
+}
+
+static void on_order(struct supervisor *s)
+{
+	int free = find_fetcher(s, false);
+	struct err e = { 0 };
+
+	if (free >= 0 && start_fetcher(s, &s->fetchers[free], &e) < 0)
+		log_error("cannot start a process", LOG_S("name", "fetcher"), LOG_ERR(&e)); /* its asker sees the end */
+}
+
+static void on_fetched(struct supervisor *s, size_t i)
+{
+	struct process_end end = { 0 };
+	struct err e;
+
+	if (process_wait(s->fetchers[i], 0, &end, &e) < 0)
+		log_error("cannot collect a process", LOG_S("name", "fetcher"), LOG_ERR(&e));
+	else if (end.by_signal)
+		log_warn("a fetcher was killed", LOG_D("signal", end.code));
+	closep(&s->fetchers[i]);
+	s->fetchers[i] = -1;
+}
+
+static void kill_fetchers(const struct supervisor *s)
+{
+	for (size_t i = 0; i < FETCHERS_MAX; i++)
+		if (s->fetchers[i] >= 0)
+			(void)process_signal(s->fetchers[i], SIGKILL, &(struct err){ 0 }); /* it may have ended meanwhile */
+}
+
 /* ---- both ---- */
 
 static void signal_child(const struct child *c, int signo)
@@ -242,9 +313,10 @@ static void stop(struct supervisor *s, int status)
 		s->status = status;
 	s->is_stopping = true;
 	serve_sockets_done(&s->sockets); /* the server closes its own: nobody waits for who does not come */
-	if (s->server.pidfd < 0)
+	if (s->server.pidfd < 0) {
+		kill_fetchers(s);
 		end_child(&s->warden, WARDEN_STOP_MS);
-	else if (is_serving)
+	} else if (is_serving)
 		end_child(&s->server, (uint64_t)s->spec->config->limits.drain_seconds * 1000);
 	else
 		signal_child(&s->server, SIGKILL);
@@ -305,6 +377,7 @@ static void on_end(struct supervisor *s, struct child *c)
 		if (c == &s->server) {
 			if (s->status == 0 && s->ready < 0) /* else it was killed before it served */
 				s->status = end.by_signal ? SERVE_FAILED : end.code;
+			kill_fetchers(s);
 			end_child(&s->warden, WARDEN_STOP_MS);
 		}
 		return;
@@ -366,18 +439,27 @@ static int next_wait(struct supervisor *s)
 
 static bool is_over(const struct supervisor *s)
 {
-	return s->is_stopping && s->server.pidfd < 0 && s->warden.pidfd < 0;
+	return s->is_stopping && s->server.pidfd < 0 && s->warden.pidfd < 0 && find_fetcher(s, true) < 0;
+}
+
+static bool takes_orders(const struct supervisor *s)
+{
+	return !s->is_stopping && !is_job(s) && find_fetcher(s, false) >= 0;
 }
 
 static void run(struct supervisor *s)
 {
 	while (!is_over(s)) {
 		int wait = next_wait(s);
-		struct pollfd p[] = {
+		struct pollfd p[5 + FETCHERS_MAX] = {
 			{ .fd = s->signals, .events = POLLIN },
 			{ .fd = s->is_stopping ? -1 : s->ready, .events = POLLIN },
 			{ .fd = s->server.pidfd, .events = POLLIN }, { .fd = s->warden.pidfd, .events = POLLIN },
+			{ .fd = takes_orders(s) ? s->native.fetch_listener : -1, .events = POLLIN },
 		};
+
+		for (size_t i = 0; i < FETCHERS_MAX; i++)
+			p[5 + i] = (struct pollfd){ .fd = s->fetchers[i], .events = POLLIN };
 
 		if (is_over(s) || poll(p, ARRAY_LEN(p), wait) < 0)
 			continue; /* nothing could be started; or EINTR, or no memory for a moment */
@@ -389,6 +471,11 @@ static void run(struct supervisor *s)
 			on_end(s, &s->server);
 		if (p[3].revents)
 			on_end(s, &s->warden);
+		for (size_t i = 0; i < FETCHERS_MAX; i++)
+			if (p[5 + i].revents)
+				on_fetched(s, i);
+		if (p[4].revents && !s->is_stopping)
+			on_order(s);
 	}
 }
 
@@ -442,8 +529,11 @@ int supervise(const struct serve_spec *spec, struct err *e)
 		.warden = { .name = "warden", .pidfd = -1 }, .server = { .name = "server", .pidfd = -1 },
 		.begun_ms = clock_mono_ms(), .kill_points = -1,
 	};
-	int r = begin(&s, e);
+	int r;
 
+	for (size_t i = 0; i < FETCHERS_MAX; i++)
+		s.fetchers[i] = -1;
+	r = begin(&s, e);
 	if (r == 0)
 		run(&s);
 	*spec->ret_status = s.status;

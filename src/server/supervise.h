@@ -2,7 +2,8 @@
 /* server/supervise.h - the process that outlives the others: starts the warden and the server, and starts them again.
  *
  * It holds root's rights and the listening sockets, parses nothing once it runs, and touches no sandbox. The warden is a
- * program of its own with root's rights; the server is a copy of this process without any (confine.h). A child that dies is
+ * program of its own with root's rights; the server is a copy of this process without any (confine.h). Programs that the server
+ * needs and could not start itself are started when it connects to their socket: opensandbox-fetch. A child that dies is
  * replaced, faster than clients notice: connections wait in the sockets meanwhile. When this process dies, they end;
  * sandboxes go on in any case. */
 #pragma once
