@@ -28,6 +28,10 @@ static const char *const steps[] = {
 	"CREATE TABLE snapshots ("
 	" id TEXT PRIMARY KEY, sandbox_id TEXT NOT NULL, name TEXT NOT NULL, spec TEXT NOT NULL, state TEXT NOT NULL,"
 	" reason TEXT NOT NULL, message TEXT NOT NULL, created_us INTEGER NOT NULL, changed_us INTEGER NOT NULL) STRICT;",
+	"CREATE TABLE images ("
+	" name TEXT NOT NULL, os TEXT NOT NULL, arch TEXT NOT NULL, digest BLOB NOT NULL, manifest BLOB NOT NULL,"
+	" config BLOB NOT NULL, is_private INTEGER NOT NULL, pulled_us INTEGER NOT NULL, PRIMARY KEY (name, os, arch)) STRICT;"
+	"CREATE TABLE image_layers (digest BLOB PRIMARY KEY) STRICT, WITHOUT ROWID;",
 };
 
 const struct schema store_schema = { steps, sizeof(steps) / sizeof(steps[0]) };

@@ -252,6 +252,13 @@ int store_load_snapshots(struct store *s, store_snapshot_fn *fn, void *arg, enum
 	return 0;
 }
 
+int store_load_images(struct store *s, const struct store_image_reader *r, void *arg, enum store_fault *ret_fault, struct err *e)
+{
+	if (connection_load_images(&s->connection, r, arg, ret_fault, e) < 0)
+		return err_wrap(e, "'%s'", s->connection.path);
+	return 0;
+}
+
 int store_meta_get(struct store *s, const char *name, char out[STORE_META_MAX], size_t *ret_n, struct err *e)
 {
 	return connection_meta(&s->connection, name, out, ret_n, e);

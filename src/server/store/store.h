@@ -63,6 +63,20 @@ int store_load(struct store *s, const struct store_reader *r, void *arg, enum st
 
 typedef int store_snapshot_fn(const struct snapshot_row *row, void *arg, struct err *e);
 int store_load_snapshots(struct store *s, store_snapshot_fn *fn, void *arg, enum store_fault *ret_fault, struct err *e);
+/* An image that is present: what its registry said about it. NAME is whole, as reference_write() writes it. */
+struct store_image {
+	const char *name, *os, *arch;
+	unsigned char digest[SHA256_SIZE]; /* of the manifest */
+	struct str manifest, config;
+	bool is_private; /* nobody gets it who has no access to it in the registry (I5) */
+	int64_t pulled_us;
+};
+
+struct store_image_reader { /* each returns 0, or -1 to end it */
+	int (*image)(const struct store_image *image, void *arg, struct err *e);
+	int (*layer)(const unsigned char digest[SHA256_SIZE], void *arg, struct err *e); /* that the runtime has */
+};
+int store_load_images(struct store *s, const struct store_image_reader *r, void *arg, enum store_fault *ret_fault, struct err *e);
 
 /* A small value of the store's own; *ret_n is 0 when there is none. */
 #define STORE_META_MAX 256
@@ -117,6 +131,10 @@ void store_tx_event(struct store_tx *tx, const struct store_event *event);
 void store_tx_key(struct store_tx *tx, const struct store_key *key);
 void store_tx_forget_key(struct store_tx *tx, struct str key);
 void store_tx_meta(struct store_tx *tx, const char *name, struct str value);
+void store_tx_image(struct store_tx *tx, const struct store_image *image); /* replaces one of the same name and platform */
+void store_tx_forget_image(struct store_tx *tx, const char *name, const char *os, const char *arch);
+void store_tx_layer(struct store_tx *tx, const unsigned char digest[SHA256_SIZE], bool is_given); /* the runtime has it, or not */
+void store_tx_durable(struct store_tx *tx); /* it is to survive power loss, too (S1) */
 
 /* A transaction with one of these survives a loss of power once it is committed (S1): the others only a crash of ours. */
 void store_tx_snapshot(struct store_tx *tx, const struct snapshot_row *row);

@@ -29,6 +29,10 @@ enum statement { /* rows of the table of SQL in store_sql.c */
 	SQL_SNAPSHOT,
 	SQL_SNAPSHOT_STATE,
 	SQL_SNAPSHOT_DELETE,
+	SQL_IMAGE,
+	SQL_FORGET_IMAGE,
+	SQL_LAYER,
+	SQL_FORGET_LAYER,
 	SQL_COUNT,
 };
 
@@ -75,6 +79,8 @@ int connection_load(struct connection *c, const struct store_reader *r, void *ar
 		    struct err *e);
 int connection_load_snapshots(struct connection *c, store_snapshot_fn *fn, void *arg, enum store_fault *ret_fault,
 			      struct err *e);
+int connection_load_images(struct connection *c, const struct store_image_reader *r, void *arg, enum store_fault *ret_fault,
+			   struct err *e);
 int connection_meta(struct connection *c, const char *name, char out[STORE_META_MAX], size_t *ret_n, struct err *e);
 /* The error for a result of SQLite, which becomes part of the message: for the log, not for clients. */
 int sql_error(sqlite3 *db, int rc, const char *what, struct err *e);

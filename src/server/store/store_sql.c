@@ -36,6 +36,11 @@ static const char *const texts[SQL_COUNT] = {
 	[SQL_SNAPSHOT_STATE] = "UPDATE snapshots SET state = ?, reason = ?, message = ?, changed_us = ? WHERE id = ?",
 	[SQL_SNAPSHOT_DELETE] = "DELETE FROM snapshots WHERE id = ?",
 	[SQL_META] = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)",
+	[SQL_IMAGE] = "INSERT OR REPLACE INTO images (name, os, arch, digest, manifest, config, is_private, pulled_us)"
+		      " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+	[SQL_FORGET_IMAGE] = "DELETE FROM images WHERE name = ? AND os = ? AND arch = ?",
+	[SQL_LAYER] = "INSERT OR REPLACE INTO image_layers (digest) VALUES (?)",
+	[SQL_FORGET_LAYER] = "DELETE FROM image_layers WHERE digest = ?",
 };
 
 /* ---- errors ---- */
@@ -183,13 +188,28 @@ static int run_steps(struct connection *c, const struct store_tx *tx, struct err
 	return 0;
 }
 
+/* What is to survive power loss waits for the disk; the next one does not. */
+static int run_synced(struct connection *c, const struct store_tx *tx, struct err *e)
+{
+	int r;
+
+	if (!tx->is_durable)
+		return run_steps(c, tx, e);
+	if (exec_noting(c, "PRAGMA synchronous = FULL", e) < 0)
+		return -1;
+	r = run_steps(c, tx, e);
+	if (sqlite3_get_autocommit(c->db)) /* else the connection is closed, or the next one sets it again */
+		(void)connection_exec(c->db, "PRAGMA synchronous = NORMAL", &(struct err){ 0 });
+	return r;
+}
+
 int connection_run(struct connection *c, const struct store_tx *tx, struct err *e)
 {
 	int primary;
 
 	if (!c->db && connection_open(c, e) < 0)
 		return -1;
-	if (run_steps(c, tx, e) == 0)
+	if (run_synced(c, tx, e) == 0)
 		return 0;
 	primary = c->rc & 0xff;
 	if (!sqlite3_get_autocommit(c->db))
@@ -334,6 +354,63 @@ int connection_load_snapshots(struct connection *c, store_snapshot_fn *fn, void 
 		      " ORDER BY created_us, id",
 		      load_snapshot, &s.l, e);
 	arena_done(&s.l.arena);
+	if (rc < 0)
+		*ret_fault = sql_is_damage(c->rc) || e->code == ERR_INVALID ? STORE_DAMAGED : STORE_FAILED;
+	return rc;
+}
+
+/* ---- images ---- */
+
+struct image_loading {
+	const struct store_image_reader *r;
+	void *arg;
+};
+
+static int load_digest(sqlite3_stmt *st, int i, unsigned char out[SHA256_SIZE], struct err *e)
+{
+	struct str digest = column_str(st, i);
+
+	if (digest.n != SHA256_SIZE)
+		return err_set(e, ERR_INVALID, "a digest of an image that cannot be");
+	memcpy(out, digest.p, SHA256_SIZE);
+	return 0;
+}
+
+static int load_image(sqlite3_stmt *st, struct loading *l, struct err *e)
+{
+	const struct image_loading *im = l->arg;
+	struct store_image image = {
+		.name = arena_dup(&l->arena, column_str(st, 0)), .os = arena_dup(&l->arena, column_str(st, 1)),
+		.arch = arena_dup(&l->arena, column_str(st, 2)), .manifest = column_str(st, 4), .config = column_str(st, 5),
+		.is_private = sqlite3_column_int64(st, 6) != 0, .pulled_us = sqlite3_column_int64(st, 7),
+	};
+
+	if (!image.name || !image.os || !image.arch)
+		return err_no_memory(e);
+	return load_digest(st, 3, image.digest, e) < 0 ? -1 : im->r->image(&image, im->arg, e);
+}
+
+static int load_layer(sqlite3_stmt *st, struct loading *l, struct err *e)
+{
+	const struct image_loading *im = l->arg;
+	unsigned char digest[SHA256_SIZE];
+
+	return load_digest(st, 0, digest, e) < 0 ? -1 : im->r->layer(digest, im->arg, e);
+}
+
+int connection_load_images(struct connection *c, const struct store_image_reader *r, void *arg, enum store_fault *ret_fault,
+			   struct err *e)
+{
+	struct image_loading im = { r, arg };
+	struct loading l = { .arg = &im, .arena = ARENA_INIT(ROW_SPEC_MAX) };
+	int rc;
+
+	c->rc = SQLITE_OK;
+	rc = load_all(c, "SELECT name, os, arch, digest, manifest, config, is_private, pulled_us FROM images ORDER BY pulled_us",
+		      load_image, &l, e);
+	if (rc == 0)
+		rc = load_all(c, "SELECT digest FROM image_layers", load_layer, &l, e);
+	arena_done(&l.arena);
 	if (rc < 0)
 		*ret_fault = sql_is_damage(c->rc) || e->code == ERR_INVALID ? STORE_DAMAGED : STORE_FAILED;
 	return rc;

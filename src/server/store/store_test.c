@@ -360,15 +360,104 @@ static void foreign_and_newer_files_are_refused(void **state)
 	rig_stop(&r);
 }
 
+struct seen_images {
+	size_t images, layers;
+	char manifest[32];
+	bool is_private;
+};
+
+static int see_image(const struct store_image *im, void *arg, struct err *e)
+{
+	struct seen_images *seen = arg;
+
+	(void)e;
+	assert_string_equal(im->name, "docker.io/library/a:b");
+	assert_int_equal(im->digest[31], 7);
+	assert_int_equal(im->pulled_us, 9);
+	(void)snprintf(seen->manifest, sizeof(seen->manifest), "%.*s", STR_ARG(im->manifest));
+	seen->is_private = im->is_private;
+	seen->images++;
+	return 0;
+}
+
+static int see_layer(const unsigned char digest[SHA256_SIZE], void *arg, struct err *e)
+{
+	struct seen_images *seen = arg;
+
+	(void)e;
+	assert_int_equal(digest[0], 3);
+	seen->layers++;
+	return 0;
+}
+
+static struct seen_images reread_images(struct rig *r)
+{
+	static const struct store_image_reader reader = { see_image, see_layer };
+	struct seen_images seen = { 0 };
+
+	rig_close(r);
+	r->store = store_open(r->state, &r->fault, &r->e);
+	assert_non_null(r->store);
+	assert_int_equal(store_load_images(r->store, &reader, &seen, &r->fault, &r->e), 0);
+	assert_int_equal(store_start(r->store, r->loop, &r->e), 0);
+	return seen;
+}
+
+static void images_are_replaced_and_forgotten_by_name_and_platform(void **state)
+{
+	struct store_image im = { .name = "docker.io/library/a:b", .os = "linux", .arch = "amd64", .digest = { [31] = 7 },
+				  .manifest = STR("{1}"), .config = STR("{}"), .is_private = true, .pulled_us = 9 };
+	const unsigned char layer[SHA256_SIZE] = { 3 };
+	struct seen_images seen;
+	struct store_tx *tx;
+	struct rig r;
+
+	(void)state;
+	rig_start(&r);
+	rig_open(&r);
+	tx = store_tx_new();
+	store_tx_durable(tx);
+	store_tx_image(tx, &im);
+	im.manifest = STR("{2}");
+	im.is_private = false;
+	store_tx_image(tx, &im);
+	store_tx_layer(tx, layer, true);
+	store_tx_layer(tx, layer, true);
+	submit(&r, tx);
+	seen = reread_images(&r);
+	assert_int_equal(seen.images, 1);
+	assert_int_equal(seen.layers, 1);
+	assert_string_equal(seen.manifest, "{2}");
+	assert_false(seen.is_private);
+	tx = store_tx_new();
+	store_tx_forget_image(tx, im.name, "linux", "arm64");
+	store_tx_layer(tx, layer, false);
+	submit(&r, tx);
+	seen = reread_images(&r);
+	assert_int_equal(seen.images, 1);
+	assert_int_equal(seen.layers, 0);
+	tx = store_tx_new();
+	store_tx_forget_image(tx, im.name, im.os, im.arch);
+	submit(&r, tx);
+	assert_int_equal(reread_images(&r).images, 0);
+	rig_stop(&r);
+}
+
+#define SCHEMA_STEPS_MAX 32
+
 static void an_upgrade_keeps_a_copy(void **state)
 {
 	size_t n = store_schema.n;
-	const char *steps[16] = { 0 };
+	const char *steps[SCHEMA_STEPS_MAX] = { 0 };
 	struct connection c = { 0 };
 	char copy[160];
 	struct rig r;
 
 	(void)state;
+	assert_true(n + 2 <= ARRAY_LEN(steps));
+	memcpy(steps, store_schema.steps, n * sizeof(steps[0]));
+	steps[n] = "ALTER TABLE keys ADD COLUMN more TEXT";
+	steps[n + 1] = "CREATE TABLE meta (x)"; /* there is one */
 	rig_start(&r);
 	rig_open(&r);
 	submit(&r, insert("a"));
@@ -506,6 +595,7 @@ int main(void)
 		cmocka_unit_test(damage_is_named),
 		cmocka_unit_test(foreign_and_newer_files_are_refused),
 		cmocka_unit_test(an_upgrade_keeps_a_copy),
+		cmocka_unit_test(images_are_replaced_and_forgotten_by_name_and_platform),
 		cmocka_unit_test(a_full_disk_fails_writes_and_nothing_else),
 		cmocka_unit_test(the_queue_has_a_ceiling_and_is_written_at_the_end),
 		cmocka_unit_test(what_was_acknowledged_survives_a_kill),

@@ -5,7 +5,7 @@
 
 #include "base/banned.h"
 
-#define TX_MAX ((size_t)8 * 1024 * 1024)
+#define TX_MAX ((size_t)12 * 1024 * 1024) /* an image has two documents of 4 MiB at most */
 
 struct store_tx *store_tx_new(void)
 {
@@ -181,9 +181,42 @@ void store_tx_spec(struct store_tx *tx, const struct sandbox_row *row)
 	add_text(tx, s, row->id);
 }
 
+static void add_digest(struct store_tx *tx, struct step *s, const unsigned char digest[SHA256_SIZE])
+{
+	add_bytes(tx, s, PARAM_BLOB, (struct str){ (const char *)digest, SHA256_SIZE });
+}
+
+void store_tx_image(struct store_tx *tx, const struct store_image *image)
+{
+	struct step *s = add_step(tx, SQL_IMAGE);
+
+	add_text(tx, s, image->name);
+	add_text(tx, s, image->os);
+	add_text(tx, s, image->arch);
+	add_digest(tx, s, image->digest);
+	add_bytes(tx, s, PARAM_BLOB, image->manifest);
+	add_bytes(tx, s, PARAM_BLOB, image->config);
+	add_int(s, image->is_private);
+	add_int(s, image->pulled_us);
+}
+
+void store_tx_forget_image(struct store_tx *tx, const char *name, const char *os, const char *arch)
+{
+	struct step *s = add_step(tx, SQL_FORGET_IMAGE);
+
+	add_text(tx, s, name);
+	add_text(tx, s, os);
+	add_text(tx, s, arch);
+}
+
+void store_tx_layer(struct store_tx *tx, const unsigned char digest[SHA256_SIZE], bool is_given)
+{
+	add_digest(tx, add_step(tx, is_given ? SQL_LAYER : SQL_FORGET_LAYER), digest);
+}
+
 /* ---- snapshots ---- */
 
-static void set_durable(struct store_tx *tx)
+void store_tx_durable(struct store_tx *tx)
 {
 	if (tx)
 		tx->is_durable = true;
@@ -194,7 +227,7 @@ void store_tx_snapshot(struct store_tx *tx, const struct snapshot_row *row)
 	AUTO(buf_done) struct buf spec = BUF_INIT(ROW_SPEC_MAX);
 	struct step *s = add_step(tx, SQL_SNAPSHOT);
 
-	set_durable(tx);
+	store_tx_durable(tx);
 	(void)snapshot_row_write_spec(row, &spec);
 	add_text(tx, s, row->id);
 	add_text(tx, s, row->sandbox_id);
@@ -211,7 +244,7 @@ void store_tx_snapshot_state(struct store_tx *tx, const struct snapshot_row *row
 {
 	struct step *s = add_step(tx, SQL_SNAPSHOT_STATE);
 
-	set_durable(tx);
+	store_tx_durable(tx);
 	add_text(tx, s, snapshot_state_name(row->state));
 	add_text(tx, s, row->reason);
 	add_text(tx, s, row->message);
@@ -221,6 +254,6 @@ void store_tx_snapshot_state(struct store_tx *tx, const struct snapshot_row *row
 
 void store_tx_snapshot_delete(struct store_tx *tx, const char *id)
 {
-	set_durable(tx);
+	store_tx_durable(tx);
 	add_text(tx, add_step(tx, SQL_SNAPSHOT_DELETE), id);
 }
