@@ -118,16 +118,16 @@ int blobs_sync(int dir, struct err *e)
 
 DEFINE_AUTO(DIR *, closedir)
 
-static bool is_kept(const struct map *keep, struct str name)
+static bool is_kept(const struct map *keep, bool with_new, struct str name)
 {
 	if (str_starts(name, STR(FETCH_NEW_PREFIX)))
-		return false;
+		return !with_new;
 	if (!str_starts(name, STR(FETCH_BLOB_PREFIX)))
 		return true; /* nobody's business */
 	return map_get(keep, str_skip(name, sizeof(FETCH_BLOB_PREFIX) - 1)) != NULL;
 }
 
-static int sweep(int dir, const struct map *keep, struct err *e)
+static int sweep(int dir, const struct map *keep, bool with_new, struct err *e)
 {
 	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	AUTO(closedir) DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -140,19 +140,19 @@ static int sweep(int dir, const struct map *keep, struct err *e)
 	}
 	errno = 0;
 	while ((entry = readdir(d))) {
-		if (!is_kept(keep, str_of(entry->d_name)) && unlinkat(dir, entry->d_name, 0) < 0 && errno != ENOENT)
+		if (!is_kept(keep, with_new, str_of(entry->d_name)) && unlinkat(dir, entry->d_name, 0) < 0 && errno != ENOENT)
 			return err_sys(e, errno, "remove a blob");
 		errno = 0;
 	}
 	return errno ? err_sys(e, errno, "read the folder of blobs") : 0;
 }
 
-int blobs_sweep(int dir, const struct string_list *keep, struct err *e)
+int blobs_sweep(int dir, const struct string_list *keep, bool with_new, struct err *e)
 {
 	AUTO(map_done) struct map names = MAP_INIT;
 
 	for (size_t i = 0; i < keep->n; i++)
 		if (!map_put(&names, str_of(keep->items[i]), &names))
 			return err_no_memory(e);
-	return sweep(dir, &names, e);
+	return sweep(dir, &names, with_new, e);
 }

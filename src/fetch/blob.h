@@ -36,5 +36,5 @@ void blob_name(const unsigned char digest[SHA256_SIZE], char out[BLOB_NAME_MAX])
 bool blob_exists(int dir, const unsigned char digest[SHA256_SIZE], uint64_t size);
 int blobs_sync(int dir, struct err *e); /* names are on the disk, too */
 
-/* Removes all that is ours in the folder, but the blobs of KEEP (in hexadecimal). */
-int blobs_sweep(int dir, const struct string_list *keep, struct err *e);
+/* Removes all that is ours in the folder, but the blobs of KEEP (in hexadecimal) and, unless WITH_NEW, what is being written. */
+int blobs_sweep(int dir, const struct string_list *keep, bool with_new, struct err *e);

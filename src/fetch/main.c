@@ -4,6 +4,7 @@
  * the order it gives up what it does not need of the little that this is. */
 #include <curl/curl.h>
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,7 +28,7 @@ static int obey(const struct order *o, struct asker *a, int archive, struct err 
 	case ORDER_CHECK:
 		return pull_check(o, a, e);
 	case ORDER_SWEEP:
-		return blobs_sweep(FETCH_FD_BLOBS, &o->keep, e);
+		return blobs_sweep(FETCH_FD_BLOBS, &o->keep, o->with_new, e);
 	case ORDER_LOAD:
 		break;
 	}
@@ -61,6 +62,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	(void)close(FETCH_FD_PROGRAM); /* or it was not there */
+	(void)prctl(PR_SET_NAME, "opensandbox-fetch", 0, 0, 0); /* it was started by a number */
 	(void)umask(077);
 	signals_prepare();
 	if (run(&a, &e) == 0)

@@ -38,6 +38,7 @@ static const struct field order_fields[] = {
 	FIELD(struct order, stall_seconds, FIELD_INT, "stallSeconds", .min = 1, .max = FETCH_STALL_SECONDS_MAX),
 	FIELD(struct order, registries, FIELD_OBJECTS, "registries", .fields = rule_fields, .size = sizeof(struct registry_rule),
 	      .min = 0, .max = FETCH_REGISTRIES_MAX),
+	FIELD(struct order, with_new, FIELD_BOOL, "withNew"),
 	FIELD(struct order, keep, FIELD_STRINGS, "keep", .min = 0, .max = FETCH_KEEP_MAX),
 	{ 0 },
 };

@@ -32,6 +32,7 @@ struct order {
 	int64_t seconds, stall_seconds;
 	struct object_list registries; /* of struct registry_rule */
 	struct string_list keep;       /* of a sweep: digests in hexadecimal */
+	bool with_new;                 /* of a sweep: nobody is at work, so what is new has been left behind */
 	/* where all this lies */
 	struct buf text;
 	struct arena arena;

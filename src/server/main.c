@@ -17,6 +17,7 @@
 #include "server/doctor.h"
 #include "server/init_config.h"
 #include "server/native.h"
+#include "server/pull.h"
 #include "server/recover.h"
 #include "server/runtime.h"
 #include "server/runtime_native.h"
@@ -191,11 +192,22 @@ static int print_help(const struct opt_command *c, const char *path)
 
 /* ---- what it can do ---- */
 
-static struct runtime *make_native(struct loop *l, const struct config *c, struct err *e)
+static struct puller *make_puller(struct loop *l, const struct config *c, struct err *e)
+{
+	struct native n = NATIVE_INIT;
+
+	if (native_names(c, &n, e) < 0)
+		return NULL;
+	return puller_new(&(struct puller_spec){ .loop = l, .config = &c->images, .socket = n.fetch_socket,
+						 .blobs_dir = n.blobs_dir }, e);
+}
+
+static struct runtime *make_native(struct loop *l, const struct config *c, struct puller *p, struct err *e)
 {
 	struct native n = NATIVE_INIT;
 	struct runtime *rt;
 
+	(void)p;
 	if (native_names(c, &n, e) < 0)
 		return NULL;
 	rt = runtime_native(l, &(struct runtime_native_spec){ n.socket, c->native.images.items, c->native.images.n,
@@ -224,7 +236,7 @@ static int with_config(const struct options *o, const char *const *env, enum act
 	struct auth auth;
 	int status = EXIT_FAILED;
 	struct serve_spec spec = { .config = &c, .auth = &auth, .find_asset = asset_find, .ready_fd = -1,
-				   .make_runtime = make_native, .ret_status = &status };
+				   .make_runtime = make_native, .make_puller = make_puller, .ret_status = &status };
 	struct err e = { 0 };
 
 	(void)snprintf(port, sizeof(port), "%lld", (long long)o->port);

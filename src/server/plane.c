@@ -8,6 +8,7 @@
 #include "net/loop.h"
 #include "server/api/audit.h"
 #include "server/api/proxy.h"
+#include "server/pull.h"
 #include "sys/fd.h"
 
 #include "base/banned.h"
@@ -81,6 +82,8 @@ struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fa
 	p->spec = *spec;
 	p->store = store_open(spec->state_dir, ret_fault, e);
 	if (!p->store)
+		return NULL;
+	if (spec->puller && puller_attach(spec->puller, p->store, ret_fault, e) < 0)
 		return NULL;
 	p->audit = audit_open(spec->state_dir, e);
 	if (!p->audit)

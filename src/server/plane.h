@@ -15,6 +15,7 @@
 struct audit;
 struct err;
 struct loop;
+struct puller;
 struct tunnel;
 
 #define PLANE_CREATES_MAX 1024 /* in progress, per key: there is one */
@@ -22,6 +23,7 @@ struct tunnel;
 struct plane_spec {
 	struct loop *loop;
 	struct runtime *runtime; /* not owned */
+	struct puller *puller;   /* images of registries; not owned; NULL: there are none */
 	const char *state_dir;
 	const char *boot_id;
 	unsigned creates_max;    /* in progress; 0: PLANE_CREATES_MAX */

@@ -125,7 +125,7 @@ int recover(const struct serve_spec *spec, struct err *e)
 	*spec->ret_status = SERVE_FAILED;
 	if (!l || spec->drop_rights(spec->drop_arg, e) < 0)
 		return -1;
-	rt = spec->make_runtime(l, spec->config, e);
+	rt = spec->make_runtime(l, spec->config, NULL, e);
 	if (!rt || list(l, rt, &f, e) < 0)
 		return -1;
 	return rebuild(spec, &f, e);

@@ -15,6 +15,7 @@
 #include "server/listen.h"
 #include "server/log_file.h"
 #include "server/plane.h"
+#include "server/pull.h"
 #include "server/service.h"
 #include "server/version.h"
 #include "sys/boot.h"
@@ -44,6 +45,7 @@ struct serving {
 	unsigned draining;       /* of them */
 	struct tls_server *tls;  /* NULL: plain */
 	struct runtime *runtime; /* NULL: there are no sandboxes, and then no plane either */
+	struct puller *puller;   /* NULL: images of registries are none of this runtime's */
 	struct plane *plane;
 	char boot_id[BOOT_ID_SIZE];
 	struct log_file log;
@@ -309,10 +311,16 @@ static int start_plane(struct serving *s, const struct serve_spec *spec, struct 
 
 	if (!spec->make_runtime)
 		return 0;
-	s->runtime = spec->make_runtime(s->loop, c, e);
+	if (spec->make_puller) {
+		s->puller = spec->make_puller(s->loop, c, e);
+		if (!s->puller)
+			return -1;
+	}
+	s->runtime = spec->make_runtime(s->loop, c, s->puller, e);
 	if (!s->runtime || boot_id_read(s->boot_id, e) < 0)
 		return -1;
 	plane.runtime = s->runtime;
+	plane.puller = s->puller;
 	s->plane = plane_open(&plane, &fault, e);
 	if (!s->plane) {
 		report_fault(spec, fault);
@@ -384,6 +392,7 @@ static void serving_done(struct serving *s)
 	http_server_free(s->proxy.http);
 	plane_close(s->plane);
 	runtime_free(s->runtime);
+	puller_free(s->puller);
 	tls_server_free(s->tls);
 	service_done(&s->api.service);
 	service_done(&s->proxy.service);

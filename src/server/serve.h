@@ -8,6 +8,7 @@
 struct asset;
 struct err;
 struct loop;
+struct puller;
 struct runtime;
 
 enum { /* what the program exits with when serving failed */
@@ -37,8 +38,9 @@ struct serve_spec {
 	const struct config *config;
 	const struct auth *auth;
 	const struct asset *(*find_asset)(const char *name);
-	/* What sandboxes run on. NULL: there are none, and their routes do not exist. */
-	struct runtime *(*make_runtime)(struct loop *l, const struct config *c, struct err *e);
+	/* What sandboxes run on. NULL: there are none, and their routes do not exist. P has the images of registries; NULL: nobody. */
+	struct runtime *(*make_runtime)(struct loop *l, const struct config *c, struct puller *p, struct err *e);
+	struct puller *(*make_puller)(struct loop *l, const struct config *c, struct err *e); /* or NULL */
 	struct serve_sockets *sockets; /* taken one by one */
 	const char *state_dir; /* of the server's own files */
 	int (*drop_rights)(void *arg, struct err *e); /* called once log, certificate and key are open */

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+/* /images: what is there, pulling ahead of time, removing. */
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "base/json_out.h"
+#include "image/reference.h"
+#include "net/sse.h"
+#include "server/api/api.h"
+#include "server/api/images.h"
+#include "server/api/reply.h"
+#include "server/pull.h"
+
+#include "base/banned.h"
+
+#define LIST_MAX ((size_t)64 * 1024 * 1024)
+#define EVENT_MAX ((size_t)64 * 1024)
+
+struct puller *request_puller(const struct request *rq, struct reply *rp)
+{
+	struct puller *p = plane_of(rq)->spec.puller;
+
+	if (!p)
+		(void)reply_error(rp, 501, "IMAGES::UNSUPPORTED", "images of this runtime are not the server's");
+	return p;
+}
+
+/* ---- images as JSON ---- */
+
+static void write_digest(struct json_out *o, const unsigned char digest[SHA256_SIZE])
+{
+	char text[DIGEST_TEXT_LEN + 1];
+
+	digest_write(digest, text);
+	json_cstr(o, text);
+}
+
+void write_image(struct json_out *o, const struct pulled_image *im)
+{
+	json_open(o, '{');
+	json_key(o, "uri"), json_cstr(o, im->name);
+	json_key(o, "digest"), json_cstr(o, im->digest);
+	json_key(o, "platform"), json_open(o, '{');
+	json_key(o, "os"), json_cstr(o, im->os);
+	json_key(o, "arch"), json_cstr(o, im->arch);
+	json_close(o, '}');
+	json_key(o, "size"), json_uint(o, im->size);
+	json_key(o, "layers"), json_open(o, '[');
+	for (size_t i = 0; i < im->n_layers; i++)
+		write_digest(o, im->layers[i].digest);
+	json_close(o, ']');
+	json_key(o, "private"), json_bool(o, im->is_private);
+	write_time(o, "pulledAt", im->pulled_us);
+	json_close(o, '}');
+}
+
+int images_get(struct request *rq, struct reply *rp, struct err *e)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(LIST_MAX);
+	const struct puller *p = request_puller(rq, rp);
+	struct json_out o = json_out(&b);
+	const struct pulled_image *im;
+
+	(void)e;
+	if (!p)
+		return 0;
+	json_open(&o, '{');
+	json_key(&o, "items"), json_open(&o, '[');
+	for (size_t i = 0; (im = images_at(p, i)); i++)
+		write_image(&o, im);
+	json_close(&o, ']');
+	json_close(&o, '}');
+	return reply_json(rp, 200, &b);
+}
+
+/* ---- removing ---- */
+
+struct image_query {
+	const char *uri;
+};
+
+static const struct field image_query_fields[] = {
+	FIELD(struct image_query, uri, FIELD_STRING, "uri", .required = true, .min = 1, .max = 1024),
+	{ 0 },
+};
+
+int images_delete(struct request *rq, struct reply *rp, struct err *e)
+{
+	struct puller *p = request_puller(rq, rp);
+	struct image_query q = { 0 };
+	size_t n;
+	int rc = p ? request_query(rq, rp, image_query_fields, &q, e) : 1;
+
+	if (rc != 0)
+		return rc < 0 ? -1 : 0;
+	service_note(rq, q.uri);
+	if (images_remove(p, q.uri, &n, e) == 0)
+		return reply_empty(rp, 204);
+	return e->code == ERR_NOT_FOUND ? reply_error(rp, 404, "IMAGES::NOT_FOUND", "%s", e->msg) : -1;
+}
+
+/* ---- pulling ---- */
+
+struct pull_auth {
+	const char *username, *password;
+};
+
+struct pull_platform {
+	const char *os, *arch;
+};
+
+struct pull_request {
+	const char *uri;
+	struct pull_auth auth;
+	struct pull_platform platform;
+	bool refresh;
+};
+
+#define PULL(member, kind, name, ...) FIELD(struct pull_request, member, kind, name, __VA_ARGS__)
+
+static const char *check_os(const void *value)
+{
+	return str_is(str_of(*(const char *const *)value), "linux") ? NULL : "must be linux";
+}
+
+static const char *check_arch(const void *value)
+{
+	struct str arch = str_of(*(const char *const *)value);
+
+	return str_is(arch, "amd64") || str_is(arch, "arm64") ? NULL : "must be amd64 or arm64";
+}
+
+static const struct field auth_fields[] = {
+	FIELD(struct pull_auth, username, FIELD_STRING, "username", .required = true, .max = PULL_SECRET_MAX, .secret = true),
+	FIELD(struct pull_auth, password, FIELD_STRING, "password", .required = true, .max = PULL_SECRET_MAX, .secret = true),
+	{ 0 },
+};
+
+static const struct field platform_fields[] = {
+	FIELD(struct pull_platform, os, FIELD_STRING, "os", .required = true, .check = check_os),
+	FIELD(struct pull_platform, arch, FIELD_STRING, "arch", .required = true, .check = check_arch),
+	{ 0 },
+};
+
+static const struct field pull_fields[] = {
+	PULL(uri, FIELD_STRING, "uri", .required = true, .min = 1, .max = 1024),
+	PULL(auth, FIELD_OBJECT, "auth", .fields = auth_fields, .secret = true),
+	PULL(platform, FIELD_OBJECT, "platform", .fields = platform_fields),
+	PULL(refresh, FIELD_BOOL, "refresh"),
+	{ 0 },
+};
+
+/* A pull whose progress somebody reads. */
+struct watching {
+	struct plane_job job;
+	struct reply *rp;
+	struct pull op;
+};
+
+static void watching_free(struct watching *w)
+{
+	pull_cancel(&w->op);
+	free(w);
+}
+
+static void watching_drop(struct plane_job *job)
+{
+	watching_free(container_of(job, struct watching, job));
+}
+
+static void on_hangup(void *arg)
+{
+	struct watching *w = arg;
+
+	plane_job_end(&w->job);
+	watching_free(w);
+}
+
+static void send_event(struct reply *rp, struct buf *json)
+{
+	AUTO(buf_done) struct buf event = BUF_INIT(EVENT_MAX + 64);
+
+	if (!json->failed && sse_event(&event, &(struct sse_event){ .data = buf_str(json) }))
+		reply_write(rp, buf_str(&event));
+}
+
+static void on_progress(const struct pull_progress *p, void *arg)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(EVENT_MAX);
+	struct json_out o = json_out(&b);
+	const struct watching *w = arg;
+
+	if (reply_room(w->rp) == 0)
+		return;
+	json_open(&o, '{');
+	json_key(&o, "type"), json_cstr(&o, "progress");
+	json_key(&o, "phase"), json_cstr(&o, p->phase);
+	json_key(&o, "bytes"), json_uint(&o, p->bytes);
+	json_key(&o, "total"), json_uint(&o, p->total);
+	json_key(&o, "layersDone"), json_uint(&o, p->layers_done);
+	json_key(&o, "layers"), json_uint(&o, p->layers);
+	json_close(&o, '}');
+	send_event(w->rp, &b);
+}
+
+static void on_done(const struct pulled_image *im, const struct err *e, void *arg)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(EVENT_MAX);
+	struct json_out o = json_out(&b);
+	struct watching *w = arg;
+
+	json_open(&o, '{');
+	json_key(&o, "type"), json_cstr(&o, im ? "done" : "error");
+	if (im) {
+		json_key(&o, "image"), write_image(&o, im);
+	} else {
+		json_key(&o, "code"), json_cstr(&o, err_code_name(e->code));
+		json_key(&o, "message"), json_cstr(&o, e->code == ERR_INTERNAL || e->code == ERR_IO ? "something went wrong" : e->msg);
+	}
+	json_close(&o, '}');
+	send_event(w->rp, &b);
+	reply_end(w->rp);
+	plane_job_end(&w->job);
+	watching_free(w);
+}
+
+/* Progress that has no room is not missed. */
+static void no_proceed(void *arg)
+{
+	(void)arg;
+}
+
+int images_pull_post(struct request *rq, struct reply *rp, struct err *e)
+{
+	static const struct reply_source source = { .proceed = no_proceed, .stop = on_hangup };
+	struct puller *p = request_puller(rq, rp);
+	struct pull_request pr = { .refresh = true };
+	struct watching *w;
+	struct reference ref;
+	struct decode d;
+	int rc = p ? service_decode(rq, rp, pull_fields, &pr, &d, e) : 1;
+
+	if (rc != 0)
+		return rc < 0 ? -1 : 0;
+	if (reference_parse(str_of(pr.uri), &ref, e) < 0)
+		return reply_error(rp, 400, "IMAGES::INVALID_REFERENCE", "%s", e->msg);
+	w = calloc(1, sizeof(*w));
+	if (!w)
+		return err_no_memory(e);
+	service_note(rq, pr.uri);
+	w->rp = rp;
+	if (reply_event_stream(rp, &source, w, e) < 0) {
+		free(w);
+		return -1;
+	}
+	plane_job_begin(plane_of(rq), &w->job, watching_drop);
+	pull_start(p, &(struct pull_order){ .uri = pr.uri, .username = pr.auth.username, .password = pr.auth.password,
+					    .os = pr.platform.os, .arch = pr.platform.arch, .refresh = pr.refresh },
+		   &w->op, on_progress, on_done, w);
+	return 0;
+}

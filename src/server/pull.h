@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+/* server/pull.h - images of registries, from their names to files of layers: pulling, and remembering what is there.
+ *
+ * The work is the fetcher's (image/fetch.h). What it found is checked here once more and goes into the catalogue, in the store:
+ * what is there is not pulled again. Layers come as blobs, one file each. Who has unpacked one says so, and the file goes; the
+ * layer then counts as present until somebody says that it is gone. Many orders for one image are one pull.
+ *
+ * An image that was pulled with credentials is given only to who can have it from the registry, which is asked each time (I5). */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/decode.h"
+#include "base/own.h"
+#include "base/err.h"
+#include "base/sha256.h"
+#include "net/loop.h"
+#include "server/store/store.h"
+
+struct config_images;
+struct puller;
+struct pull_job;
+
+
+#define PULL_ORDERS_MAX 4096  /* that wait at one time */
+#define PULL_IMAGES_MAX 4096  /* in the catalogue */
+#define PULL_CATALOGUE_MAX ((size_t)256 << 20) /* bytes of it */
+#define PULL_SECRET_MAX 8192  /* of a user name, of a password */
+
+struct pull_order {
+	const char *uri;
+	const char *username, *password; /* NULL: none */
+	const char *os, *arch;           /* NULL: this host's */
+	bool refresh;                    /* ask the registry even if the image is there: a tag may have moved */
+};
+
+struct pulled_layer {
+	unsigned char digest[SHA256_SIZE]; /* of the blob as stored */
+	unsigned char diff_id[SHA256_SIZE]; /* of the tar in it */
+	uint64_t size;
+};
+
+struct pulled_image {
+	const char *name, *os, *arch; /* the former whole: "docker.io/library/python:3.12" */
+	const char *digest;           /* of the manifest: "sha256:..." */
+	struct pulled_layer *layers;  /* lowest first */
+	size_t n_layers;
+	uint64_t size;                /* of all layers */
+	struct string_list env;       /* "K=V" */
+	struct string_list entrypoint, cmd;
+	const char *workdir, *user;   /* NULL: not said */
+	bool is_private;
+	int64_t pulled_us;            /* wall clock */
+};
+
+struct pull_progress {
+	uint64_t bytes, total; /* total 0: not known yet */
+	unsigned layers_done, layers;
+	const char *phase;     /* "waiting", "resolving", "downloading", "reading" */
+};
+
+typedef void pull_progress_fn(const struct pull_progress *progress, void *arg);
+/* Either of the two is NULL. The image is valid until the call returns. ERR_NOT_FOUND, ERR_DENIED, ERR_INVALID, ERR_LIMIT,
+ * ERR_UNAVAILABLE or ERR_TIMEOUT, with words for the client. */
+typedef void pull_done_fn(const struct pulled_image *image, const struct err *e, void *arg);
+
+/* An order in progress, embedded in its owner. All fields are the puller's. */
+struct pull {
+	struct pull *prev, *next;
+	struct puller *puller; /* NULL: nothing is in progress */
+	struct pull_job *job;
+	pull_progress_fn *progress;
+	pull_done_fn *done;
+	void *arg;
+	struct deferred later; /* it could not even become a job */
+	struct err failure;
+};
+
+struct puller_spec {
+	struct loop *loop;
+	const struct config_images *config; /* must outlive it */
+	const char *socket, *blobs_dir;     /* where fetchers are asked, and what they leave */
+};
+
+struct puller *puller_new(const struct puller_spec *spec, struct err *e);
+void puller_free(struct puller *p); /* without calling anybody back. NULL is fine */
+DEFINE_AUTO(struct puller *, puller_free)
+
+/* Reads the catalogue and removes what no image needs from the folder. Once, before the store is started and before all below. */
+int puller_attach(struct puller *p, struct store *s, enum store_fault *ret_fault, struct err *e);
+
+/* DONE is called once, from the loop and never during this call, unless it is cancelled. Everything is copied. PROGRESS may
+ * be NULL. */
+void pull_start(struct puller *p, const struct pull_order *o, struct pull *op, pull_progress_fn *progress, pull_done_fn *done,
+		void *arg);
+void pull_cancel(struct pull *op); /* fine when nothing is in progress; a pull that nobody waits for ends */
+
+/* ---- layers ---- */
+
+/* A descriptor to read the blob of a layer with. ERR_NOT_FOUND: it was released, or lost. */
+int pull_open_blob(struct puller *p, const unsigned char digest[SHA256_SIZE], struct err *e);
+/* The runtime has the layer: the file goes, unless images.keep_blobs. Again and again is fine. */
+void pull_release_blob(struct puller *p, const unsigned char digest[SHA256_SIZE]);
+/* The runtime does not have it any more. When it is wanted next, it is pulled. */
+void pull_layer_gone(struct puller *p, const unsigned char digest[SHA256_SIZE]);
+/* Whether an image in the catalogue has it: what is in none may be thrown away. */
+bool pull_layer_wanted(const struct puller *p, const unsigned char digest[SHA256_SIZE]);
+
+/* ---- the catalogue ---- */
+
+/* The N-th, in the order in which they came; NULL: there are no more. */
+const struct pulled_image *images_at(const struct puller *p, size_t n);
+/* URI as in a request, or the digest of a manifest: all that it names, of any platform. ERR_NOT_FOUND. Sandboxes that run are
+ * none of its business. */
+int images_remove(struct puller *p, const char *uri, size_t *ret_n, struct err *e);
+/* What its registry said, byte by byte. */
+void images_documents(const struct pulled_image *image, struct str *ret_manifest, struct str *ret_config);

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+/* server/pull_impl.h - what the files of the puller share.
+ *
+ * pull.c takes orders and has the jobs; pull_job.c has the conversation of a job with its fetcher; pull_image.c the catalogue. */
+#pragma once
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/map.h"
+#include "image/fetch.h"
+#include "net/loop.h"
+#include "server/config.h"
+#include "server/pull.h"
+
+#define PULL_JOBS_AT_ONCE 6 /* the supervisor starts eight fetchers at most; two are left for errands */
+
+struct json_out;
+
+/* ---- the catalogue ---- */
+
+struct image { /* pub.name is whole */
+	struct image *prev, *next;
+	unsigned refs;
+	struct arena arena; /* of all that pub points to */
+	struct pulled_image pub;
+	unsigned char digest[SHA256_SIZE];
+	struct str manifest, config;
+	size_t bytes; /* of memory */
+};
+
+/* From what a fetcher, or the store, says. ERR_INVALID: it does not fit together. */
+struct image *image_new(const struct store_image *from, struct err *e);
+struct image *image_ref(struct image *im);
+void image_unref(struct image *im); /* NULL is fine */
+DEFINE_AUTO(struct image *, image_unref)
+void image_write(const struct image *im, struct store_tx *tx);
+
+struct image_list {
+	struct image *first, *last;
+	size_t n, bytes;
+};
+void image_list_add(struct image_list *l, struct image *im);
+void image_list_remove(struct image_list *l, struct image *im); /* and lets go of it */
+struct image *image_list_find(const struct image_list *l, const char *name, const char *os, const char *arch);
+
+/* ---- jobs ---- */
+
+enum job_state {
+	JOB_QUEUED,
+	JOB_ASKING,     /* a fetcher works on it */
+	JOB_COMMITTING, /* what it found is being written */
+};
+
+struct pull_job {
+	struct pull_job *prev, *next; /* oldest first */
+	struct puller *p;
+	struct pull *waiting; /* who hears of it; NULL with JOB_COMMITTING: nobody any more */
+	enum job_state state;
+	/* what is wanted */
+	struct reference ref;
+	char name[REFERENCE_TEXT_MAX + 1]; /* of it, whole */
+	char *os, *arch, *username, *password;
+	unsigned char credentials[SHA256_SIZE]; /* of both: equal ones share a job */
+	bool refresh;
+	/* how far it is */
+	bool is_check; /* of an image that is there, which has this digest */
+	unsigned char checked[SHA256_SIZE];
+	struct image *found;
+	bool is_want_due; /* the fetcher waits to hear which layers of it are wanted */
+	struct pull_progress progress;
+	struct conversation {
+		int fd; /* -1: none */
+		struct io io;
+		struct timer timer;
+	} talk;
+	struct err outcome; /* of what failed where it could not end */
+	bool is_ending;     /* who waited is being told */
+};
+
+struct errand { /* a sweep, of which there is one at a time */
+	bool is_wanted, is_running;
+	struct conversation talk;
+};
+
+struct puller {
+	struct puller_spec spec;
+	char *socket; /* of it */
+	struct store *store;
+	int blobs; /* the folder */
+	struct pull_job *jobs, *last_job;
+	size_t n_orders, n_active;
+	struct image_list images;
+	struct map given; /* digests of layers that the runtime has: each is its own value */
+	struct errand sweep;
+	struct deferred schedule;
+};
+
+/* pull.c */
+void job_end(struct pull_job *j, const struct err *e); /* from the loop: tells everybody, frees it */
+void job_told(struct pull_job *j);                      /* j->progress has changed */
+void puller_wake(struct puller *p);                     /* there may be something to begin */
+void puller_keep_names(const struct puller *p, struct json_out *o); /* the blobs that are needed, as an array of JSON */
+bool layer_is_given(const struct puller *p, const unsigned char digest[SHA256_SIZE]);
+
+/* pull_job.c */
+int job_begin(struct pull_job *j, struct err *e); /* asks a fetcher; job_end() follows */
+int sweep_begin(struct puller *p, struct err *e); /* p->sweep.is_running is false again when it is over */
+void conversation_end(struct conversation *t);
