@@ -13,6 +13,7 @@
 #include "fetch/asker.h"
 #include "fetch/blob.h"
 #include "fetch/confine.h"
+#include "fetch/load.h"
 #include "fetch/order.h"
 #include "fetch/pull.h"
 #include "sys/signals.h"
@@ -21,7 +22,6 @@
 
 static int obey(const struct order *o, struct asker *a, int archive, struct err *e)
 {
-	(void)archive;
 	switch ((enum order_kind)o->kind) {
 	case ORDER_PULL:
 		return pull_image(o, a, FETCH_FD_BLOBS, e);
@@ -30,7 +30,7 @@ static int obey(const struct order *o, struct asker *a, int archive, struct err 
 	case ORDER_SWEEP:
 		return blobs_sweep(FETCH_FD_BLOBS, &o->keep, o->with_new, e);
 	case ORDER_LOAD:
-		break;
+		return load_archive(o, a, archive, FETCH_FD_BLOBS, e);
 	}
 	return err_set(e, ERR_INTERNAL, "an order that nobody knows");
 }

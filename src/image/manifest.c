@@ -32,6 +32,7 @@ struct descriptor {
 	struct string_list urls;
 	const char *os, *arch, *variant;
 	bool has_platform;
+	const char *ref_name, *full_name; /* annotations */
 };
 
 static const struct field platform_fields[] = {
@@ -41,7 +42,13 @@ static const struct field platform_fields[] = {
 	{ 0 },
 };
 
-/* The platform's fields lie in the descriptor itself. */
+static const struct field annotation_fields[] = {
+	FIELD(struct descriptor, ref_name, FIELD_STRING, "org.opencontainers.image.ref.name", .max = REFERENCE_TEXT_MAX),
+	FIELD(struct descriptor, full_name, FIELD_STRING, "io.containerd.image.name", .max = REFERENCE_TEXT_MAX),
+	{ 0 },
+};
+
+/* The fields of platform and annotations lie in the descriptor itself. */
 static const struct field descriptor_fields[] = {
 	FIELD(struct descriptor, media_type, FIELD_STRING, "mediaType", .max = TYPE_MAX),
 	FIELD(struct descriptor, digest, FIELD_STRING, "digest", .required = true, .max = 256),
@@ -49,10 +56,12 @@ static const struct field descriptor_fields[] = {
 	FIELD(struct descriptor, urls, FIELD_STRINGS, "urls", .min = 0, .max = 64),
 	{ .name = "platform", .kind = FIELD_OBJECT, .offset = 0, .fields = platform_fields,
 	  .has = HAS(struct descriptor, has_platform) },
+	{ .name = "annotations", .kind = FIELD_OBJECT, .offset = 0, .fields = annotation_fields },
 	{ 0 },
 };
 
-static const struct descriptor no_descriptor = { .media_type = "", .os = "", .arch = "", .variant = "" };
+static const struct descriptor no_descriptor = { .media_type = "", .os = "", .arch = "", .variant = "", .ref_name = "",
+						 .full_name = "" };
 
 struct document {
 	int64_t schema;
@@ -160,6 +169,16 @@ int manifest_kind(struct str text, struct str type, enum manifest_kind *ret, str
 	return 0;
 }
 
+const char *manifest_media_type(struct str text)
+{
+	AUTO(arena_done) struct arena a = ARENA_INIT(MANIFEST_ARENA_MAX);
+	struct document doc;
+
+	if (read_document(text, &a, &doc, &(struct err){ 0 }) == 0 && strcmp(doc.media_type, TYPE_DOCKER_MANIFEST) == 0)
+		return TYPE_DOCKER_MANIFEST;
+	return TYPE_OCI_MANIFEST;
+}
+
 /* ---- an index ---- */
 
 /* How well an entry fits: the plain form of an architecture before its variants; 0: not at all. */
@@ -216,6 +235,33 @@ int index_pick(struct str text, const struct platform *want, struct arena *a, st
 		return err_set(e, ERR_LIMIT, "the manifest has more than %zu bytes", MANIFEST_BYTES_MAX);
 	ret->media_type = best->media_type;
 	return blob_of(best, "index", &ret->blob, e);
+}
+
+/* ---- a layout ---- */
+
+int layout_list(struct str text, const struct platform *want, struct arena *a, struct layout_entry ret[LAYOUT_IMAGES_MAX],
+		size_t *ret_n, struct err *e)
+{
+	struct document doc;
+	const struct descriptor *d;
+
+	if (read_document(text, a, &doc, e) < 0)
+		return -1;
+	if (!doc.has_manifests || doc.manifests.n > LAYOUT_IMAGES_MAX)
+		return err_set(e, doc.has_manifests ? ERR_LIMIT : ERR_INVALID, "the layout has no index of at most %d images",
+			       LAYOUT_IMAGES_MAX);
+	d = doc.manifests.items;
+	for (size_t i = 0; i < doc.manifests.n; i++) {
+		if (blob_of(&d[i], "index", &ret[i].blob, e) < 0)
+			return -1;
+		if (ret[i].blob.size > MANIFEST_BYTES_MAX)
+			return err_set(e, ERR_LIMIT, "the manifest has more than %zu bytes", MANIFEST_BYTES_MAX);
+		ret[i].media_type = d[i].media_type;
+		ret[i].name = d[i].full_name[0] ? d[i].full_name : d[i].ref_name;
+		ret[i].is_other = d[i].has_platform && fit(&d[i], want) == 0;
+	}
+	*ret_n = doc.manifests.n;
+	return 0;
 }
 
 /* ---- a manifest ---- */

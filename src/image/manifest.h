@@ -48,12 +48,25 @@ enum manifest_kind { MANIFEST_INDEX, MANIFEST_IMAGE };
 /* What a document is, by its own word and by TYPE, the media type that came with it ("": nothing came), which must agree. */
 int manifest_kind(struct str text, struct str type, enum manifest_kind *ret, struct err *e);
 
+/* The media type of the manifest of an image: what it says of itself, or OCI's. It is not looked at any closer. */
+const char *manifest_media_type(struct str text);
+
 /* The entry of an index that fits the platform. ERR_NOT_FOUND names those that there are. */
 struct index_entry {
 	struct blob_ref blob;
 	const char *media_type; /* of an image or of an index, which the document will be held to */
 };
 int index_pick(struct str text, const struct platform *want, struct arena *a, struct index_entry *ret, struct err *e);
+
+/* The images of a layout: the entries of its index, each with the name that the writer gave it. */
+#define LAYOUT_IMAGES_MAX 64
+struct layout_entry {
+	struct blob_ref blob;
+	const char *media_type, *name; /* the latter "": none */
+	bool is_other; /* it says that it is for another platform */
+};
+int layout_list(struct str text, const struct platform *want, struct arena *a, struct layout_entry ret[LAYOUT_IMAGES_MAX],
+		size_t *ret_n, struct err *e);
 
 struct manifest {
 	struct blob_ref config;

@@ -5,11 +5,14 @@
 #include <archive_entry.h>
 #include <locale.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "base/escape.h"
 #include "base/own.h"
+#include "base/sha256.h"
 #include "image/entry.h"
 
 #include "base/banned.h"
@@ -43,11 +46,18 @@ static int failed(struct reader *r, struct err *e)
 /* ---- opening ---- */
 
 /* A filter that this library does not have inside would be a program that it starts: ARCHIVE_WARN says so. */
-static int choose_formats(struct reader *r, struct err *e)
+static int choose_filters(struct reader *r, struct err *e)
 {
 	if (archive_read_support_filter_gzip(r->a) != ARCHIVE_OK || archive_read_support_filter_zstd(r->a) != ARCHIVE_OK ||
 	    archive_read_support_filter_xz(r->a) != ARCHIVE_OK)
 		return err_set(e, ERR_UNAVAILABLE, "libarchive was built without a decompressor");
+	return 0;
+}
+
+static int choose_formats(struct reader *r, struct err *e)
+{
+	if (choose_filters(r, e) < 0)
+		return -1;
 	return archive_read_support_format_tar(r->a) != ARCHIVE_OK ? failed(r, e) : 0;
 }
 
@@ -62,6 +72,50 @@ static int open_source(struct reader *r, const struct tar_source *s, struct err 
 		return -1;
 	k = s->fd >= 0 ? archive_read_open_fd(r->a, s->fd, BLOCK_BYTES) : archive_read_open_memory(r->a, s->bytes.p, s->bytes.n);
 	return k != ARCHIVE_OK ? failed(r, e) : 0;
+}
+
+/* ---- what is inside, as bytes ---- */
+
+static int hash_all(struct reader *r, uint64_t max, struct sha256 *sum, struct err *e)
+{
+	for (;;) {
+		const void *p = NULL;
+		la_int64_t at = 0;
+		size_t n = 0;
+		int k = archive_read_data_block(r->a, &p, &n, &at);
+
+		if (k == ARCHIVE_EOF)
+			return 0;
+		if (k < ARCHIVE_WARN)
+			return failed(r, e);
+		if (n > max)
+			return err_set(e, ERR_LIMIT, "the archive holds more bytes than an image may have");
+		max -= n;
+		sha256_add(sum, p, n);
+	}
+}
+
+int tar_plain_digest(int fd, unsigned char out[32], const char **ret_kind, struct err *e)
+{
+	AUTO(reader_done) struct reader r = { .a = archive_read_new() };
+	struct archive_entry *ae;
+	struct sha256 sum;
+	const char *kind;
+
+	if (!r.a)
+		return err_no_memory(e);
+	if (lseek(fd, 0, SEEK_SET) < 0)
+		return err_sys(e, errno, "read the archive from its start");
+	if (choose_filters(&r, e) < 0 || archive_read_support_format_raw(r.a) != ARCHIVE_OK ||
+	    archive_read_open_fd(r.a, fd, BLOCK_BYTES) != ARCHIVE_OK || archive_read_next_header(r.a, &ae) != ARCHIVE_OK)
+		return e->code != ERR_NONE ? -1 : failed(&r, e);
+	sha256_init(&sum);
+	if (hash_all(&r, TAR_BYTES_MAX, &sum, e) < 0)
+		return -1;
+	sha256_end(&sum, out);
+	kind = archive_filter_name(r.a, 0);
+	*ret_kind = !kind || strcmp(kind, "none") == 0 ? "" : strcmp(kind, "gzip") == 0 ? "gzip" : strcmp(kind, "zstd") == 0 ? "zstd" : "xz";
+	return 0;
 }
 
 /* The built-in UTF-8 locale needs no file, and from UTF-8 to UTF-8 nothing is converted. */

@@ -41,5 +41,8 @@ struct tar_sink {
 int tar_read(const struct tar_source *source, const struct tar_limits *limits, const struct tar_sink *sink, void *arg,
 	     struct err *e);
 
+/* The digest of what is in FD once it is decompressed, read from its start; *ret_kind is "" for what is not, "gzip", "zstd" or "xz". */
+int tar_plain_digest(int fd, unsigned char out[32], const char **ret_kind, struct err *e);
+
 /* Once per process before it gives up the right to open files: names are taken as they are, and nothing is looked up. */
 int tar_prepare(struct err *e);

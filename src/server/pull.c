@@ -77,11 +77,14 @@ static bool has_blob(const struct puller *p, const struct pulled_layer *layer)
 	return fstatat(p->blobs, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == layer->size;
 }
 
-static bool is_complete(const struct puller *p, const struct image *im)
+static bool is_complete(const struct puller *p, const struct image *im, bool with_blobs)
 {
-	for (size_t i = 0; i < im->pub.n_layers; i++)
-		if (!layer_is_given(p, im->pub.layers[i].digest) && !has_blob(p, &im->pub.layers[i]))
+	for (size_t i = 0; i < im->pub.n_layers; i++) {
+		bool is_given = !with_blobs && layer_is_given(p, im->pub.layers[i].digest);
+
+		if (!is_given && !has_blob(p, &im->pub.layers[i]))
 			return false;
+	}
 	return true;
 }
 
@@ -141,14 +144,14 @@ bool pull_layer_wanted(const struct puller *p, const unsigned char digest[SHA256
 	return false;
 }
 
-static void keep_layers(const struct puller *p, const struct image *im, struct json_out *o)
+static void keep_layers(const struct puller *p, const struct image *im, bool with_blobs, struct json_out *o)
 {
 	char hex[SHA256_HEX_LEN + 1];
 
 	for (size_t i = 0; i < im->pub.n_layers; i++) {
 		const unsigned char *digest = im->pub.layers[i].digest;
 
-		if (layer_is_given(p, digest) && !p->spec.config->keep_blobs)
+		if (layer_is_given(p, digest) && !with_blobs)
 			continue;
 		hex_encode(hex, digest, SHA256_SIZE);
 		json_cstr(o, hex);
@@ -159,10 +162,10 @@ void puller_keep_names(const struct puller *p, struct json_out *o)
 {
 	json_open(o, '[');
 	for (const struct image *im = p->images.first; im; im = im->next)
-		keep_layers(p, im, o);
+		keep_layers(p, im, p->spec.config->keep_blobs, o);
 	for (const struct pull_job *j = p->jobs; j; j = j->next)
 		if (j->found)
-			keep_layers(p, j->found, o);
+			keep_layers(p, j->found, j->with_blobs || p->spec.config->keep_blobs, o);
 	json_close(o, ']');
 }
 
@@ -250,13 +253,18 @@ static void replace_image(struct puller *p, struct image *old, struct image *by)
 		forget_layers(p, held);
 }
 
+void image_enter(struct puller *p, struct image *im)
+{
+	replace_image(p, image_list_find(&p->images, im->pub.name, im->pub.os, im->pub.arch), im);
+}
+
 /* The image of a job that went well. */
 static struct image *settle(struct pull_job *j)
 {
 	struct image *old = image_list_find(&j->p->images, j->name, j->os, j->arch);
 
 	if (j->found) {
-		replace_image(j->p, old, j->found);
+		image_enter(j->p, j->found);
 		return j->found;
 	}
 	if (old && j->is_check && memcmp(old->digest, j->checked, sizeof(j->checked)) != 0)
@@ -319,7 +327,7 @@ static bool is_behind(const struct pull_job *j)
 static bool try_begin(struct pull_job *j)
 {
 	const struct image *im = image_list_find(&j->p->images, j->name, j->os, j->arch);
-	bool is_present = im && !j->refresh && is_complete(j->p, im);
+	bool is_present = im && !j->refresh && is_complete(j->p, im, j->with_blobs);
 	struct err e = { 0 };
 
 	if (is_present && !im->pub.is_private) {
@@ -343,7 +351,7 @@ static void try_sweep(struct puller *p)
 {
 	struct err e = { 0 };
 
-	if (!p->sweep.is_wanted || p->sweep.is_running)
+	if (!p->sweep.is_wanted || p->sweep.is_running || p->loads)
 		return;
 	p->sweep.is_wanted = false;
 	if (sweep_begin(p, &e) < 0)
@@ -356,6 +364,7 @@ static void schedule(void *arg)
 	struct puller *p = arg;
 	struct pull_job *j = p->jobs;
 
+	loads_begin(p);
 	try_sweep(p);
 	while (j) {
 		struct pull_job *next = j->next;
@@ -418,6 +427,7 @@ static int fill_job(struct pull_job *j, const struct pull_order *o, struct err *
 		return err_no_memory(e);
 	hash_credentials(o, j->credentials);
 	j->refresh = o->refresh;
+	j->with_blobs = o->with_blobs;
 	j->progress.phase = "waiting";
 	return 0;
 }
@@ -444,7 +454,7 @@ static struct pull_job *find_equal(const struct puller *p, const struct pull_job
 {
 	for (struct pull_job *j = p->jobs; j; j = j->next)
 		if (is_same_image(j, like) && memcmp(j->credentials, like->credentials, SHA256_SIZE) == 0 &&
-		    (j->refresh || !like->refresh) && j->state != JOB_COMMITTING)
+		    (j->refresh || !like->refresh) && (j->with_blobs || !like->with_blobs) && j->state != JOB_COMMITTING)
 			return j;
 	return NULL;
 }
@@ -663,6 +673,7 @@ void puller_free(struct puller *p)
 		job_unlink(j);
 		job_free(j);
 	}
+	loads_drop(p);
 	while (p->images.first)
 		image_list_remove(&p->images, p->images.first);
 	conversation_end(&p->sweep.talk);

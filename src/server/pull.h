@@ -33,6 +33,7 @@ struct pull_order {
 	const char *username, *password; /* NULL: none */
 	const char *os, *arch;           /* NULL: this host's */
 	bool refresh;                    /* ask the registry even if the image is there: a tag may have moved */
+	bool with_blobs;                 /* each layer is wanted as a blob, also if the runtime has it; until `done` returns */
 };
 
 struct pulled_layer {
@@ -95,6 +96,19 @@ int puller_attach(struct puller *p, struct store *s, enum store_fault *ret_fault
 void pull_start(struct puller *p, const struct pull_order *o, struct pull *op, pull_progress_fn *progress, pull_done_fn *done,
 		void *arg);
 void pull_cancel(struct pull *op); /* fine when nothing is in progress; a pull that nobody waits for ends */
+
+/* ---- archives ---- */
+
+#define PULL_LOAD_MS 3600000U
+
+struct load_job;
+typedef void load_done_fn(const struct pulled_image *const *images, size_t n, const struct err *e, void *arg);
+
+/* The archive (see fetch/load.h) is to be written to *ret_pipe, which does not block and is the caller's to close: its end is
+ * the archive's. NAME (or NULL) is what the image in it is called, whatever it says. DONE is called once, from the loop, and the
+ * job is gone then; unless it is cancelled. */
+struct load_job *load_start(struct puller *p, const char *name, int *ret_pipe, load_done_fn *done, void *arg, struct err *e);
+void load_cancel(struct load_job *l);
 
 /* ---- layers ---- */
 

@@ -60,7 +60,7 @@ struct pull_job {
 	char name[REFERENCE_TEXT_MAX + 1]; /* of it, whole */
 	char *os, *arch, *username, *password;
 	unsigned char credentials[SHA256_SIZE]; /* of both: equal ones share a job */
-	bool refresh;
+	bool refresh, with_blobs;
 	/* how far it is */
 	bool is_check; /* of an image that is there, which has this digest */
 	unsigned char checked[SHA256_SIZE];
@@ -76,6 +76,19 @@ struct pull_job {
 	bool is_ending;     /* who waited is being told */
 };
 
+struct load_job {
+	struct load_job *prev, *next;
+	struct puller *p;
+	char *name;
+	int archive; /* to read from; -1: the fetcher has it */
+	bool is_begun, is_committing;
+	struct conversation talk;
+	struct image *found[LAYOUT_IMAGES_MAX];
+	size_t n_found;
+	load_done_fn *done;
+	void *arg;
+};
+
 struct errand { /* a sweep, of which there is one at a time */
 	bool is_wanted, is_running;
 	struct conversation talk;
@@ -87,6 +100,7 @@ struct puller {
 	struct store *store;
 	int blobs; /* the folder */
 	struct pull_job *jobs, *last_job;
+	struct load_job *loads;
 	size_t n_orders, n_active;
 	struct image_list images;
 	struct map given; /* digests of layers that the runtime has: each is its own value */
@@ -100,8 +114,22 @@ void job_told(struct pull_job *j);                      /* j->progress has chang
 void puller_wake(struct puller *p);                     /* there may be something to begin */
 void puller_keep_names(const struct puller *p, struct json_out *o); /* the blobs that are needed, as an array of JSON */
 bool layer_is_given(const struct puller *p, const unsigned char digest[SHA256_SIZE]);
+void image_enter(struct puller *p, struct image *im); /* into the catalogue, in the place of one of its name and platform */
 
 /* pull_job.c */
 int job_begin(struct pull_job *j, struct err *e); /* asks a fetcher; job_end() follows */
 int sweep_begin(struct puller *p, struct err *e); /* p->sweep.is_running is false again when it is over */
+struct passed;
+/* ARCHIVE goes along, unless it is -1. */
+int conversation_begin(struct conversation *t, const struct puller *p, struct buf *order, int archive, io_fn *fn, timer_fn *late,
+		       void *arg, struct err *e);
+int conversation_receive(const struct conversation *t, struct fetch_message *m, struct passed *passed, struct err *e);
 void conversation_end(struct conversation *t);
+int fetch_error(const struct fetch_message *m, struct err *e);
+/* What a fetcher found; FROM has the rest. */
+struct image *image_received(const struct puller *p, struct store_image *from, const struct fetch_message *m,
+			     const struct passed *passed, struct err *e);
+
+/* pull_load.c */
+void loads_begin(struct puller *p);
+void loads_drop(struct puller *p);

@@ -29,11 +29,11 @@ void conversation_end(struct conversation *t)
 }
 
 /* The order is wiped: it may have held credentials. */
-static int send_order(int fd, struct buf *order, struct err *e)
+static int send_order(int fd, struct buf *order, int archive, struct err *e)
 {
 	struct fetch_request rq = { .version = FETCH_VERSION, .kind = FETCH_ORDER };
 	AUTO_FD memfd = order->failed ? -1 : memfd_sealed_bytes("order", buf_str(order), e);
-	int r;
+	int r, fds[] = { memfd, archive };
 
 	if (order->p)
 		secret_wipe(order->p, order->n);
@@ -41,15 +41,15 @@ static int send_order(int fd, struct buf *order, struct err *e)
 		return err_set(e, ERR_LIMIT, "too much for one order");
 	if (memfd < 0)
 		return -1;
-	r = passing_send(fd, &rq, sizeof(rq), &memfd, 1, e);
+	r = passing_send(fd, &rq, sizeof(rq), fds, archive < 0 ? 1 : 2, e);
 	return r == 0 ? err_set(e, ERR_UNAVAILABLE, "the fetcher takes no order") : r < 0 ? -1 : 0;
 }
 
-static int conversation_begin(struct conversation *t, const struct puller *p, struct buf *order, io_fn *fn, timer_fn *late,
-			      void *arg, struct err *e)
+int conversation_begin(struct conversation *t, const struct puller *p, struct buf *order, int archive, io_fn *fn, timer_fn *late,
+		       void *arg, struct err *e)
 {
 	t->fd = passing_connect(p->socket, e);
-	if (t->fd < 0 || send_order(t->fd, order, e) < 0)
+	if (t->fd < 0 || send_order(t->fd, order, archive, e) < 0)
 		return -1;
 	if (io_add(&t->io, p->spec.loop, t->fd, IO_IN, fn, arg, "fetcher", e) < 0)
 		return -1;
@@ -57,7 +57,7 @@ static int conversation_begin(struct conversation *t, const struct puller *p, st
 }
 
 /* 1 and a message, 0: none yet, -1: E. */
-static int receive(const struct conversation *t, struct fetch_message *m, struct passed *passed, struct err *e)
+int conversation_receive(const struct conversation *t, struct fetch_message *m, struct passed *passed, struct err *e)
 {
 	int r = passing_recv(t->fd, m, sizeof(*m), 2, passed, e);
 
@@ -158,33 +158,46 @@ static int want(struct pull_job *j, struct err *e)
 	if (j->is_want_due)
 		return 0;
 	for (size_t i = 0; i < j->found->pub.n_layers; i++)
-		if (!layer_is_given(j->p, j->found->pub.layers[i].digest))
+		if (j->with_blobs || !layer_is_given(j->p, j->found->pub.layers[i].digest))
 			rq.layers[i / 64] |= UINT64_C(1) << (i % 64);
 	r = passing_send(j->talk.fd, &rq, sizeof(rq), NULL, 0, e);
 	return r == 0 ? err_set(e, ERR_UNAVAILABLE, "the fetcher takes no answer") : r < 0 ? -1 : 0;
 }
 
-static int on_found(struct pull_job *j, const struct fetch_message *m, const struct passed *passed, struct err *e)
+struct image *image_received(const struct puller *p, struct store_image *from, const struct fetch_message *m,
+			     const struct passed *passed, struct err *e)
 {
 	AUTO(buf_done) struct buf manifest = BUF_INIT(MANIFEST_BYTES_MAX + 1);
 	AUTO(buf_done) struct buf config = BUF_INIT(MANIFEST_BYTES_MAX + 1);
+	AUTO(image_unref) struct image *im = NULL;
+
+	if (passed->n_fds != 2) {
+		(void)err_set(e, ERR_INTERNAL, "a fetcher found something without its documents");
+		return NULL;
+	}
+	if (read_memfd(passed->fds[0], &manifest, e) < 0 || read_memfd(passed->fds[1], &config, e) < 0)
+		return NULL;
+	memcpy(from->digest, m->digest, sizeof(from->digest));
+	from->manifest = buf_str(&manifest);
+	from->config = buf_str(&config);
+	im = image_new(from, e);
+	return im && check_room(p, im, e) == 0 ? take_ptr(&im) : NULL;
+}
+
+static int on_found(struct pull_job *j, const struct fetch_message *m, const struct passed *passed, struct err *e)
+{
 	struct store_image from = { .name = j->name, .os = j->os, .arch = j->arch, .is_private = j->username != NULL,
 				    .pulled_us = clock_wall_us() };
 	struct image *im;
 
-	if (j->is_check || passed->n_fds != 2)
+	if (j->is_check)
 		return err_set(e, ERR_INTERNAL, "a fetcher found what nobody asked for");
-	if (read_memfd(passed->fds[0], &manifest, e) < 0 || read_memfd(passed->fds[1], &config, e) < 0)
-		return -1;
-	memcpy(from.digest, m->digest, sizeof(from.digest));
-	from.manifest = buf_str(&manifest);
-	from.config = buf_str(&config);
-	im = image_new(&from, e);
+	im = image_received(j->p, &from, m, passed, e);
 	if (!im)
 		return -1;
 	image_unref(j->found);
 	j->found = im;
-	return check_room(j->p, im, e) < 0 ? -1 : want(j, e);
+	return want(j, e);
 }
 
 /* ---- how it goes on ---- */
@@ -226,7 +239,7 @@ static int on_done(struct pull_job *j, struct err *e)
 	return 0;
 }
 
-static int take_error(const struct fetch_message *m, struct err *e)
+int fetch_error(const struct fetch_message *m, struct err *e)
 {
 	*e = m->err;
 	if (e->code == ERR_NONE || e->code > ERR_INTERNAL)
@@ -239,7 +252,7 @@ static int step(struct pull_job *j, struct err *e)
 {
 	AUTO(passed_done) struct passed passed = PASSED_INIT;
 	struct fetch_message m;
-	int r = receive(&j->talk, &m, &passed, e);
+	int r = conversation_receive(&j->talk, &m, &passed, e);
 
 	if (r <= 0)
 		return r;
@@ -255,7 +268,7 @@ static int step(struct pull_job *j, struct err *e)
 	case FETCH_MESSAGES_END:
 		break;
 	}
-	return take_error(&m, e);
+	return fetch_error(&m, e);
 }
 
 static void on_fetcher(unsigned ready, void *arg)
@@ -287,7 +300,7 @@ int job_begin(struct pull_job *j, struct err *e)
 	AUTO(buf_done) struct buf order = BUF_INIT(FETCH_ORDER_MAX);
 
 	write_job(j, &order);
-	if (conversation_begin(&j->talk, j->p, &order, on_fetcher, on_late, j, e) < 0)
+	if (conversation_begin(&j->talk, j->p, &order, -1, on_fetcher, on_late, j, e) < 0)
 		return -1;
 	timer_in(&j->talk.timer, (uint64_t)j->p->spec.config->pull_seconds * 1000 + SPARE_MS);
 	j->state = JOB_ASKING;
@@ -314,7 +327,7 @@ static void on_swept(unsigned ready, void *arg)
 	struct puller *p = arg;
 	struct fetch_message m;
 	struct err e = { 0 };
-	int r = receive(&p->sweep.talk, &m, &passed, &e);
+	int r = conversation_receive(&p->sweep.talk, &m, &passed, &e);
 
 	(void)ready;
 	if (r > 0 && m.kind == FETCH_DONE)
@@ -344,7 +357,7 @@ int sweep_begin(struct puller *p, struct err *e)
 	json_key(&o, "keep");
 	puller_keep_names(p, &o);
 	json_close(&o, '}');
-	if (conversation_begin(&p->sweep.talk, p, &order, on_swept, on_sweep_late, p, e) < 0) {
+	if (conversation_begin(&p->sweep.talk, p, &order, -1, on_swept, on_sweep_late, p, e) < 0) {
 		conversation_end(&p->sweep.talk);
 		return -1;
 	}

@@ -101,22 +101,7 @@ int images_delete(struct request *rq, struct reply *rp, struct err *e)
 
 /* ---- pulling ---- */
 
-struct pull_auth {
-	const char *username, *password;
-};
-
-struct pull_platform {
-	const char *os, *arch;
-};
-
-struct pull_request {
-	const char *uri;
-	struct pull_auth auth;
-	struct pull_platform platform;
-	bool refresh;
-};
-
-#define PULL(member, kind, name, ...) FIELD(struct pull_request, member, kind, name, __VA_ARGS__)
+#define PULL(member, kind, name, ...) FIELD(struct image_request, member, kind, name, __VA_ARGS__)
 
 static const char *check_os(const void *value)
 {
@@ -131,14 +116,14 @@ static const char *check_arch(const void *value)
 }
 
 static const struct field auth_fields[] = {
-	FIELD(struct pull_auth, username, FIELD_STRING, "username", .required = true, .max = PULL_SECRET_MAX, .secret = true),
-	FIELD(struct pull_auth, password, FIELD_STRING, "password", .required = true, .max = PULL_SECRET_MAX, .secret = true),
+	FIELD(struct image_auth, username, FIELD_STRING, "username", .required = true, .max = PULL_SECRET_MAX, .secret = true),
+	FIELD(struct image_auth, password, FIELD_STRING, "password", .required = true, .max = PULL_SECRET_MAX, .secret = true),
 	{ 0 },
 };
 
 static const struct field platform_fields[] = {
-	FIELD(struct pull_platform, os, FIELD_STRING, "os", .required = true, .check = check_os),
-	FIELD(struct pull_platform, arch, FIELD_STRING, "arch", .required = true, .check = check_arch),
+	FIELD(struct image_platform, os, FIELD_STRING, "os", .required = true, .check = check_os),
+	FIELD(struct image_platform, arch, FIELD_STRING, "arch", .required = true, .check = check_arch),
 	{ 0 },
 };
 
@@ -149,6 +134,21 @@ static const struct field pull_fields[] = {
 	PULL(refresh, FIELD_BOOL, "refresh"),
 	{ 0 },
 };
+
+int image_request_decode(struct request *rq, struct reply *rp, struct image_request *ret, struct err *e)
+{
+	struct reference ref;
+	struct decode d;
+	int rc = service_decode(rq, rp, pull_fields, ret, &d, e);
+
+	if (rc != 0)
+		return rc;
+	service_note(rq, ret->uri);
+	if (reference_parse(str_of(ret->uri), &ref, e) == 0)
+		return 0;
+	(void)reply_error(rp, 400, "IMAGES::INVALID_REFERENCE", "%s", e->msg);
+	return 1;
+}
 
 /* A pull whose progress somebody reads. */
 struct watching {
@@ -234,20 +234,15 @@ int images_pull_post(struct request *rq, struct reply *rp, struct err *e)
 {
 	static const struct reply_source source = { .proceed = no_proceed, .stop = on_hangup };
 	struct puller *p = request_puller(rq, rp);
-	struct pull_request pr = { .refresh = true };
+	struct image_request pr = { .refresh = true };
 	struct watching *w;
-	struct reference ref;
-	struct decode d;
-	int rc = p ? service_decode(rq, rp, pull_fields, &pr, &d, e) : 1;
+	int rc = p ? image_request_decode(rq, rp, &pr, e) : 1;
 
 	if (rc != 0)
 		return rc < 0 ? -1 : 0;
-	if (reference_parse(str_of(pr.uri), &ref, e) < 0)
-		return reply_error(rp, 400, "IMAGES::INVALID_REFERENCE", "%s", e->msg);
 	w = calloc(1, sizeof(*w));
 	if (!w)
 		return err_no_memory(e);
-	service_note(rq, pr.uri);
 	w->rp = rp;
 	if (reply_event_stream(rp, &source, w, e) < 0) {
 		free(w);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/api/api.h"
 
+#include "image/manifest.h"
 #include "server/api/reply.h"
 
 #include "base/banned.h"
@@ -43,6 +44,8 @@ const struct route api_sandbox_routes[] = {
 	{ "GET",    "/images",                                 images_get,              0, 0 },
 	{ "DELETE", "/images",                                 images_delete,           0, 0 },
 	{ "POST",   "/images/pull",                            images_pull_post,        0, API_BODY_MAX },
+	{ "POST",   "/images/save",                            images_save_post,        0, API_BODY_MAX },
+	{ "POST",   "/images/load",                            images_load_post,        ROUTE_STREAM_IN, MANIFEST_BLOBS_MAX },
 	PROXY_ROUTES,
 	{ 0 },
 };

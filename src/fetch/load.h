@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+/* fetch/load.h - images from an archive: an OCI layout, what `docker save` writes, or a root file system.
+ *
+ * The archive is spooled first: what it is shows only at its end. An OCI layout is known by its file `oci-layout`, one of
+ * docker's by a `manifest.json` that lists images; anything else is one layer, and gets the order's name. */
+#pragma once
+struct asker;
+struct err;
+struct order;
+
+int load_archive(const struct order *o, struct asker *a, int archive, int blobs, struct err *e);
