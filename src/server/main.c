@@ -15,6 +15,7 @@
 #include "server/assets.h"
 #include "server/config.h"
 #include "server/doctor.h"
+#include "server/image_command.h"
 #include "server/init_config.h"
 #include "server/native.h"
 #include "server/pull.h"
@@ -32,7 +33,7 @@
 #define TEXT_MAX ((size_t)1024 * 1024)
 
 enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
-enum { COMMAND_INIT_CONFIG, COMMAND_CONFIG, COMMAND_DOCTOR, COMMAND_RECOVER, COMMAND_COMPLETION }; /* rows of commands[] */
+enum { COMMAND_INIT_CONFIG, COMMAND_CONFIG, COMMAND_DOCTOR, COMMAND_RECOVER, COMMAND_IMAGE, COMMAND_COMPLETION }; /* rows of commands[] */
 
 struct options {
 	const char *config, *host, *log_level;
@@ -125,6 +126,9 @@ static const struct opt_command commands[] = {
 	{ .name = "recover", .summary = "make a new database from a damaged one", .opts = recover_opts,
 	  .about = "Moves the damaged database aside and makes a new one from the records that can be read and from the "
 		   "sandboxes that run. No sandbox is ended. The server must not be running; needs root." },
+	[COMMAND_IMAGE] =
+	{ .name = "image", .summary = "pull, list, remove, load and save images", .commands = image_commands,
+	  .about = "Asks the server that runs with the same configuration, by its API and with its key." },
 	[COMMAND_COMPLETION] =
 	{ .name = "completion", .summary = "print a completion script", .operands = "bash|zsh|fish", .opts = no_opts,
 	  .min_operands = 1, .max_operands = 1,
@@ -392,6 +396,8 @@ int main(int argc, char **argv)
 		return run_doctor(r.argc, r.argv, &o, env);
 	if (r.command == &commands[COMMAND_RECOVER])
 		return run_recover(r.argc, r.argv, &o, env);
+	if (r.command == &commands[COMMAND_IMAGE])
+		return image_command(r.argc, r.argv, o.config, env);
 	if (r.command == &commands[COMMAND_COMPLETION])
 		return run_completion(r.argc, r.argv);
 	return with_config(&o, env, ACTION_SERVE);

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/image_archive.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/err.h"
+#include "base/escape.h"
+#include "base/hex.h"
+#include "base/sha256.h"
+#include "sys/fd.h"
+
+#include "base/banned.h"
+
+#define FILES_MAX 16384
+#define BLOBS "blobs/sha256"
+
+struct archive_file {
+	char name[101];
+	uint64_t size;
+};
+
+DEFINE_AUTO(DIR *, closedir)
+
+/* ---- from ---- */
+
+static int add_file(struct archive_source *s, const char *name, struct err *e)
+{
+	struct archive_file *files;
+	struct stat st;
+
+	if (s->n == FILES_MAX)
+		return err_set(e, ERR_LIMIT, "more than %d files in the layout", FILES_MAX);
+	if (fstatat(s->dir, name, &st, 0) < 0)
+		return err_sys(e, errno, "look at '%s'", name);
+	if (!S_ISREG(st.st_mode))
+		return err_set(e, ERR_INVALID, "'%s' is no file", name);
+	files = reallocarray(s->files, s->n + 1, sizeof(*files));
+	if (!files)
+		return err_no_memory(e);
+	s->files = files;
+	(void)snprintf(files[s->n].name, sizeof(files[s->n].name), "%s", name);
+	files[s->n++].size = (uint64_t)st.st_size;
+	s->length += TAR_RECORD + (uint64_t)st.st_size + tar_padding((uint64_t)st.st_size);
+	return 0;
+}
+
+static int add_blobs(struct archive_source *s, struct err *e)
+{
+	int fd = openat(s->dir, BLOBS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	AUTO(closedir) DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+	char name[101];
+	unsigned char digest[SHA256_SIZE];
+
+	if (!d) {
+		(void)err_sys(e, errno, "open '%s'", BLOBS);
+		closep(&fd);
+		return -1;
+	}
+	while ((entry = readdir(d))) {
+		if (strlen(entry->d_name) != SHA256_HEX_LEN || !hex_decode(str_of(entry->d_name), digest, sizeof(digest)))
+			continue;
+		(void)snprintf(name, sizeof(name), BLOBS "/%s", entry->d_name);
+		if (add_file(s, name, e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int open_folder(struct archive_source *s, struct err *e)
+{
+	s->dir = take_fd(&s->fd);
+	s->length = TAR_END_BYTES;
+	if (add_file(s, "oci-layout", e) < 0 || add_file(s, "index.json", e) < 0)
+		return err_wrap(e, "this is no OCI layout");
+	return add_blobs(s, e);
+}
+
+int archive_source_open(struct archive_source *s, const char *path, struct err *e)
+{
+	struct stat st;
+
+	*s = (struct archive_source){ .dir = -1, .fd = -1, .length = UINT64_MAX };
+	s->fd = strcmp(path, "-") == 0 ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : open(path, O_RDONLY | O_CLOEXEC);
+	if (s->fd < 0 || fstat(s->fd, &st) < 0)
+		return err_sys(e, errno, "open '%s'", path);
+	if (S_ISDIR(st.st_mode))
+		return open_folder(s, e);
+	if (S_ISREG(st.st_mode))
+		s->length = (uint64_t)st.st_size;
+	return 0;
+}
+
+void archive_source_close(struct archive_source *s)
+{
+	closep(&s->dir);
+	closep(&s->fd);
+	free(s->files);
+}
+
+static long next_file(struct archive_source *s, char *out, struct err *e)
+{
+	const struct archive_file *f = &s->files[s->at++];
+
+	closep(&s->fd);
+	s->fd = openat(s->dir, f->name, O_RDONLY | O_CLOEXEC);
+	if (s->fd < 0)
+		return err_sys(e, errno, "open '%s'", f->name);
+	s->left = f->size;
+	s->zeros = tar_padding(f->size);
+	return tar_header(f->name, f->size, (unsigned char *)out) ? TAR_RECORD : err_set(e, ERR_INTERNAL, "a name that is too long");
+}
+
+static long read_fd(struct archive_source *s, char *out, size_t max, struct err *e)
+{
+	ssize_t n;
+
+	do
+		n = read(s->fd, out, max);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? err_sys(e, errno, "read the archive") : n;
+}
+
+long archive_source_read(char *out, size_t max, void *source, struct err *e)
+{
+	struct archive_source *s = source;
+	long n;
+
+	if (!s->files)
+		return read_fd(s, out, max, e);
+	if (s->left > 0) {
+		n = read_fd(s, out, (size_t)MIN((uint64_t)max, s->left), e);
+		if (n == 0)
+			return err_set(e, ERR_INVALID, "a file of the layout became shorter");
+		s->left -= n > 0 ? (uint64_t)n : 0;
+		return n;
+	}
+	if (s->zeros == 0 && s->at < s->n && max >= TAR_RECORD)
+		return next_file(s, out, e);
+	if (s->zeros == 0 && s->has_ended)
+		return 0;
+	if (s->zeros == 0) {
+		s->has_ended = true;
+		s->zeros = TAR_END_BYTES;
+	}
+	n = (long)MIN(max, s->zeros);
+	memset(out, 0, (size_t)n);
+	s->zeros -= (size_t)n;
+	return n;
+}
+
+/* ---- into ---- */
+
+static bool is_empty(int dir)
+{
+	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	AUTO(closedir) DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+
+	if (!d)
+		closep(&fd);
+	while (d && (entry = readdir(d)))
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			return false;
+	return d != NULL;
+}
+
+static int open_into_folder(struct archive_sink *s, const char *path, struct err *e)
+{
+	if (mkdir(path, 0755) < 0 && errno != EEXIST)
+		return err_sys(e, errno, "make '%s'", path);
+	s->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (s->dir < 0)
+		return err_sys(e, errno, "open '%s'", path);
+	if (!is_empty(s->dir))
+		return err_set(e, ERR_CONFLICT, "'%s' is not empty", path);
+	if (mkdirat(s->dir, "blobs", 0755) < 0 || mkdirat(s->dir, BLOBS, 0755) < 0)
+		return err_sys(e, errno, "make '%s/" BLOBS "'", path);
+	return 0;
+}
+
+static int open_into_file(struct archive_sink *s, const char *path, struct err *e)
+{
+	if (snprintf(s->temporary, sizeof(s->temporary), "%s.XXXXXX", path) >= (int)sizeof(s->temporary)) {
+		s->temporary[0] = '\0';
+		return err_set(e, ERR_LIMIT, "'%s': path too long", path);
+	}
+	s->fd = mkostemp(s->temporary, O_CLOEXEC);
+	if (s->fd >= 0)
+		return 0;
+	s->temporary[0] = '\0';
+	return err_sys(e, errno, "write '%s'", path);
+}
+
+int archive_sink_open(struct archive_sink *s, const char *path, struct err *e)
+{
+	struct stat st;
+
+	*s = (struct archive_sink){ .dir = -1, .fd = -1, .path = path };
+	if (strcmp(path, "-") == 0) {
+		s->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+		return s->fd < 0 ? err_sys(e, errno, "write to standard output") : 0;
+	}
+	if (str_ends(str_of(path), STR("/")) || (stat(path, &st) == 0 && S_ISDIR(st.st_mode)))
+		return open_into_folder(s, path, e);
+	return open_into_file(s, path, e);
+}
+
+/* Only what a layout has: the server is not asked for more, and no name leads elsewhere. */
+static bool name_is_known(const char *name)
+{
+	unsigned char digest[SHA256_SIZE];
+	struct str s = str_of(name);
+
+	if (strcmp(name, "oci-layout") == 0 || strcmp(name, "index.json") == 0 || strcmp(name, "manifest.json") == 0)
+		return true;
+	return str_starts(s, STR(BLOBS "/")) && s.n == sizeof(BLOBS) + SHA256_HEX_LEN &&
+	       hex_decode(str_skip(s, sizeof(BLOBS)), digest, sizeof(digest));
+}
+
+static int begin_file(struct archive_sink *s, struct err *e)
+{
+	char name[101];
+	uint64_t size = 0;
+	int k = tar_header_read(s->header, name, &size);
+
+	s->n = 0;
+	if (k == 0) {
+		s->has_ended = true;
+		return 0;
+	}
+	if (k < 0 || s->has_ended || !name_is_known(name))
+		return err_set(e, ERR_INVALID, "the server sent what is no archive");
+	closep(&s->fd);
+	s->fd = openat(s->dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	if (s->fd < 0)
+		return err_sys(e, errno, "write '%s'", name);
+	s->left = size;
+	s->padding = tar_padding(size);
+	return 0;
+}
+
+static int take_into_folder(struct archive_sink *s, struct str *in, struct err *e)
+{
+	size_t n;
+
+	if (s->left > 0) {
+		n = (size_t)MIN((uint64_t)in->n, s->left);
+		if (fd_write_all(s->fd, in->p, n, e) < 0)
+			return -1;
+		s->left -= n;
+	} else if (s->padding > 0) {
+		n = MIN(in->n, s->padding);
+		s->padding -= n;
+	} else {
+		n = MIN(in->n, TAR_RECORD - s->n);
+		memcpy(s->header + s->n, in->p, n);
+		s->n += n;
+		if (s->n == TAR_RECORD && begin_file(s, e) < 0)
+			return -1;
+	}
+	*in = str_skip(*in, n);
+	return 0;
+}
+
+int archive_sink_take(struct str piece, void *sink, struct err *e)
+{
+	struct archive_sink *s = sink;
+
+	if (s->dir < 0)
+		return fd_write_all(s->fd, piece.p, piece.n, e);
+	while (piece.n > 0)
+		if (take_into_folder(s, &piece, e) < 0)
+			return -1;
+	return 0;
+}
+
+int archive_sink_keep(struct archive_sink *s, struct err *e)
+{
+	if (s->dir >= 0)
+		return s->has_ended ? 0 : err_set(e, ERR_INVALID, "the archive is cut short");
+	if (!s->temporary[0])
+		return 0;
+	if (fsync(s->fd) < 0 || fchmod(s->fd, 0644) < 0 || rename(s->temporary, s->path) < 0)
+		return err_sys(e, errno, "write '%s'", s->path);
+	s->temporary[0] = '\0';
+	return 0;
+}
+
+void archive_sink_close(struct archive_sink *s)
+{
+	if (s->temporary[0])
+		(void)unlink(s->temporary);
+	closep(&s->fd);
+	closep(&s->dir);
+}
