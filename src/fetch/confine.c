@@ -2,14 +2,18 @@
 #include "fetch/confine.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "base/own.h"
 #include "box/filter.h"
+#include "fetch/order.h"
 #include "image/manifest.h"
 #include "sys/caps.h"
+#include "sys/landlock.h"
 #include "sys/limits.h"
 
 #include "base/banned.h"
@@ -68,6 +72,38 @@ int confine_fetcher(struct err *e)
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		return err_sys(e, errno, "forbid cores");
 	return load_filter(e);
+}
+
+/* What TLS, the resolver of names and the libraries behind them read. */
+static const char *const readable[] = {
+	"/etc", "/usr", "/lib", "/lib64", "/dev", "/proc", "/run/systemd/resolve", "/var/lib/ca-certificates", "/var/lib/sss",
+};
+
+static void allow(struct landlock_rule *rules, size_t *n, const char *path)
+{
+	int fd = open(path, O_PATH | O_CLOEXEC);
+
+	if (fd >= 0) /* what is not there, nobody will miss */
+		rules[(*n)++] = (struct landlock_rule){ .fd = fd };
+}
+
+int confine_files(const struct order *o, int blobs, struct err *e)
+{
+	const struct registry_rule *registries = o->registries.items;
+	struct landlock_rule rules[ARRAY_LEN(readable) + FETCH_REGISTRIES_MAX + 1];
+	size_t n = 0;
+	int k;
+
+	for (size_t i = 0; i < ARRAY_LEN(readable); i++)
+		allow(rules, &n, readable[i]);
+	for (size_t i = 0; i < o->registries.n; i++)
+		if (registries[i].ca_file)
+			allow(rules, &n, registries[i].ca_file);
+	rules[n] = (struct landlock_rule){ .fd = blobs, .is_writable = true };
+	k = landlock_confine(rules, n + 1, e);
+	while (n > 0)
+		(void)close(rules[--n].fd);
+	return k < 0 ? -1 : 0;
 }
 
 void confine_fetcher_end(void)

@@ -47,6 +47,8 @@ static int run(struct asker *a, struct err *e)
 		return err_wrap(e, "give up rights");
 	if (asker_receive(a, &order, &archive, e) < 0 || order_read(&o, order, e) < 0)
 		return -1;
+	if (confine_files(&o, FETCH_FD_BLOBS, e) < 0)
+		return err_wrap(e, "give up files");
 	return obey(&o, a, archive, e);
 }
 
