@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* An archive, compressed or not, into a sink that keeps nothing: whatever comes through must obey the rules of I2 and I3. */
+/* An archive, compressed or not, into a sink that keeps nothing: whatever comes through must obey the rules of I2 and I3,
+ * once as a root file system and once as a layer, whose whiteouts mean something. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 struct seen {
 	uint64_t bytes, entries, size, end;
 	enum entry_kind kind;
-	int is_open;
+	int is_open, is_layer;
 };
 
 static void check(int holds)
@@ -48,6 +49,7 @@ static int make(void *arg, const struct entry *en, struct err *e)
 	check(!s->is_open);
 	check_path(en->path);
 	check(en->path[0] || en->kind == ENTRY_DIR);
+	check(s->is_layer || (en->kind != ENTRY_WHITEOUT && en->kind != ENTRY_OPAQUE));
 	check(en->uid <= ENTRY_ID_MAX && en->gid <= ENTRY_ID_MAX && en->mode <= 07777);
 	check(en->kind != ENTRY_DEVICE && en->kind != ENTRY_UNKNOWN);
 	if (en->kind == ENTRY_HARDLINK)
@@ -98,12 +100,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
 	static const struct tar_sink sink = { make, attr, data, end };
-	const struct tar_source source = { .fd = -1, .bytes = { (const char *)bytes, n } };
 	const struct tar_limits limits = { BYTES_MAX, ENTRIES_MAX };
-	struct seen seen = { 0 };
-	struct err e = { 0 };
+	unsigned char digest[32];
 
-	if (tar_read(&source, &limits, &sink, &seen, &e) < 0)
-		check(e.code != ERR_NONE && e.msg[0] != '\0');
+	for (int is_layer = 0; is_layer < 2; is_layer++) {
+		const struct tar_source source = { .fd = -1, .bytes = { (const char *)bytes, n },
+						   .form = is_layer ? ENTRY_LAYER : ENTRY_TAR,
+						   .ret_digest = is_layer ? digest : NULL };
+		struct seen seen = { .is_layer = is_layer };
+		struct err e = { 0 };
+
+		if (tar_read(&source, &limits, &sink, &seen, &e) < 0)
+			check(e.code != ERR_NONE && e.msg[0] != '\0');
+	}
 	return 0;
 }

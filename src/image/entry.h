@@ -14,7 +14,23 @@ struct err;
 #define ENTRY_ID_MAX 65535    /* what a sandbox has; above it: */
 #define ENTRY_ID_NOBODY 65534
 
-enum entry_kind { ENTRY_FILE, ENTRY_DIR, ENTRY_SYMLINK, ENTRY_HARDLINK, ENTRY_FIFO, ENTRY_DEVICE, ENTRY_UNKNOWN };
+enum entry_kind {
+	ENTRY_FILE,
+	ENTRY_DIR,
+	ENTRY_SYMLINK,
+	ENTRY_HARDLINK,
+	ENTRY_FIFO,
+	ENTRY_DEVICE,
+	ENTRY_UNKNOWN,
+	/* Of layers, never claimed: they are told by their names, ".wh.NAME" and ".wh..wh..opq". */
+	ENTRY_WHITEOUT, /* what `path` names in the layers below is gone */
+	ENTRY_OPAQUE,   /* the directory `path` shows nothing of the layers below */
+};
+
+enum entry_form {
+	ENTRY_TAR,   /* a root file system: whiteouts mean nothing there and are refused, so are absolute names */
+	ENTRY_LAYER, /* one of a stack, of an OCI image: absolute names are those below its root */
+};
 
 /* As the archive says it. */
 struct entry_claim {
@@ -40,7 +56,7 @@ struct entry {
 };
 
 /* 1; 0: to be left out, which are device nodes; -1: ERR_INVALID. */
-int entry_check(const struct entry_claim *claim, struct entry *ret, struct err *e);
+int entry_check(const struct entry_claim *claim, enum entry_form form, struct entry *ret, struct err *e);
 
 /* The same for the name of an extended attribute: 1 for "user." alone, whose meaning is the programs' own; 0 for what
  * belongs to the host's kernel (security., system.); -1 for what an overlay would obey. */

@@ -16,7 +16,7 @@
 
 static int check_path(const char *path, struct entry *en, struct err *e)
 {
-	return entry_check(&(struct entry_claim){ .path = path, .kind = ENTRY_DIR }, en, e);
+	return entry_check(&(struct entry_claim){ .path = path, .kind = ENTRY_DIR }, ENTRY_TAR, en, e);
 }
 
 static void paths_are_plain_afterwards_or_refused(void **state)
@@ -116,7 +116,7 @@ static void kinds_have_their_rules(void **state)
 		struct err e = { 0 };
 		struct entry en;
 
-		assert_int_equal(entry_check(&cases[i].claim, &en, &e), cases[i].want);
+		assert_int_equal(entry_check(&cases[i].claim, ENTRY_TAR, &en, &e), cases[i].want);
 	}
 }
 
@@ -134,12 +134,71 @@ static void ids_modes_and_times_are_brought_into_range(void **state)
 		const struct entry_claim c = { .path = "d", .kind = ENTRY_DIR, .uid = ids[i].in, .gid = ids[i].in, .mode = 0177777,
 					       .mtime_ns = 1000000000 };
 
-		assert_int_equal(entry_check(&c, &en, &e), 1);
+		assert_int_equal(entry_check(&c, ENTRY_TAR, &en, &e), 1);
 		assert_int_equal(en.uid, ids[i].out);
 		assert_int_equal(en.gid, ids[i].out);
 		assert_int_equal(en.mode, 07777);
 		assert_int_equal(en.mtime_ns, 0);
 	}
+}
+
+static void whiteouts_of_a_layer_name_what_they_hide(void **state)
+{
+	static const struct {
+		const char *in;
+		enum entry_kind claimed;
+		const char *out; /* or why not, with: */
+		int want;
+		enum entry_kind kind;
+	} cases[] = {
+		{ ".wh.a", ENTRY_FILE, "a", 1, ENTRY_WHITEOUT },
+		{ "./d/.wh.a", ENTRY_FILE, "d/a", 1, ENTRY_WHITEOUT },
+		{ "/d//.wh..hidden", ENTRY_FILE, "d/.hidden", 1, ENTRY_WHITEOUT },
+		{ "d/.wh.a", ENTRY_HARDLINK, "d/a", 1, ENTRY_WHITEOUT },
+		{ "d/.wh...", ENTRY_FILE, "a whiteout of no name", -1, 0 },
+		{ "d/.wh..", ENTRY_FILE, "a whiteout of no name", -1, 0 },
+		{ "d/.wh.", ENTRY_FILE, "a whiteout of no name", -1, 0 },
+		{ "d/.wh..wh.plnk", ENTRY_FILE, "a whiteout of no name", -1, 0 },
+		{ "d/.wh..wh.aufs", ENTRY_FILE, "a whiteout of no name", -1, 0 },
+		{ "d/.wh.a/b", ENTRY_FILE, "a whiteout", -1, 0 },
+		{ "d/.wh.a", ENTRY_DIR, "a whiteout that is no file", -1, 0 },
+		{ "d/.wh.a", ENTRY_SYMLINK, "a whiteout that is no file", -1, 0 },
+		{ "d/.wh.a", ENTRY_DEVICE, "a whiteout that is no file", -1, 0 },
+		{ "d/e/.wh..wh..opq", ENTRY_FILE, "d/e", 1, ENTRY_OPAQUE },
+		{ ".wh..wh..opq", ENTRY_FILE, "a root that hides what is below it", -1, 0 },
+		{ "/etc/passwd", ENTRY_FILE, "etc/passwd", 1, ENTRY_FILE },
+		{ "/../etc", ENTRY_FILE, "a name with '..'", -1, 0 },
+		{ "a/.who", ENTRY_FILE, "a/.who", 1, ENTRY_FILE },
+		{ "c", ENTRY_DEVICE, "a whiteout of an overlay", -1, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		const struct entry_claim c = { .path = cases[i].in, .kind = cases[i].claimed, .target = "x" };
+		struct err e = { 0 };
+		struct entry en;
+
+		assert_int_equal(entry_check(&c, ENTRY_LAYER, &en, &e), cases[i].want);
+		if (cases[i].want < 0) {
+			assert_non_null(strstr(e.msg, cases[i].out));
+			continue;
+		}
+		assert_string_equal(en.path, cases[i].out);
+		assert_int_equal(en.kind, cases[i].kind);
+	}
+}
+
+static void links_of_a_layer_lead_to_no_whiteout(void **state)
+{
+	struct entry_claim c = { .path = "h", .kind = ENTRY_HARDLINK, .target = "/a/b" };
+	struct err e = { 0 };
+	struct entry en;
+
+	(void)state;
+	assert_int_equal(entry_check(&c, ENTRY_LAYER, &en, &e), 1);
+	assert_string_equal(en.target, "a/b");
+	c.target = "a/.wh.b";
+	assert_int_equal(entry_check(&c, ENTRY_LAYER, &en, &e), -1);
 }
 
 static void attributes_are_kept_left_out_or_refused(void **state)
@@ -162,7 +221,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(paths_are_plain_afterwards_or_refused), cmocka_unit_test(depth_and_length_have_ceilings),
 		cmocka_unit_test(kinds_have_their_rules),                cmocka_unit_test(ids_modes_and_times_are_brought_into_range),
-		cmocka_unit_test(attributes_are_kept_left_out_or_refused),
+		cmocka_unit_test(attributes_are_kept_left_out_or_refused), cmocka_unit_test(whiteouts_of_a_layer_name_what_they_hide),
+		cmocka_unit_test(links_of_a_layer_lead_to_no_whiteout),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,10 +12,12 @@
 #include "base/banned.h"
 
 #define IMPLIED_MODE 0755
+#define IMPLIED_SHARED_MODE 01777
 
-void layer_init(struct layer *l, int root, uint64_t entries_max)
+void layer_init(struct layer *l, int root, uint64_t entries_max, layer_mark_fn *mark, void *arg)
 {
-	*l = (struct layer){ .root = root, .parent = -1, .file = -1, .left = entries_max };
+	*l = (struct layer){ .root = root, .parent = -1, .file = -1, .left = entries_max, .mark = mark, .mark_arg = arg };
+	dir_times_init(&l->times);
 }
 
 static void forget_parent(struct layer *l)
@@ -29,6 +31,12 @@ void layer_done(struct layer *l)
 	forget_parent(l);
 	closep(&l->file);
 	l->file = -1;
+	dir_times_done(&l->times);
+}
+
+int layer_finish(struct layer *l, struct err *e)
+{
+	return dir_times_apply(&l->times, l->root, e);
 }
 
 static int charge(struct layer *l, uint64_t n, struct err *e)
@@ -40,6 +48,55 @@ static int charge(struct layer *l, uint64_t n, struct err *e)
 }
 
 /* ---- the directory above ---- */
+
+static bool is_whiteout(const struct stat *st)
+{
+	return S_ISCHR(st->st_mode) && st->st_rdev == 0;
+}
+
+static int mark(struct layer *l, int dir, const char *name, struct err *e)
+{
+	AUTO_FD fd = root_open_beneath(dir, name, O_RDONLY | O_DIRECTORY, 0, e);
+
+	return fd < 0 ? -1 : l->mark(fd, l->mark_arg, e);
+}
+
+/* A whiteout under the component of PATH from START to END becomes a directory that hides what is below it: 1. */
+static int replace_at(struct layer *l, const char *path, size_t start, size_t end, struct err *e)
+{
+	char above[PATH_BYTES_MAX + 1] = "/", name[PATH_COMPONENT_MAX + 1];
+	AUTO_FD dir = -1;
+	struct stat st;
+
+	if (start > 0) {
+		memcpy(above, path, start - 1);
+		above[start - 1] = '\0';
+	}
+	memcpy(name, path + start, end - start);
+	name[end - start] = '\0';
+	dir = root_open(l->root, above, O_PATH | O_DIRECTORY, 0, e);
+	if (dir < 0)
+		return -1;
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !is_whiteout(&st))
+		return 0;
+	if (unlinkat(dir, name, 0) < 0 || mkdirat(dir, name, IMPLIED_MODE) < 0)
+		return err_sys(e, errno, "replace a whiteout");
+	return mark(l, dir, name, e) < 0 ? -1 : 1;
+}
+
+/* There is at most one on the way of PATH: nothing is below it. 1: there was. */
+static int replace_whiteout(struct layer *l, const char *path, struct err *e)
+{
+	size_t start = 0, end;
+	int k;
+
+	do {
+		end = start + strcspn(path + start, "/");
+		k = replace_at(l, path, start, end, e);
+		start = end + 1;
+	} while (k == 0 && path[end]);
+	return k;
+}
 
 /* How many directories of PATH are not there yet. What is in the way otherwise is told when they are made. */
 static uint64_t count_missing(const struct layer *l, const char *path)
@@ -63,15 +120,36 @@ static uint64_t count_missing(const struct layer *l, const char *path)
 	}
 }
 
-static int open_dir(struct layer *l, const char *path, struct err *e)
+/* What most images have with other rights than the usual ones, where a layer leaves it out. */
+static mode_t implied_mode(const char *path)
 {
-	int fd = root_open(l->root, path[0] ? path : "/", O_PATH | O_DIRECTORY, 0, e);
+	return strcmp(path, "tmp") == 0 || strcmp(path, "var/tmp") == 0 ? IMPLIED_SHARED_MODE : IMPLIED_MODE;
+}
 
-	if (fd >= 0 || e->sys != ENOENT)
-		return fd;
+static int make_dirs(struct layer *l, const char *path, struct err *e)
+{
+	int fd;
+
 	if (charge(l, count_missing(l, path), e) < 0 || root_mkdirs(l->root, path, IMPLIED_MODE, e) < 0)
 		return -1;
-	return root_open(l->root, path, O_PATH | O_DIRECTORY, 0, e);
+	fd = root_open(l->root, path, O_RDONLY | O_DIRECTORY, 0, e);
+	if (fd >= 0 && implied_mode(path) != IMPLIED_MODE && fchmod(fd, implied_mode(path)) < 0) {
+		(void)err_sys(e, errno, "set the mode");
+		closep(&fd);
+		return -1;
+	}
+	return fd;
+}
+
+static int open_dir(struct layer *l, const char *path, struct err *e)
+{
+	int fd = root_open(l->root, path[0] ? path : "/", O_PATH | O_DIRECTORY, 0, e), k = 0;
+
+	if (fd < 0 && e->sys == ENOTDIR)
+		k = replace_whiteout(l, path, e);
+	if (k > 0)
+		fd = root_open(l->root, path, O_PATH | O_DIRECTORY, 0, e);
+	return fd >= 0 || k < 0 || e->sys != ENOENT ? fd : make_dirs(l, path, e);
 }
 
 /* The last component of PATH; its directory is l->parent then. */
@@ -93,15 +171,20 @@ static const char *enter_parent(struct layer *l, const char *path, struct err *e
 
 /* ---- making ---- */
 
-/* Makes way for what comes under NAME. 1: a directory that is there may stay. */
+/* Makes way for what comes under NAME. 1: what is there may stay. */
 static int make_way(struct layer *l, const char *name, struct err *e)
 {
 	struct stat st;
 
 	if (fstatat(l->parent, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : err_sys(e, errno, "look at what is there");
+	if (l->at.kind == ENTRY_WHITEOUT) {
+		l->is_opaque = S_ISDIR(st.st_mode);
+		return 1;
+	}
 	if (S_ISDIR(st.st_mode))
 		return l->at.kind == ENTRY_DIR ? 1 : err_set(e, ERR_INVALID, "takes the place of a directory");
+	l->is_opaque = l->at.kind == ENTRY_DIR && is_whiteout(&st);
 	if (unlinkat(l->parent, name, 0) < 0)
 		return err_sys(e, errno, "replace what is there");
 	l->replaced = true;
@@ -120,7 +203,18 @@ static int make_dir(struct layer *l, const char *name, bool is_there, struct err
 {
 	if (!is_there && mkdirat(l->parent, name, 0700) < 0)
 		return err_sys(e, errno, "make a directory");
-	return open_file(l, name, O_RDONLY | O_DIRECTORY, e);
+	if (l->is_opaque && mark(l, l->parent, name, e) < 0)
+		return -1;
+	return open_file(l, name, O_RDONLY | O_DIRECTORY, e) < 0 ? -1 : dir_times_note(&l->times, &l->at, e);
+}
+
+static int make_whiteout(struct layer *l, const char *name, bool is_there, struct err *e)
+{
+	if (l->is_opaque)
+		return mark(l, l->parent, name, e);
+	if (!is_there && mknodat(l->parent, name, S_IFCHR, 0) < 0)
+		return err_sys(e, errno, "make a whiteout");
+	return 0;
 }
 
 /* Of NAME below DIR, or of DIR itself when it is NULL. */
@@ -186,10 +280,19 @@ static int make_kind(struct layer *l, const char *name, bool is_there, struct er
 	case ENTRY_SYMLINK: return make_symlink(l, name, e);
 	case ENTRY_HARDLINK: return make_hardlink(l, name, e);
 	case ENTRY_FIFO: return make_fifo(l, name, e);
+	case ENTRY_WHITEOUT: return make_whiteout(l, name, is_there, e);
+	case ENTRY_OPAQUE:
 	case ENTRY_DEVICE:
 	case ENTRY_UNKNOWN: break;
 	}
 	return err_set(e, ERR_INTERNAL, "an entry that entry_check() has not passed");
+}
+
+static int make_opaque(struct layer *l, const char *path, struct err *e)
+{
+	AUTO_FD dir = open_dir(l, path, e);
+
+	return dir < 0 ? -1 : mark(l, dir, ".", e);
 }
 
 /* The root has its own owner and mode from whoever mounts it. */
@@ -200,8 +303,11 @@ static int layer_make(void *arg, const struct entry *en, struct err *e)
 	int k;
 
 	l->at = *en;
+	l->is_opaque = false;
 	if (!en->path[0])
 		return 0;
+	if (en->kind == ENTRY_OPAQUE)
+		return make_opaque(l, en->path, e);
 	name = enter_parent(l, en->path, e);
 	if (!name)
 		return -1;

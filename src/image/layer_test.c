@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/sha256.h"
 #include "image/layer.h"
 #include "sys/fd.h"
 #include "sys/tree.h"
@@ -21,12 +22,14 @@
 #include "base/banned.h"
 
 #define RECORD 512
+#define MARK "is-opaque"
 
 struct fixture {
 	char path[64];
 	int dir;
 	struct buf tar;
 	struct err e;
+	unsigned char digest[SHA256_SIZE];
 };
 
 static int setup(void **state)
@@ -98,23 +101,47 @@ static void end(struct fixture *f)
 	assert_true(buf_add(&f->tar, zeros, sizeof(zeros)));
 }
 
-static int unpack_within(struct fixture *f, struct tar_limits limits, uint64_t entries_max)
+/* Who unpacks cannot make a directory opaque: here a file in it says that somebody was asked to. */
+static int note_mark(int dir, void *arg, struct err *e)
+{
+	int fd = openat(dir, MARK, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	(void)arg;
+	if (fd < 0)
+		return err_sys(e, errno, "mark");
+	(void)close(fd);
+	return 0;
+}
+
+static int unpack_as(struct fixture *f, enum entry_form form, struct tar_limits limits, uint64_t entries_max)
 {
 	static struct layer layer;
-	const struct tar_source source = { .fd = -1, .bytes = buf_str(&f->tar) };
+	const struct tar_source source = { .fd = -1, .bytes = buf_str(&f->tar), .form = form, .ret_digest = f->digest };
 	int r;
 
-	layer_init(&layer, f->dir, entries_max);
+	layer_init(&layer, f->dir, entries_max, note_mark, f);
 	f->e = (struct err){ 0 };
 	r = tar_read(&source, &limits, &layer_sink, &layer, &f->e);
+	if (r == 0)
+		r = layer_finish(&layer, &f->e);
 	layer_done(&layer);
 	buf_clear(&f->tar);
 	return r;
 }
 
+static int unpack_within(struct fixture *f, struct tar_limits limits, uint64_t entries_max)
+{
+	return unpack_as(f, ENTRY_TAR, limits, entries_max);
+}
+
 static int unpack(struct fixture *f)
 {
 	return unpack_within(f, TAR_LIMITS_DEFAULT, TAR_ENTRIES_MAX);
+}
+
+static int unpack_layer(struct fixture *f)
+{
+	return unpack_as(f, ENTRY_LAYER, TAR_LIMITS_DEFAULT, TAR_ENTRIES_MAX);
 }
 
 static void assert_content(struct fixture *f, const char *path, const char *want)
@@ -288,6 +315,135 @@ static void a_huge_header_is_refused(void **state)
 	assert_int_equal(f->e.code, ERR_INVALID);
 }
 
+/* ---- layers of a stack ---- */
+
+static bool is_there(struct fixture *f, const char *path)
+{
+	return faccessat(f->dir, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static bool is_whiteout(struct fixture *f, const char *path)
+{
+	struct stat st;
+
+	return fstatat(f->dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == 0;
+}
+
+static void whiteouts_are_what_an_overlay_takes_for_one(void **state)
+{
+	struct fixture *f = *state;
+
+	add(f, (struct head){ ".wh.gone", NULL, '0', 0644, NULL, 0 });
+	add(f, (struct head){ "d/e/.wh.gone", NULL, '0', 0, "data of a whiteout means nothing", 0 });
+	add(f, (struct head){ "d/e/.wh.gone", NULL, '0', 0, NULL, 0 });
+	end(f);
+	assert_int_equal(unpack_layer(f), 0);
+	assert_true(is_whiteout(f, "gone"));
+	assert_true(is_whiteout(f, "d/e/gone"));
+	assert_false(is_there(f, "d/e/" MARK));
+}
+
+/* What is in the same layer is above what the whiteout is about, in whichever order the two come. */
+static void a_whiteout_hides_nothing_of_its_own_layer(void **state)
+{
+	for (int is_first = 0; is_first < 2; is_first++) {
+		struct fixture *f = *state;
+		static const struct head whiteouts[] = {
+			{ ".wh.file", NULL, '0', 0644, NULL, 0 }, { ".wh.dir", NULL, '0', 0644, NULL, 0 },
+			{ "a/.wh.b", NULL, '0', 0644, NULL, 0 },  { ".wh.link", NULL, '0', 0644, NULL, 0 },
+		};
+
+		for (size_t i = 0; is_first && i < 4; i++)
+			add(f, whiteouts[i]);
+		add(f, (struct head){ "file", NULL, '0', 0644, "stays", 0 });
+		add(f, (struct head){ "dir", NULL, '5', 0711, NULL, 0 });
+		add(f, (struct head){ "a/b/c/d", NULL, '0', 0644, "deep", 0 });
+		add(f, (struct head){ "link", "file", '2', 0777, NULL, 0 });
+		for (size_t i = 0; !is_first && i < 4; i++)
+			add(f, whiteouts[i]);
+		end(f);
+		assert_int_equal(unpack_layer(f), 0);
+		assert_content(f, "file", "stays");
+		assert_content(f, "a/b/c/d", "deep");
+		assert_int_equal(mode_of(f, "link") & S_IFMT, S_IFLNK);
+		assert_int_equal(mode_of(f, "dir"), S_IFDIR | 0711);
+		assert_true(is_there(f, "dir/" MARK) && is_there(f, "a/b/" MARK) && !is_there(f, "a/b/c/" MARK));
+		if (!is_first) {
+			assert_int_equal(teardown(state), 0);
+			assert_int_equal(setup(state), 0);
+		}
+	}
+}
+
+static void opaque_directories_are_given_away_to_be_marked(void **state)
+{
+	struct fixture *f = *state;
+
+	add(f, (struct head){ "d", NULL, '5', 0750, NULL, 0 });
+	add(f, (struct head){ "d/kept", NULL, '0', 0644, "of this layer", 0 });
+	add(f, (struct head){ "d/.wh..wh..opq", NULL, '0', 0644, NULL, 0 });
+	add(f, (struct head){ "made/for/it/.wh..wh..opq", NULL, '0', 0644, NULL, 0 });
+	add(f, (struct head){ ".wh.w", NULL, '0', 0644, NULL, 0 });
+	add(f, (struct head){ "w/.wh..wh..opq", NULL, '0', 0644, NULL, 0 });
+	end(f);
+	assert_int_equal(unpack_layer(f), 0);
+	assert_content(f, "d/kept", "of this layer");
+	assert_true(is_there(f, "d/" MARK) && is_there(f, "made/for/it/" MARK) && is_there(f, "w/" MARK));
+	assert_false(is_there(f, "made/for/" MARK));
+	add(f, (struct head){ "file", NULL, '0', 0644, "x", 0 });
+	add(f, (struct head){ "file/.wh..wh..opq", NULL, '0', 0644, NULL, 0 });
+	end(f);
+	assert_int_equal(unpack_layer(f), -1);
+}
+
+static void directories_get_their_times_last(void **state)
+{
+	struct fixture *f = *state;
+	struct stat st;
+
+	add(f, (struct head){ "d", NULL, '5', 0510, NULL, 0 });
+	add(f, (struct head){ "d/e", NULL, '5', 0755, NULL, 0 });
+	add(f, (struct head){ "d/e/f", NULL, '0', 0644, "x", 0 });
+	add(f, (struct head){ "d/.wh.g", NULL, '0', 0644, NULL, 0 });
+	add(f, (struct head){ "tmp/x", NULL, '0', 0644, NULL, 0 });
+	end(f);
+	assert_int_equal(unpack_layer(f), 0);
+	assert_int_equal(fstatat(f->dir, "d", &st, 0), 0);
+	assert_int_equal(st.st_mtim.tv_sec, 1000000000);
+	assert_int_equal(st.st_mode, S_IFDIR | 0510);
+	assert_int_equal(fstatat(f->dir, "d/e", &st, 0), 0);
+	assert_int_equal(st.st_mtim.tv_sec, 1000000000);
+	assert_int_equal(mode_of(f, "tmp"), S_IFDIR | 01777); /* left out by the layer, and never 0755 */
+}
+
+static void the_digest_is_of_all_that_was_read(void **state)
+{
+	struct fixture *f = *state;
+	unsigned char want[SHA256_SIZE];
+
+	add(f, (struct head){ "/abs/f", NULL, '0', 0644, "x", 0 });
+	end(f);
+	assert_true(buf_add(&f->tar, "whatever follows", 16));
+	sha256(buf_str(&f->tar), want);
+	assert_int_equal(unpack_layer(f), 0);
+	assert_memory_equal(f->digest, want, sizeof(want));
+	assert_content(f, "abs/f", "x");
+}
+
+/* A few bytes of gzip are as many zeros as one likes, and those behind the end mark count as well. */
+static void what_follows_the_end_counts(void **state)
+{
+	struct fixture *f = *state;
+	static const char zeros[4096];
+
+	add(f, (struct head){ "f", NULL, '0', 0644, "x", 0 });
+	end(f);
+	for (int i = 0; i < 100; i++)
+		assert_true(buf_add(&f->tar, zeros, sizeof(zeros)));
+	assert_int_equal(unpack_as(f, ENTRY_LAYER, (struct tar_limits){ 1000, 10 }, 10), -1);
+	assert_int_equal(f->e.code, ERR_LIMIT);
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -302,6 +458,12 @@ int main(void)
 		TEST(limits_hold_before_anything_is_made),
 		TEST(directories_that_are_left_out_count),
 		TEST(a_huge_header_is_refused),
+		TEST(whiteouts_are_what_an_overlay_takes_for_one),
+		TEST(a_whiteout_hides_nothing_of_its_own_layer),
+		TEST(opaque_directories_are_given_away_to_be_marked),
+		TEST(directories_get_their_times_last),
+		TEST(the_digest_is_of_all_that_was_read),
+		TEST(what_follows_the_end_counts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

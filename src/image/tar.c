@@ -3,9 +3,9 @@
 
 #include <archive.h>
 #include <archive_entry.h>
+#include <errno.h>
 #include <locale.h>
 #include <stdbool.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,15 +13,18 @@
 #include "base/escape.h"
 #include "base/own.h"
 #include "base/sha256.h"
+#include "image/decompress.h"
 #include "image/entry.h"
 
 #include "base/banned.h"
 
-#define BLOCK_BYTES ((size_t)128 * 1024)
 #define RECORD_BYTES 512 /* of a tar; one or more of zeros end it */
 
 struct reader {
 	struct archive *a;
+	struct decompress stream;
+	struct err stream_err; /* why it ended */
+	enum entry_form form;
 	uint64_t bytes_left, entries_left;
 	const struct tar_sink *sink;
 	void *arg;
@@ -31,6 +34,7 @@ static void reader_done(struct reader *r)
 {
 	if (r->a)
 		(void)archive_read_free(r->a);
+	decompress_done(&r->stream);
 }
 DEFINE_AUTO_DONE(struct reader, reader_done)
 
@@ -39,82 +43,52 @@ static int failed(struct reader *r, struct err *e)
 {
 	const char *why = archive_error_string(r->a);
 
+	if (r->stream_err.code != ERR_NONE) {
+		*e = r->stream_err;
+		return -1;
+	}
 	return err_set(e, archive_errno(r->a) == ENOMEM ? ERR_UNAVAILABLE : ERR_INVALID, "%s",
 		       why ? SHOWN(str_of(why)) : "the archive is damaged");
 }
 
 /* ---- opening ---- */
 
-/* A filter that this library does not have inside would be a program that it starts: ARCHIVE_WARN says so. */
-static int choose_filters(struct reader *r, struct err *e)
+static la_ssize_t read_stream(struct archive *a, void *arg, const void **ret)
 {
-	if (archive_read_support_filter_gzip(r->a) != ARCHIVE_OK || archive_read_support_filter_zstd(r->a) != ARCHIVE_OK ||
-	    archive_read_support_filter_xz(r->a) != ARCHIVE_OK)
-		return err_set(e, ERR_UNAVAILABLE, "libarchive was built without a decompressor");
-	return 0;
+	struct reader *r = arg;
+	ssize_t n = decompress_next(&r->stream, ret, &r->stream_err);
+
+	if (n < 0)
+		archive_set_error(a, EIO, "%s", "the blob cannot be read");
+	return n;
 }
 
-static int choose_formats(struct reader *r, struct err *e)
+static int open_source(struct reader *r, const struct tar_source *s, const struct tar_limits *limits, struct err *e)
 {
-	if (choose_filters(r, e) < 0)
+	if (decompress_open(&r->stream, s, limits->bytes + limits->entries * TAR_HEADERS_BYTES, e) < 0)
 		return -1;
-	return archive_read_support_format_tar(r->a) != ARCHIVE_OK ? failed(r, e) : 0;
-}
-
-static int open_source(struct reader *r, const struct tar_source *s, struct err *e)
-{
-	int k;
-
 	r->a = archive_read_new();
 	if (!r->a)
 		return err_no_memory(e);
-	if (choose_formats(r, e) < 0)
-		return -1;
-	k = s->fd >= 0 ? archive_read_open_fd(r->a, s->fd, BLOCK_BYTES) : archive_read_open_memory(r->a, s->bytes.p, s->bytes.n);
-	return k != ARCHIVE_OK ? failed(r, e) : 0;
+	if (archive_read_support_format_tar(r->a) != ARCHIVE_OK ||
+	    archive_read_open2(r->a, r, NULL, read_stream, NULL, NULL) != ARCHIVE_OK)
+		return failed(r, e);
+	return 0;
 }
 
 /* ---- what is inside, as bytes ---- */
 
-static int hash_all(struct reader *r, uint64_t max, struct sha256 *sum, struct err *e)
+int tar_plain_digest(int fd, unsigned char out[SHA256_SIZE], const char **ret_kind, struct err *e)
 {
-	for (;;) {
-		const void *p = NULL;
-		la_int64_t at = 0;
-		size_t n = 0;
-		int k = archive_read_data_block(r->a, &p, &n, &at);
+	AUTO(decompress_done) struct decompress d = { 0 };
+	const struct tar_source source = { .fd = fd, .ret_digest = out };
 
-		if (k == ARCHIVE_EOF)
-			return 0;
-		if (k < ARCHIVE_WARN)
-			return failed(r, e);
-		if (n > max)
-			return err_set(e, ERR_LIMIT, "the archive holds more bytes than an image may have");
-		max -= n;
-		sha256_add(sum, p, n);
-	}
-}
-
-int tar_plain_digest(int fd, unsigned char out[32], const char **ret_kind, struct err *e)
-{
-	AUTO(reader_done) struct reader r = { .a = archive_read_new() };
-	struct archive_entry *ae;
-	struct sha256 sum;
-	const char *kind;
-
-	if (!r.a)
-		return err_no_memory(e);
 	if (lseek(fd, 0, SEEK_SET) < 0)
 		return err_sys(e, errno, "read the archive from its start");
-	if (choose_filters(&r, e) < 0 || archive_read_support_format_raw(r.a) != ARCHIVE_OK ||
-	    archive_read_open_fd(r.a, fd, BLOCK_BYTES) != ARCHIVE_OK || archive_read_next_header(r.a, &ae) != ARCHIVE_OK)
-		return e->code != ERR_NONE ? -1 : failed(&r, e);
-	sha256_init(&sum);
-	if (hash_all(&r, TAR_BYTES_MAX, &sum, e) < 0)
+	if (decompress_open(&d, &source, TAR_BYTES_MAX, e) < 0 || decompress_drain(&d, e) < 0)
 		return -1;
-	sha256_end(&sum, out);
-	kind = archive_filter_name(r.a, 0);
-	*ret_kind = !kind || strcmp(kind, "none") == 0 ? "" : strcmp(kind, "gzip") == 0 ? "gzip" : strcmp(kind, "zstd") == 0 ? "zstd" : "xz";
+	sha256_end(&d.sha, out);
+	*ret_kind = decompress_kind(&d);
 	return 0;
 }
 
@@ -219,7 +193,7 @@ static int take_entry(struct reader *r, struct archive_entry *ae, struct err *e)
 {
 	struct entry_claim claim = claim_of(ae);
 	struct entry en;
-	int k = entry_check(&claim, &en, e);
+	int k = entry_check(&claim, r->form, &en, e);
 
 	if (k < 0)
 		return -1;
@@ -243,20 +217,30 @@ static int check_end(struct reader *r, struct err *e)
 	return to - from < RECORD_BYTES ? err_set(e, ERR_INVALID, "the archive is cut short") : 0;
 }
 
+/* What follows the end mark is no part of the archive, but of what its digest is of. */
+static int finish(struct reader *r, const struct tar_source *source, struct err *e)
+{
+	if (check_end(r, e) < 0 || decompress_drain(&r->stream, e) < 0)
+		return -1;
+	if (source->ret_digest)
+		sha256_end(&r->stream.sha, source->ret_digest);
+	return 0;
+}
+
 int tar_read(const struct tar_source *source, const struct tar_limits *limits, const struct tar_sink *sink, void *arg,
 	     struct err *e)
 {
 	AUTO(reader_done) struct reader r = { .bytes_left = limits->bytes, .entries_left = limits->entries, .sink = sink,
-					      .arg = arg };
+					      .arg = arg, .form = source->form };
 
-	if (open_source(&r, source, e) < 0)
+	if (open_source(&r, source, limits, e) < 0)
 		return -1;
 	for (;;) {
 		struct archive_entry *ae;
 		int k = archive_read_next_header(r.a, &ae);
 
 		if (k == ARCHIVE_EOF)
-			return check_end(&r, e);
+			return finish(&r, source, e);
 		if (k < ARCHIVE_WARN) /* a warning: about a name's characters, and what we then get is checked as any other */
 			return failed(&r, e);
 		if (take_entry(&r, ae, e) < 0)

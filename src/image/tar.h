@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 #include "base/str.h"
+#include "image/entry.h"
 
-struct entry;
 struct err;
 
 /* I2. The header of one entry is bounded too: the reader takes no more than 1 MiB of pax or long names, and a zstd window
@@ -18,6 +18,7 @@ struct err;
 #define TAR_BYTES_MAX (UINT64_C(50) << 30)
 #define TAR_ENTRIES_MAX UINT64_C(2000000)
 #define TAR_FILE_MAX (UINT64_C(20) << 30) /* of the tar itself, as it is stored; for who opens it */
+#define TAR_HEADERS_BYTES 4096 /* that each entry may cost besides its content, on average */
 
 struct tar_limits {
 	uint64_t bytes, entries; /* of all files together; sizes as they will be, holes included */
@@ -27,6 +28,8 @@ struct tar_limits {
 struct tar_source {
 	int fd;           /* to be read from where it is; -1: */
 	struct str bytes;
+	enum entry_form form;
+	unsigned char *ret_digest; /* or NULL: SHA256_SIZE bytes, the digest of all of it once decompressed */
 };
 
 /* For each entry: make, then any number of attr, for a file data in ascending order, end. */

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /* image/unpack.h - what opensandbox-unpack and who starts it agree on.
  *
- * It is started with root's rights, an empty environment, no arguments and the descriptors below. It gives the rights up
- * before it reads the first byte of the tar: what does so is root of USERNS alone, without a network, in a mount namespace
+ * It is started with root's rights, an empty environment and the descriptors below. Without an argument it reads the tar
+ * of a root file system (ENTRY_TAR); with one, the blob of a layer (ENTRY_LAYER) whose bytes, decompressed, must have the
+ * SHA-256 that the argument is, in hex. It gives the rights up before it reads the first byte of the tar: what does so is root of USERNS alone, without a network, in a mount namespace
  * whose root is TARGET. It writes one struct err, all zero on success, to REPORT and ends. What it says is as trustworthy
  * as the tar: only the words of an error are taken from it, and nothing but a report that says success is one.
  *
  * TARGET is an empty directory. Its files have the ids that USERNS maps, as the tar numbers them, from 0 on: they are
- * written through a mount that is mapped like USERNS. */
+ * written through a mount that is mapped like USERNS.
+ *
+ * A directory of a layer that hides those below it needs a mark that only the host's root can set. It is sent to MARKS,
+ * open for reading, with one byte; one byte comes back once it is marked. */
 #pragma once
 
 enum unpack_fd {
@@ -15,6 +19,7 @@ enum unpack_fd {
 	UNPACK_FD_TARGET,  /* a directory of the starter's mount namespace */
 	UNPACK_FD_USERNS,
 	UNPACK_FD_REPORT,
+	UNPACK_FD_MARKS,   /* SEQPACKET, blocking */
 	UNPACK_FDS_END,
 };
 

@@ -57,8 +57,8 @@ static const struct limit rlimits[] = {
 /* ---- system calls ---- */
 
 static const uint32_t allowed[] = {
-	/* The tar and the report. */
-	__NR_read, __NR_write, __NR_lseek, __NR_close, __NR_fcntl,
+	/* The tar and the report, and directories that are handed out. */
+	__NR_read, __NR_write, __NR_lseek, __NR_close, __NR_fcntl, __NR_sendmsg,
 	/* What is made. */
 	__NR_openat2, __NR_mkdirat, __NR_symlinkat, __NR_linkat, __NR_unlinkat, __NR_pwrite64, __NR_ftruncate, __NR_fchown,
 	__NR_fchownat, __NR_fchmod, __NR_fchmodat, __NR_utimensat, __NR_fsetxattr, __NR_fstat, __NR_newfstatat, __NR_statx,
@@ -68,9 +68,12 @@ static const uint32_t allowed[] = {
 	__NR_sched_yield, __NR_exit, __NR_exit_group, __NR_restart_syscall,
 };
 
-/* FIFOs alone: the argument is of type umode_t, so its low half decides. */
+/* FIFOs, and the whiteouts of an overlay, which are no devices: the mode is of type umode_t, so its low half decides. */
 static const struct seccomp_case no_devices[] = {
-	{ { { SECCOMP_NONE_OF, .arg = 2, .mask = S_IFMT, .n = 1, .values = { S_IFIFO } } }, SECCOMP_FAIL(EPERM) },
+	{ { { SECCOMP_NONE_OF, .arg = 2, .mask = S_IFMT, .n = 2, .values = { S_IFIFO, S_IFCHR } } }, SECCOMP_FAIL(EPERM) },
+	{ { { SECCOMP_ONE_OF, .arg = 2, .mask = S_IFMT, .n = 1, .values = { S_IFCHR } },
+	    { SECCOMP_NONE_OF, .arg = 3, .mask = SECCOMP_INT, .n = 1, .values = { 0 } } },
+	  SECCOMP_FAIL(EPERM) },
 };
 /* Nothing becomes a program any more. */
 static const struct seccomp_case no_code[] = {

@@ -43,7 +43,7 @@ static void the_filter_knows_making_files_and_nothing_else(void **state)
 	} cases[] = {
 		{ __NR_openat2, 0, 0, SECCOMP_RET_ALLOW },
 		{ __NR_mknodat, 2, S_IFIFO | 0644, SECCOMP_RET_ALLOW },
-		{ __NR_mknodat, 2, S_IFCHR | 0644, SECCOMP_FAIL(EPERM) },
+		{ __NR_mknodat, 2, S_IFCHR, SECCOMP_RET_ALLOW }, /* of number 0: a whiteout */
 		{ __NR_mknodat, 2, S_IFBLK, SECCOMP_FAIL(EPERM) },
 		{ __NR_mknodat, 2, 0644, SECCOMP_FAIL(EPERM) },
 		{ __NR_mmap, 2, PROT_READ | PROT_WRITE, SECCOMP_RET_ALLOW },
@@ -64,6 +64,9 @@ static void the_filter_knows_making_files_and_nothing_else(void **state)
 		d.args[cases[i].arg] = cases[i].value;
 		assert_int_equal(action_of(&program, &d), cases[i].want);
 	}
+	assert_int_equal(action_of(&program, &(struct seccomp_data){ .nr = __NR_mknodat, .arch = policy.arch,
+								     .args = { 0, 0, S_IFCHR | 0644, 0x103 } }),
+			 SECCOMP_FAIL(EPERM));
 	assert_int_equal(action_of(&program, &(struct seccomp_data){ .nr = 3, .arch = AUDIT_ARCH_I386 }),
 			 SECCOMP_RET_KILL_PROCESS);
 }
