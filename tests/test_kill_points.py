@@ -3,6 +3,7 @@
 nothing is left behind. SOAK: 25 times each."""
 import datetime
 import os
+import pathlib
 import re
 import signal
 import uuid
@@ -12,6 +13,9 @@ import pytest
 import census
 from conftest import BIN, KEY, ROOT, Server
 from fleet import Fleet, KillSwitch, until
+from oci import layer, member
+from test_layers import add, drop, listed
+from test_warden import Peer
 
 SOAK = bool(os.environ.get("SOAK"))
 ROUNDS = 25 if SOAK else 1
@@ -53,6 +57,7 @@ PLACES = {
     ],
     "expire": ["server.expiry.due", "server.remove.marked", "server.remove.gone", "warden.destroy.emptied"],
     "end": ["server.end.told", "server.end.queued", "warden.end.seen", "warden.end.noted"],
+    "layer": ["warden.layer.begun", "warden.layer.unpacked", "warden.layer.named", "warden.layer.told", "warden.layer.retired"],
     "restart server": ["server.recover.loaded", "server.recover.listed", "server.recover.one", "server.recover.all"],
     "restart warden": [
         "warden.adopt.one", "warden.adopt.one:2", "warden.adopt.all", "warden.start.image_made", "warden.start.trial",
@@ -256,6 +261,35 @@ def run_end(w, arm):
     until(lambda: w.state(name) == "Failed", 5, f"noticing its end ({w.get(name)})")
     assert w.get(name).json["status"]["reason"] in ("CONTAINER_KILLED", "CONTAINER_INIT_DIED", "CONTAINER_LOST")
     w.remove(name)
+
+
+def told(fn, *args):
+    """Whether the warden lived to say so."""
+    try:
+        fn(*args)
+    except (EOFError, OSError):
+        return False
+    return True
+
+
+def run_layer(w, arm):
+    """A layer is added, used by nobody, and dropped."""
+    one = layer([member("f", data=os.urandom(100)), member("d/.wh..wh..opq")])
+    path = w.server.home.run / "warden.sock"
+    arm()
+    was_told = told(add, peer := Peer(path), one)
+    if w.switch.left:
+        told(drop, peer, one)
+        was_told = False
+    w.wait_struck()
+    peer = Peer(path)
+    assert one.digest in listed(peer) or not was_told
+    add(peer, one)
+    assert listed(peer) == {one.digest}
+    drop(peer, one)
+    assert not listed(peer)
+    folder = pathlib.Path(f"/proc/{w.server.warden_pid}/root{w.server.home.state}/store/layers")
+    until(lambda: all(p.name.startswith("host-") for p in folder.iterdir()), 10, "removing what is left")
 
 
 def run_restart(w, arm, pid):

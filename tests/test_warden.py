@@ -28,12 +28,16 @@ WARDEN = BIN / "opensandbox-warden"
 EXECD = pathlib.Path(os.environ.get("EXECD", ROOT / "build/musl/bin/execd")).resolve()
 SANITIZER = re.compile(r"runtime error:|AddressSanitizer|LeakSanitizer|UndefinedBehaviorSanitizer")
 
-CREATE, PAUSE, RESUME, REMOVE, DIAL, LOGS, STATS, LIST, SNAPSHOT, SNAPSHOT_REMOVE, SNAPSHOTS, ENDED = range(1, 13)
+CREATE, PAUSE, RESUME, REMOVE, DIAL, LOGS, STATS, LIST, SNAPSHOT, SNAPSHOT_REMOVE, SNAPSHOTS = range(1, 12)
+LAYER_ADD, LAYER_DROP, LAYERS, ENDED = range(12, 16)
 STARTING, RUNNING, PAUSED, OVER = range(4)
 EXITED, INIT, KILLED, LOST = range(4)
 INVALID, NOT_FOUND, CONFLICT, DENIED, LIMIT, TIMEOUT, UNAVAILABLE, IO, INTERNAL = range(1, 10)
-REQUEST = struct.Struct("=IIQ64sII5QI")  # the last: how many layers above the image follow
-REPLY = struct.Struct("=IIQ64sIIIiiI6Q16sQQii496s")
+REQUEST = struct.Struct("=IIQ64sII5Q32sI")  # the last: how many layers above the image follow
+LAYER = struct.Struct("=I32s")
+BLOB, SNAP = 1, 2
+NO_IMAGE = 0xFFFFFFFF
+REPLY = struct.Struct("=IIQ64sIIIiiI6Q16s2QI32sii496s4x")
 LIMITS = (1000, 256 << 20, 256, 10 << 30, 1000000)  # cpu, memory, pids, disk, inodes
 SLOTS = 2
 DISK_SIZE = 4 << 30  # of all boxes together
@@ -55,7 +59,7 @@ class Reply:
     def __init__(self, data, fds):
         (self.version, self.call, self.serial, name, self.failed, self.state, self.reason, self.exit_code, self.signal,
          self.oom, self.cpu_usec, self.memory_bytes, self.memory_peak_bytes, self.pids, self.disk_bytes, self.oom_kills,
-         self.snapshot, self.flush_us, self.frozen_us, self.code, self.errno, message) = REPLY.unpack(data)
+         self.snapshot, self.flush_us, self.frozen_us, self.layer_kind, self.layer, self.code, self.errno, message) = REPLY.unpack(data)
         self.id = name.split(b"\0")[0].decode()
         self.message = message.split(b"\0")[0].decode()
         self.fds = fds
@@ -68,10 +72,10 @@ def sealed(spec):
     return fd
 
 
-def request(call, serial, name="", port=0, image=0, limits=LIMITS, version=1, layers=()):
-    """LAYERS are names of snapshots."""
-    packed = b"".join(struct.pack("=I32s", 2, layer) for layer in layers)
-    return REQUEST.pack(version, call, serial, name.encode(), image, port, *limits, len(layers)) + packed
+def request(call, serial, name="", port=0, image=0, limits=LIMITS, version=1, layers=(), diff_id=b""):
+    """LAYERS are digests of blobs or names of snapshots, which are shorter; the uppermost first."""
+    packed = b"".join(LAYER.pack(BLOB if len(layer) == 32 else SNAP, layer) for layer in layers)
+    return REQUEST.pack(version, call, serial, name.encode(), image, port, *limits, diff_id, len(layers)) + packed
 
 
 class Peer:

@@ -36,10 +36,10 @@ size_t wire_request_size(const struct wire_request *rq)
 	return offsetof(struct wire_request, layers) + rq->n_layers * sizeof(rq->layers[0]);
 }
 
-/* Whether the call is about a sandbox, which it names. */
-static bool is_about_one(uint32_t call)
+bool wire_is_about_one(uint32_t call)
 {
-	return call != WIRE_LIST && call != WIRE_SNAPSHOTS && call != WIRE_SNAPSHOT_REMOVE;
+	return call != WIRE_LIST && call != WIRE_SNAPSHOTS && call != WIRE_SNAPSHOT_REMOVE && call != WIRE_LAYER_ADD &&
+	       call != WIRE_LAYER_DROP && call != WIRE_LAYERS;
 }
 
 static int check_snapshot(const struct wire_request *rq, struct err *e)
@@ -65,9 +65,9 @@ int wire_check_request(const void *bytes, size_t n, size_t n_fds, struct wire_re
 		return bad(e, "another version");
 	if (rq.call < WIRE_CREATE || rq.call >= WIRE_ENDED || rq.serial == 0)
 		return bad(e, "an unknown call");
-	if (n_fds != (rq.call == WIRE_CREATE))
+	if (n_fds != (rq.call == WIRE_CREATE || rq.call == WIRE_LAYER_ADD))
 		return bad(e, "the wrong descriptors");
-	if (is_about_one(rq.call) && !has_id(rq.id))
+	if (wire_is_about_one(rq.call) && !has_id(rq.id))
 		return bad(e, "a bad id");
 	if (rq.call == WIRE_DIAL && rq.port > 65535)
 		return bad(e, "a bad port");
@@ -75,6 +75,9 @@ int wire_check_request(const void *bytes, size_t n, size_t n_fds, struct wire_re
 		return -1;
 	if ((rq.call == WIRE_SNAPSHOT || rq.call == WIRE_SNAPSHOT_REMOVE) && check_snapshot(&rq, e) < 0)
 		return -1;
+	if ((rq.call == WIRE_LAYER_ADD || rq.call == WIRE_LAYER_DROP) &&
+	    (rq.n_layers != 1 || rq.layers[0].kind != WIRE_LAYER_BLOB))
+		return bad(e, "no layer of an image");
 	*ret = rq;
 	return 0;
 }
@@ -92,6 +95,8 @@ int wire_check_reply(const void *bytes, size_t n, struct wire_reply *ret, struct
 		return bad(e, "an unknown call");
 	if (rp.failed > 1 || rp.state > WIRE_OVER || rp.ending.reason > WIRE_END_LOST || rp.ending.oom > 1)
 		return bad(e, "a value out of range");
+	if (rp.layer.kind > WIRE_LAYER_SNAPSHOT)
+		return bad(e, "an unknown kind of layer");
 	if (!memchr(rp.id, '\0', sizeof(rp.id)) || !memchr(rp.err.msg, '\0', sizeof(rp.err.msg)))
 		return bad(e, "text without an end");
 	if (rp.id[0] && !has_id(rp.id))

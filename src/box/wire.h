@@ -32,6 +32,11 @@ enum wire_call {
 	WIRE_SNAPSHOT,        /* of the sandbox, as the layer layers[0]; ERR_CONFLICT: it does not run, nor is it paused */
 	WIRE_SNAPSHOT_REMOVE, /* of the layer layers[0], if it is there; ERR_CONFLICT: a sandbox stands on it */
 	WIRE_SNAPSHOTS,       /* answered with one row per layer, then one without a name */
+	/* With a readable descriptor of the blob that layers[0] names, which is opened by nobody for writing any more. Answered
+	 * when the layer is there: at once when it was there before. */
+	WIRE_LAYER_ADD,
+	WIRE_LAYER_DROP, /* layers[0]; not there is fine, ERR_CONFLICT while a box has it */
+	WIRE_LAYERS, /* answered with one row per layer of an image, then one without a kind */
 	WIRE_ENDED, /* from the warden, serial 0: a box has ended */
 };
 
@@ -60,6 +65,7 @@ struct wire_request {
 	uint32_t image;  /* of a create: what is lowest */
 	uint32_t port;   /* of a dial */
 	struct wire_limits limits;
+	unsigned char diff_id[WIRE_LAYER_SIZE]; /* of WIRE_LAYER_ADD: the sha256 of what is in the blob, decompressed */
 	uint32_t n_layers; /* of a create: above the image; 1 where one layer is meant */
 	struct wire_layer layers[WIRE_LAYERS_MAX]; /* the uppermost first; only those that there are belong to the message */
 };
@@ -93,8 +99,11 @@ struct wire_reply {
 	struct wire_ending ending; /* of WIRE_ENDED, and of a row that is over */
 	struct wire_stats stats;
 	struct wire_snapshot snapshot; /* of WIRE_SNAPSHOT; only the name, of a row */
+	struct wire_layer layer; /* of a row of WIRE_LAYERS */
 	struct err err;
 };
+
+bool wire_is_about_one(uint32_t call); /* whether it is about a sandbox, which it names */
 
 /* Whether bytes that came are a message of this kind: size, version, enums, termination. ERR_INVALID. */
 int wire_check_request(const void *bytes, size_t n, size_t n_fds, struct wire_request *ret, struct err *e);

@@ -34,13 +34,31 @@ static void good_requests_pass(void **state)
 	(void)state;
 	for (unsigned call = WIRE_CREATE; call < WIRE_ENDED; call++) {
 		struct wire_request rq = good_request(call);
+		bool has_fd = call == WIRE_CREATE || call == WIRE_LAYER_ADD;
 
 		rq.n_layers = 1;
 		rq.layers[0] = (struct wire_layer){ WIRE_LAYER_SNAPSHOT, { 1, [WIRE_SNAPSHOT_SIZE - 1] = 2 } };
-
-		assert_int_equal(check(&rq, call == WIRE_CREATE), 0);
-		assert_int_equal(check(&rq, call != WIRE_CREATE), -1);
+		if (call == WIRE_LAYER_ADD || call == WIRE_LAYER_DROP)
+			rq.layers[0].kind = WIRE_LAYER_BLOB;
+		assert_int_equal(check(&rq, has_fd), 0);
+		assert_int_equal(check(&rq, !has_fd), -1);
 	}
+}
+
+static void layers_are_added_one_by_one_and_only_those_of_images(void **state)
+{
+	struct wire_request rq = good_request(WIRE_LAYER_ADD);
+
+	(void)state;
+	assert_int_equal(check(&rq, 1), -1);
+	rq.n_layers = 1;
+	assert_int_equal(check(&rq, 1), -1);
+	rq.layers[0].kind = WIRE_LAYER_SNAPSHOT;
+	assert_int_equal(check(&rq, 1), -1);
+	rq.layers[0].kind = WIRE_LAYER_BLOB;
+	assert_int_equal(check(&rq, 1), 0);
+	rq.n_layers = 2;
+	assert_int_equal(check(&rq, 1), -1);
 }
 
 static void anything_else_is_refused(void **state)
@@ -129,7 +147,7 @@ static void replies_are_checked_too(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(good_requests_pass),
+		cmocka_unit_test(good_requests_pass), cmocka_unit_test(layers_are_added_one_by_one_and_only_those_of_images),
 		cmocka_unit_test(anything_else_is_refused),
 		cmocka_unit_test(a_snapshot_has_one_name_of_its_own_kind),
 		cmocka_unit_test(replies_are_checked_too),

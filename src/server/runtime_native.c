@@ -110,6 +110,9 @@ void native_call_fail(struct call *c, const struct err *e)
 	case WIRE_RESUME:
 	case WIRE_REMOVE:
 	case WIRE_SNAPSHOT_REMOVE:
+	case WIRE_LAYER_ADD:
+	case WIRE_LAYER_DROP:
+	case WIRE_LAYERS:
 	case WIRE_ENDED:
 		copy.fn.done(&f, copy.arg);
 		break;
@@ -545,6 +548,9 @@ static void answer(struct call *c, const struct wire_reply *rp, struct passed *g
 	case WIRE_RESUME:
 	case WIRE_REMOVE:
 	case WIRE_SNAPSHOT_REMOVE:
+	case WIRE_LAYER_ADD:
+	case WIRE_LAYER_DROP:
+	case WIRE_LAYERS:
 	case WIRE_ENDED:
 		break;
 	}

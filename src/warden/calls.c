@@ -13,6 +13,7 @@
 #include "sys/netns.h"
 #include "sys/passing.h"
 #include "warden/box.h"
+#include "warden/layers.h"
 #include "warden/peer.h"
 #include "warden/snapshot.h"
 #include "warden/warden.h"
@@ -144,6 +145,9 @@ static bool handle_general(struct warden *w, const struct wire_request *rq, cons
 	case WIRE_LIST: call_list(w, t); return true;
 	case WIRE_SNAPSHOT_REMOVE: snapshot_layer_remove(w, rq, t); return true;
 	case WIRE_SNAPSHOTS: snapshots_list(w, t); return true;
+	case WIRE_LAYER_ADD: layers_add(w, rq, got, t); return true;
+	case WIRE_LAYER_DROP: layers_drop(w, rq, t); return true;
+	case WIRE_LAYERS: layers_list(w, t); return true;
 	case WIRE_PAUSE:
 	case WIRE_RESUME:
 	case WIRE_REMOVE:
@@ -183,6 +187,9 @@ void calls_handle(struct warden *w, const struct wire_request *rq, const struct 
 	case WIRE_LIST:
 	case WIRE_SNAPSHOT_REMOVE:
 	case WIRE_SNAPSHOTS:
+	case WIRE_LAYER_ADD:
+	case WIRE_LAYER_DROP:
+	case WIRE_LAYERS:
 	case WIRE_ENDED: break; /* the last is no request, the others are done */
 	}
 }

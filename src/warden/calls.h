@@ -8,6 +8,9 @@
  *     PAUSE, RESUME  ERR_CONFLICT in any other state.
  *     REMOVE  answered when no process is left, however long that takes, and the rest goes in the background; of what is
  *             not there at once.
+ *     LAYER_ADD  ERR_INVALID when the blob is not what was announced or breaks a rule of I2 and I3; ERR_LIMIT when there is
+ *             no room for it. Nothing is there of a layer before all of it is on the disk.
+ *     LAYER_DROP  ERR_CONFLICT while a box has it. Its files go in the background.
  *     DIAL    ERR_CONFLICT unless it runs: nobody would answer.
  *     SNAPSHOT, SNAPSHOT_REMOVE, SNAPSHOTS  see snapshot.h. */
 #pragma once

@@ -14,13 +14,14 @@
 #include "sys/mounts.h"
 #include "sys/userns.h"
 #include "warden/box.h"
+#include "warden/layer_dir.h"
+#include "warden/layers.h"
 #include "warden/tar_layer.h"
 #include "warden/warden.h"
 
 #include "base/banned.h"
 
 #define UNPACK_NAME "opensandbox-unpack"
-#define IMAGE_ID_BASE (SLOT_ID_BASE + (uint64_t)SLOT_NUMBER_MAX * USERNS_IDS) /* above those of all boxes */
 
 struct image {
 	struct warden *w;
@@ -40,9 +41,9 @@ struct place {
 struct images {
 	struct image list[IMAGES_MAX];
 	size_t n;
-	struct workers pool;
 	unsigned unpacking;
 	struct worker sweeper;
+	bool has_more; /* there may be more to remove when it is done */
 	char unpack[BOX_PATH_MAX];
 	struct place around[AROUND_MAX]; /* our own folders and those above them: no image, or sandboxes would read them */
 	size_t n_around;
@@ -150,31 +151,39 @@ static int remove_work(void *arg, struct err *e)
 {
 	const struct warden *w = arg;
 
-	return tar_layers_remove(w->host.layers_path, e);
+	return layers_remove(w->host.layers_path, e);
 }
 
 static void on_removed(const struct err *failure, void *arg)
 {
-	(void)arg;
+	struct warden *w = arg;
+
 	if (failure)
 		log_warn("cannot remove a layer that nobody uses, ignoring", LOG_ERR(failure));
+	if (w->images->has_more)
+		images_sweep(w);
 }
 
 /* Only while nothing is unpacked: what is about to be a box's, or just made, is in nobody's books yet. */
-static void sweep(struct warden *w)
+void images_sweep(struct warden *w)
 {
 	struct images *all = w->images;
 	AUTO(free) struct in_use *u = NULL;
 	struct err e = { 0 };
 	unsigned n = 0;
 
-	if (all->unpacking > 0 || worker_is_busy(&all->sweeper))
+	if (all->unpacking > 0 || layers_are_adding(w))
 		return;
+	if (worker_is_busy(&all->sweeper)) {
+		all->has_more = true;
+		return;
+	}
+	all->has_more = false;
 	u = calloc(1, sizeof(*u));
 	if (!u)
 		return;
 	list_used(w, u);
-	if (tar_layers_retire(w->host.layers_path, is_used, u, &n, &e) < 0)
+	if (layers_retire(w->host.layers_path, is_used, u, &n, &e) < 0)
 		log_warn("cannot sweep layers, ignoring", LOG_ERR(&e));
 	if (n > 0)
 		worker_start(&all->sweeper, &w->workers, remove_work, on_removed, w, -1);
@@ -219,7 +228,7 @@ static void on_unpacked(const struct err *failure, void *arg)
 		wait->fn(failure ? &why : NULL, wait->arg);
 	}
 	im->w->images->unpacking--;
-	sweep(im->w);
+	images_sweep(im->w);
 }
 
 void image_wait(struct warden *w, uint32_t number, struct image_wait *wait, image_wait_fn *fn, void *arg)
@@ -231,7 +240,7 @@ void image_wait(struct warden *w, uint32_t number, struct image_wait *wait, imag
 	if (worker_is_busy(&im->worker))
 		return;
 	w->images->unpacking++;
-	worker_start(&im->worker, &w->images->pool, unpack_work, on_unpacked, im, -1);
+	worker_start(&im->worker, &w->unpackers, unpack_work, on_unpacked, im, -1);
 }
 
 static bool unlink_wait(struct image_wait **at, struct image_wait *wait)
@@ -338,7 +347,7 @@ int images_open(struct warden *w, const struct images_spec *spec, struct err *e)
 	w->images = calloc(1, sizeof(*w->images));
 	if (!w->images)
 		return err_no_memory(e);
-	w->images->pool = (struct workers){ .loop = w->loop, .max = IMAGE_UNPACKINGS_MAX };
+	w->unpackers = (struct workers){ .loop = w->loop, .max = IMAGE_UNPACKINGS_MAX };
 	w->images->sweeper = WORKER_INIT;
 	if (note_around(w->images, w->host.layers_path, e) < 0 || note_around(w->images, w->host.boxes_path, e) < 0 ||
 	    add_images(w, spec, e) < 0 || find_unpacker(w->images, spec->unpack, e) < 0)
@@ -346,13 +355,18 @@ int images_open(struct warden *w, const struct images_spec *spec, struct err *e)
 	if (spec->n > 0 && access(w->images->unpack, X_OK) < 0)
 		log_warn("tars cannot be unpacked", LOG_S("program", w->images->unpack), LOG_S("why", strerror(errno)));
 	warn_early(w);
-	sweep(w);
+	images_sweep(w);
 	return 0;
 }
 
 bool images_are_busy(const struct warden *w)
 {
-	return w->images && w->images->pool.running > 0;
+	return w->unpackers.running > 0;
+}
+
+const char *images_unpacker(const struct warden *w)
+{
+	return w->images->unpack;
 }
 
 void images_done(struct warden *w)

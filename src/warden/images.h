@@ -18,6 +18,7 @@ struct image;
 struct warden;
 
 #define IMAGES_MAX 256
+#define IMAGE_ID_BASE (SLOT_ID_BASE + (uint64_t)SLOT_NUMBER_MAX * USERNS_IDS) /* for unpacking: above those of all boxes */
 #define IMAGE_UNPACKINGS_MAX 3 /* at a time; others wait (I2) */
 
 struct image_use {
@@ -36,6 +37,9 @@ struct images_spec {
 int images_open(struct warden *w, const struct images_spec *spec, struct err *e);
 void images_done(struct warden *w);
 bool images_are_busy(const struct warden *w); /* a worker unpacks */
+const char *images_unpacker(const struct warden *w); /* the program */
+/* Removes layers that nobody needs, in the background; not while any is unpacked. Blobs are the server's (layers.h). */
+void images_sweep(struct warden *w);
 
 /* 1: ready; 0: it has to be waited for; -1: ERR_NOT_FOUND (no such number), ERR_INVALID (with words for the client) or
  * ERR_UNAVAILABLE. */

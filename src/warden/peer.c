@@ -226,7 +226,7 @@ static struct ticket take_ticket(struct peer *p, const struct wire_request *rq)
 {
 	struct ticket t = { .peer = p->id, .serial = rq->serial, .call = rq->call };
 
-	if (memchr(rq->id, '\0', sizeof(rq->id)) && rq->call != WIRE_LIST)
+	if (memchr(rq->id, '\0', sizeof(rq->id)) && wire_is_about_one(rq->call))
 		memcpy(t.id, rq->id, sizeof(t.id));
 	p->n_pending++;
 	p->w->pending++;
@@ -238,8 +238,8 @@ static int refuse(struct peer *p, const struct wire_request *rq, const struct pa
 {
 	struct ticket t;
 
-	if (rq->n_layers > WIRE_LAYERS_MAX || got->n != wire_request_size(rq) || rq->version != WIRE_VERSION || rq->serial == 0 || rq->call < WIRE_CREATE ||
-	    rq->call > WIRE_LIST)
+	if (rq->n_layers > WIRE_LAYERS_MAX || got->n != wire_request_size(rq) || rq->version != WIRE_VERSION ||
+	    rq->serial == 0 || rq->call < WIRE_CREATE || rq->call >= WIRE_ENDED)
 		return -1;
 	t = take_ticket(p, rq);
 	t.id[0] = '\0';

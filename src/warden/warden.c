@@ -24,6 +24,7 @@
 #include "warden/adopt.h"
 #include "warden/box.h"
 #include "warden/host_image.h"
+#include "warden/layers.h"
 #include "warden/peer.h"
 #include "warden/ready.h"
 #include "warden/snapshot.h"
@@ -368,6 +369,7 @@ void warden_done(struct warden *w)
 	ready_done(w);
 	boxes_done(w);
 	snapshots_done(w);
+	layers_done(w);
 	images_done(w);
 	worker_forget(&w->layers);
 	io_del(&w->signal);

@@ -22,6 +22,7 @@
 struct box;
 struct err;
 struct images;
+struct layer_add;
 struct parked;
 struct peer;
 struct snapshot_removal;
@@ -47,6 +48,8 @@ struct warden {
 	char boot[BOOT_ID_SIZE];
 	char host_layer[SLOT_LAYER_NAME_MAX + 1];
 	struct images *images;
+	struct layer_add *adds; /* layers that are being added */
+	struct workers unpackers;
 	struct worker layers; /* removes those of earlier starts */
 	bool has_old_layers;  /* there may be more to remove when it is done */
 	struct snapshot_removal *snapshot_removals;

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+/* warden/unpacker.h - runs opensandbox-unpack once (image/unpack.h), and does for it what it must not be able to do.
+ *
+ * What it says is as trustworthy as the blob. The descriptors that it sends are looked at before they are marked: only
+ * directories of the target's own file system can be, and it has none but those below the target. */
+#pragma once
+#include <stdint.h>
+
+#include "base/sha256.h"
+
+struct err;
+
+struct unpacker_spec {
+	const char *program;
+	uint64_t id_base; /* of ids that are nobody else's while this runs */
+	int blob;         /* read from where it is */
+	int target;       /* an empty directory */
+	const unsigned char *diff_id; /* of a layer: SHA256_SIZE bytes; NULL: the tar of a root file system */
+	/* Done in small steps meanwhile; or NULL. 1: there is more, 0: that was all, -1: the unpacker is ended. */
+	int (*meanwhile)(void *arg, struct err *e);
+	void *arg;
+};
+
+/* Blocks until it has ended, UNPACK_SECONDS_MAX at most. ERR_INVALID is the blob's own fault; ERR_LIMIT: there is no room. */
+int unpacker_run(const struct unpacker_spec *spec, struct err *e);
