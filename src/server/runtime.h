@@ -3,9 +3,9 @@
  *
  * Every call with a completion leads to exactly one, from the loop and never during the call itself, whatever happens
  * to the sandbox meanwhile; only runtime_free() ends calls without one. What is passed in is copied, what a completion
- * hands out is valid until it returns. A runtime bounds the time of its own calls: a create 600 s (image included), a
- * dial 10 s, everything else 60 s. The control plane never has two of create, pause, resume and remove in progress
- * for one id; the others may overlap with anything.
+ * hands out is valid until it returns. A runtime bounds the time of its own calls: a create 600 s, and before that what it
+ * takes to have its image, of which it tells at least every 300 s; a dial 10 s, everything else 60 s. The control plane
+ * never has two of create, pause, resume and remove in progress for one id; the others may overlap with anything.
  *
  * The sandbox that a create has completed for answers execd's /ping already. A create that fails has left nothing
  * behind. A remove of what is not there, or only half there, succeeds. Ids are the control plane's, and valid
@@ -61,6 +61,8 @@ struct runtime_spec {
 	struct string_map env;
 	struct runtime_limits limits;
 	const char *execd_token;       /* what execd asks for; the programs of the sandbox never see it */
+	const char *os, *arch;         /* NULL: as the runtime is */
+	const char *username, *password; /* for the image's registry; NULL: none */
 	struct string_list layers;     /* snapshots that it stands on, above the image, the uppermost first */
 };
 
@@ -73,6 +75,15 @@ struct runtime_snapshot {
 	uint64_t flush_us;  /* what it took to write back, while the sandbox went on */
 	uint64_t frozen_us; /* how long it was frozen */
 };
+
+/* How far the image of a create is that has to be fetched first. */
+struct runtime_progress {
+	const char *phase;     /* "downloading", "unpacking" */
+	uint64_t bytes, total; /* total 0: not known yet */
+	unsigned layers_done, layers;
+};
+
+#define RUNTIME_PULL_FAILED "SANDBOX_IMAGE_PULL_FAILED" /* the code of a create whose image cannot be had */
 
 /* ---- what becomes of it ---- */
 
@@ -156,6 +167,8 @@ struct runtime_ops {
 	/* Of what is not there succeeds. ERR_CONFLICT while a sandbox stands on it. */
 	void (*snapshot_remove)(struct runtime *rt, const char *layer, runtime_done_fn *fn, void *arg);
 	void (*snapshots)(struct runtime *rt, runtime_layers_fn *fn, void *arg); /* all that there are */
+	/* A create in progress may fail as soon as that can be; its completion comes all the same. May be NULL. */
+	void (*cancel)(struct runtime *rt, const char *id);
 	/* At once: whether the image can be named like that. ERR_INVALID and a message that says which forms there are. */
 	int (*check_image)(struct runtime *rt, const char *uri, struct err *e);
 	void (*free)(struct runtime *rt);
@@ -169,6 +182,8 @@ struct runtime_events {
 	/* The runtime was away and can be asked again. What was in progress has failed, but may have been done; what ended
 	 * meanwhile was not told. May be NULL. */
 	void (*returned)(void *arg);
+	/* Of a create whose image is being fetched, often. May be NULL. */
+	void (*progress)(const char *id, const struct runtime_progress *p, void *arg);
 };
 
 /* The head of every runtime; its own state follows. */

@@ -113,7 +113,7 @@ static void on_returned(void *arg)
 	((struct fixture *)arg)->returned++;
 }
 
-static const struct runtime_events events = { on_ended, on_returned };
+static const struct runtime_events events = { .ended = on_ended, .returned = on_returned };
 static const struct string_pair images[] = { { "alpine", "/srv/alpine" }, { "python/3.12:slim", "/srv/python.tar" } };
 
 static int setup(void **state)

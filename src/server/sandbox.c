@@ -42,6 +42,7 @@ const char *event_type_known(struct str type)
 	static const char *const types[] = {
 		"Created", "Started", "Paused", "Resumed", "Renewed", "MetadataChanged", "Removing", "Expired",
 		"Exited",  "Failed",  "OutOfMemory", "Adopted", "IgnoredKeys", "RemoveFailed", "Snapshot", "RolledBack",
+		"Pulling",
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(types); i++)
@@ -431,7 +432,8 @@ void sandboxes_free(struct sandboxes *s)
 
 struct sandboxes *sandboxes_new(const struct sandboxes_spec *spec, enum store_fault *ret_fault, struct err *e)
 {
-	static const struct runtime_events events = { .ended = on_ended, .returned = sandboxes_compare };
+	static const struct runtime_events events = { .ended = on_ended, .returned = sandboxes_compare,
+						      .progress = on_create_progress };
 	AUTO(sandboxes_free) struct sandboxes *s = calloc(1, sizeof(*s));
 
 	*ret_fault = STORE_FAILED;

@@ -29,7 +29,8 @@ struct store;
 
 #define SANDBOXES_MAX 65536
 #define SANDBOX_TASKS_MAX 256         /* changes of one sandbox that wait */
-#define SANDBOX_CREATE_MS 600000      /* a create that takes longer has failed */
+#define SANDBOX_CREATE_MS 600000      /* a create that takes longer has failed; without progress, where there is any */
+#define SANDBOX_ANSWER_MS 20000       /* a create whose image takes longer is told as Pending, and goes on */
 #define SANDBOX_KEYS_MAX 65536
 #define SANDBOX_KEY_LIFE_US (INT64_C(24) * 3600 * 1000000)
 #define SANDBOX_TOKEN_LEN SHA256_HEX_LEN
@@ -122,6 +123,7 @@ struct sandbox_order {
 	struct string_list entrypoint; /* as it is run */
 	struct string_map env, metadata;
 	const char *os, *arch; /* NULL: not asked for */
+	const char *username, *password; /* for the image's registry, or NULL; kept nowhere */
 	struct runtime_limits limits;
 	int64_t timeout_s; /* 0: lives until it is deleted */
 	int64_t renew_s;   /* 0: accesses do not extend its life */
@@ -134,7 +136,7 @@ struct sandbox_order {
 /* SB is NULL on failure, and when it has been removed. */
 typedef void sandbox_fn(struct sandbox *sb, const struct fault *f, void *arg);
 
-/* 0: FN will be told how the making of *ret ends. 1: *ret is there already, made with the same key; FN will not be
+/* 0: FN will be told how the making of *ret ends, or that it is Pending still, and then it is to be looked at. 1: *ret is there already, made with the same key; FN will not be
  * called. -1: F. */
 int sandboxes_create(struct sandboxes *s, const struct sandbox_order *order, sandbox_fn *fn, void *arg,
 		     struct sandbox **ret, struct fault *f);

@@ -196,6 +196,11 @@ static bool is_unknown(const struct runtime_failure *failure)
 	return failure->err.code == ERR_UNAVAILABLE || failure->err.code == ERR_TIMEOUT;
 }
 
+static bool is_pull_failure(const struct runtime_failure *failure)
+{
+	return strcmp(failure->code, RUNTIME_PULL_FAILED) == 0;
+}
+
 static void create_failed(struct box *b, const struct runtime_failure *failure)
 {
 	struct sandboxes *s = b->pub.set;
@@ -204,6 +209,13 @@ static void create_failed(struct box *b, const struct runtime_failure *failure)
 
 	log_error("sandbox could not be created", LOG_S("id", b->id), LOG_S("failure", failure->code), LOG_ERR(&failure->err));
 	(void)fault_of_runtime(&f, s->spec.runtime, failure);
+	if (b->first->is_told) {
+		store_tx_free(tx);
+		if (is_unknown(failure))
+			orphan_remove(s, b->id);
+		pending_fail(b, is_pull_failure(failure) ? "IMAGE_PULL_FAILED" : "PROVISIONING_FAILED", f.message);
+		return;
+	}
 	if (is_unknown(failure)) {
 		store_tx_free(tx);
 		roll_back(b, &f);
@@ -233,12 +245,17 @@ static void not_logged(struct box *b)
 }
 
 /* Once both the store and the runtime have answered. */
-static void join(struct box *b)
+void create_join(struct box *b)
 {
 	struct task *t = b->first;
 
-	if (!t->is_logged || !t->is_made)
+	if (!t->is_logged || !t->is_made || t->is_recording)
 		return;
+	if (t->is_overdue && t->is_told) {
+		orphan_remove(b->pub.set, b->id);
+		pending_fail(b, "PROVISIONING_TIMEOUT", "Sandbox was not ready in time.");
+		return;
+	}
 	if (t->is_overdue) {
 		give_up(b);
 		return;
@@ -262,7 +279,7 @@ static void on_created(const struct runtime_failure *failure, void *arg)
 	t->has_failed = failure != NULL;
 	if (failure)
 		t->made = *failure;
-	join(b);
+	create_join(b);
 }
 
 static void on_logged(const struct err *e, void *arg)
@@ -275,7 +292,7 @@ static void on_logged(const struct err *e, void *arg)
 	t->is_refused = e != NULL;
 	if (e)
 		(void)fault_of_store(&t->failure, e);
-	join(b);
+	create_join(b);
 }
 
 static void ask_runtime(struct box *b)
@@ -285,6 +302,7 @@ static void ask_runtime(struct box *b)
 	struct runtime_spec spec = {
 		.id = b->id, .image = b->pub.row.image, .entrypoint = b->pub.row.entrypoint, .env = b->first->env,
 		.limits = b->pub.row.limits, .execd_token = token, .layers = b->pub.row.layers,
+		.os = b->pub.row.os, .arch = b->pub.row.arch, .username = b->first->username, .password = b->first->password,
 	};
 
 	sandbox_token(&b->pub, "execd", token);
@@ -300,7 +318,7 @@ void create_begin(struct box *b, struct task *t)
 	struct key *k = key_of(s, b->id);
 	struct fault f;
 
-	(void)t;
+	t->begun_ms = loop_now_ms(s->spec.loop);
 	store_tx_insert(tx, &b->pub.row);
 	store_tx_intent(tx, b->id, INTENT_CREATE);
 	if (k) {
@@ -325,6 +343,14 @@ void create_begin(struct box *b, struct task *t)
 	drop_failed(b, &f);
 }
 
+void create_cancel(struct box *b)
+{
+	struct runtime *rt = b->pub.set->spec.runtime;
+
+	if (b->is_busy && b->first->kind == TASK_CREATE && !b->first->is_made && rt->ops->cancel)
+		rt->ops->cancel(rt, b->id);
+}
+
 /* The runtime owes its completion still, and nothing else may be asked of it for this id before. */
 void create_overdue(void *arg)
 {
@@ -336,9 +362,15 @@ void create_overdue(void *arg)
 		rollback_go_on(b);
 		return;
 	}
+	if (t->is_pulling && !t->is_told) {
+		pending_tell(b);
+		return;
+	}
 	t->is_overdue = true;
-	key_forget(b->pub.set, b->id);
 	log_error("a create takes too long, giving it up", LOG_S("id", b->id));
+	create_cancel(b);
+	if (!t->is_told)
+		key_forget(b->pub.set, b->id);
 	(void)fault_set(&f, 504, b->pub.set->spec.runtime->code_prefix, "SANDBOX_START_FAILED",
 			"the sandbox was not ready in time");
 	box_set_state(b, SANDBOX_FAILED, "PROVISIONING_TIMEOUT", "Sandbox was not ready in time.");
@@ -385,7 +417,7 @@ static int replay(struct sandboxes *s, const struct sandbox_order *o, const char
 		return fault_set(f, 409, "SANDBOX", "IDEMPOTENCY_KEY_REUSED",
 				 "the sandbox that was made with this Idempotency-Key has been deleted");
 	*ret = sb;
-	return sb->row.state == SANDBOX_PENDING ? wait_for(box_of(sb), fn, arg, f) : 1;
+	return sb->row.state == SANDBOX_PENDING && !box_of(sb)->first->is_told ? wait_for(box_of(sb), fn, arg, f) : 1;
 }
 
 static int make_row(struct sandboxes *s, const struct sandbox_order *o, struct sandbox_row *r, struct fault *f)
@@ -423,6 +455,15 @@ int task_copy_env(struct task *t, const struct string_map *env, struct string_li
 	return t->env.items && names->items ? 0 : -1;
 }
 
+static int copy_auth(struct task *t, const struct sandbox_order *o)
+{
+	if (!o->username || !o->password)
+		return 0;
+	t->username = arena_dup(&t->arena, str_of(o->username));
+	t->password = arena_dup(&t->arena, str_of(o->password));
+	return t->username && t->password ? 0 : -1;
+}
+
 static void first_events(struct box *b, const struct sandbox_order *o)
 {
 	box_event(b, NULL, EVENT_LIFECYCLE, "Created", "Sandbox was asked for with image '%s'.", o->image);
@@ -454,7 +495,7 @@ static int start(struct sandboxes *s, const struct sandbox_order *o, const char 
 
 	if (make_row(s, o, &row, f) < 0)
 		return -1;
-	if (task_copy_env(&t, &o->env, &row.env_names) < 0)
+	if (task_copy_env(&t, &o->env, &row.env_names) < 0 || copy_auth(&t, o) < 0)
 		(void)err_no_memory(&e);
 	row.id = id;
 	if (e.code == ERR_NONE && uuid_text(&s->random, id, &e) == 0)

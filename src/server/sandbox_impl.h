@@ -44,6 +44,10 @@ struct task {
 	char was_reason[ROW_REASON_MAX + 1], was_message[ROW_MESSAGE_MAX + 1];
 	int64_t was_changed_us;
 	/* of a create */
+	const char *username, *password; /* for its image, or NULL; in the arena */
+	uint64_t begun_ms, progress_ms;  /* the latter: of the last event that told of it; 0: none did */
+	bool is_pulling;                 /* there was progress: it may take long */
+	bool is_recording, is_told;      /* that it is Pending: the store is asked; whoever waited knows */
 	bool is_logged, is_refused; /* the store has answered, and did not take it */
 	bool is_made, has_failed;   /* the runtime has answered, and failed */
 	struct runtime_failure made;
@@ -148,6 +152,8 @@ int box_submit(struct box *b, struct store_tx *tx, store_done_fn *fn, struct fau
 /* sandbox_create.c */
 void create_begin(struct box *b, struct task *t);
 void create_overdue(void *arg);
+void create_cancel(struct box *b); /* if one is in progress: nobody wants it any more */
+void create_join(struct box *b); /* something that it waits for has happened */
 struct key *key_find(struct sandboxes *s, const char hex[SHA256_HEX_LEN + 1]);
 int key_add(struct sandboxes *s, const struct key *k, struct err *e);
 void key_forget_of(struct sandboxes *s, const char *sandbox_id, struct store_tx *tx);
@@ -162,6 +168,14 @@ void snapshot_begin(struct box *b, struct task *t);
 void rollback_begin(struct box *b, struct task *t);
 void rollback_again(struct box *b); /* one that was cut off */
 void rollback_go_on(struct box *b); /* its next try */
+
+/* sandbox_pending.c */
+#define PENDING_REASON "IMAGE_PULLING"
+bool pending_was_told(const struct box *b); /* by an earlier server, as the record says */
+void pending_tell(struct box *b);
+void pending_fail(struct box *b, const char *reason, const char *message); /* one that was told; ends the task */
+void pending_interrupted(struct box *b);
+void on_create_progress(const char *id, const struct runtime_progress *p, void *arg);
 
 /* sandbox_remove.c */
 void remove_begin(struct box *b, struct task *t);

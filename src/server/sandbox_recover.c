@@ -175,6 +175,10 @@ static void settle(struct box *b, const struct runtime_box *found)
 		remove_quietly(b, false);
 	} else if (b->pub.row.intent == INTENT_ROLLBACK) {
 		rollback_again(b);
+	} else if (is_to_be_rolled_back(b, found) && pending_was_told(b)) {
+		if (found)
+			orphan_remove(b->pub.set, b->id);
+		pending_interrupted(b);
 	} else if (is_to_be_rolled_back(b, found)) {
 		key_forget(b->pub.set, b->id);
 		remove_quietly(b, false);

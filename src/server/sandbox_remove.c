@@ -135,7 +135,10 @@ void remove_begin(struct box *b, struct task *t)
 
 int sandbox_remove(struct sandbox *sb, sandbox_fn *fn, void *arg, struct fault *f)
 {
-	return task_add(box_of(sb), &(struct task){ .kind = TASK_REMOVE, .fn = fn, .arg = arg }, f);
+	if (task_add(box_of(sb), &(struct task){ .kind = TASK_REMOVE, .fn = fn, .arg = arg }, f) < 0)
+		return -1;
+	create_cancel(box_of(sb));
+	return 0;
 }
 
 void remove_quietly(struct box *b, bool is_expiry)

@@ -18,6 +18,10 @@ void task_done(struct task *t)
 	}
 	for (size_t i = 0; i < t->env.n; i++) /* the copies are ours, and may be secrets */
 		secret_wipe((void *)(uintptr_t)t->env.items[i].value, strlen(t->env.items[i].value));
+	if (t->username)
+		secret_wipe((void *)(uintptr_t)t->username, strlen(t->username));
+	if (t->password)
+		secret_wipe((void *)(uintptr_t)t->password, strlen(t->password));
 	labels_free(t->labels);
 	arena_done(&t->arena);
 }

@@ -57,6 +57,7 @@ struct fake {
 	char token[RUNTIME_TOKEN_MAX + 1], env[256], entrypoint[256], image[256];
 	struct runtime_limits limits;
 	struct runtime_log_query query;
+	unsigned cancels;
 	bool lives; /* not freed with the plane */
 };
 
@@ -314,6 +315,12 @@ static inline void fake_snapshots(struct runtime *rt, runtime_layers_fn *fn, voi
 	fake_call(rt, FAKE_SNAPSHOTS, "", (void *)fn, arg, 0);
 }
 
+static inline void fake_cancel(struct runtime *rt, const char *id)
+{
+	(void)id;
+	container_of(rt, struct fake, rt)->cancels++;
+}
+
 static inline int fake_check_image(struct runtime *rt, const char *uri, struct err *e)
 {
 	(void)rt;
@@ -331,7 +338,7 @@ static inline void fake_init(struct fake *f, struct loop *l)
 		.create = fake_create, .pause = fake_pause, .resume = fake_resume, .remove = fake_remove, .dial = fake_dial_op,
 		.logs = fake_logs, .inspect = fake_inspect, .stats = fake_stats, .list = fake_list_op,
 		.snapshot = fake_snapshot, .snapshot_remove = fake_snapshot_remove, .snapshots = fake_snapshots,
-		.check_image = fake_check_image, .free = fake_free,
+		.cancel = fake_cancel, .check_image = fake_check_image, .free = fake_free,
 	};
 
 	*f = (struct fake){

@@ -365,6 +365,8 @@ static int check_image(const struct create_request *rq, const struct create_rule
 	if (uri.n > CREATE_IMAGE_MAX)
 		return INVALID(f, "image.uri: more than %d bytes", CREATE_IMAGE_MAX);
 	o->image = arena_dup(a, uri);
+	o->username = rq->image.auth.username;
+	o->password = rq->image.auth.password;
 	if (!o->image)
 		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of memory");
 	if (rules->runtime->ops->check_image(rules->runtime, o->image, &e) < 0)
