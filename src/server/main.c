@@ -211,11 +211,11 @@ static struct runtime *make_native(struct loop *l, const struct config *c, struc
 	struct native n = NATIVE_INIT;
 	struct runtime *rt;
 
-	(void)p;
 	if (native_names(c, &n, e) < 0)
 		return NULL;
-	rt = runtime_native(l, &(struct runtime_native_spec){ n.socket, c->native.images.items, c->native.images.n,
-							    c->native.default_image }, e);
+	rt = runtime_native(l, &(struct runtime_native_spec){ .path = n.socket, .images = c->native.images.items,
+							    .n_images = c->native.images.n, .puller = p,
+							    .default_image = c->native.default_image }, e);
 	if (rt && c->native.unsafe_no_disk_limit)
 		rt->enforces &= ~(unsigned)LIMIT_DISK;
 	return rt;

@@ -8,6 +8,7 @@
 #include "base/escape.h"
 #include "base/json_out.h"
 #include "base/uuid.h"
+#include "image/reference.h"
 #include "box/wire.h"
 #include "net/dial.h"
 #include "net/loop.h"
@@ -23,7 +24,7 @@
 #define AGAIN_MS 50
 #define CALL_MS 60000
 #define CREATE_MS 600000
-#define SPEC_MAX (1024 * 1024)
+#define LAYER_MS (2 * 3600 * 1000) /* half an hour to unpack it, and others before it */
 #define LIST_MAX 16384
 #if defined(__x86_64__)
 #define RUNTIME_ARCH "amd64"
@@ -57,7 +58,8 @@ static struct runtime_failure failure_of(const struct call *c, const struct err 
 		[WIRE_DIAL] = "SANDBOX_QUERY_FAILED",    [WIRE_LOGS] = "SANDBOX_QUERY_FAILED",
 		[WIRE_STATS] = "SANDBOX_QUERY_FAILED",   [WIRE_LIST] = "SANDBOX_QUERY_FAILED",
 		[WIRE_SNAPSHOT] = "SNAPSHOT_FAILED",     [WIRE_SNAPSHOT_REMOVE] = "SNAPSHOT_DELETE_FAILED",
-		[WIRE_SNAPSHOTS] = "SANDBOX_QUERY_FAILED",
+		[WIRE_SNAPSHOTS] = "SANDBOX_QUERY_FAILED", [WIRE_LAYER_ADD] = RUNTIME_PULL_FAILED,
+		[WIRE_LAYER_DROP] = "SANDBOX_QUERY_FAILED", [WIRE_LAYERS] = "SANDBOX_QUERY_FAILED",
 	};
 	struct runtime_failure f = { .code = codes[c->kind], .status = 500, .err = *e };
 
@@ -69,6 +71,8 @@ static struct runtime_failure failure_of(const struct call *c, const struct err 
 	} else if (c->kind == WIRE_CREATE && e->code == ERR_UNAVAILABLE && e->sys == EDQUOT) {
 		f.code = "DISK_LIMIT_UNSUPPORTED";
 		f.status = 400;
+	} else if (c->kind == WIRE_LAYER_ADD && (e->code == ERR_INVALID || e->code == ERR_LIMIT)) {
+		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the blob, or the disk that it has no room on */
 	} else if (c->kind == WIRE_CREATE && e->code == ERR_INVALID) {
 		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the entrypoint, from the sandbox itself, or the image */
 	} else if (e->code == ERR_UNAVAILABLE || e->code == ERR_LIMIT) {
@@ -111,10 +115,11 @@ void native_call_fail(struct call *c, const struct err *e)
 	case WIRE_REMOVE:
 	case WIRE_SNAPSHOT_REMOVE:
 	case WIRE_LAYER_ADD:
-	case WIRE_LAYER_DROP:
 	case WIRE_LAYERS:
 	case WIRE_ENDED:
 		copy.fn.done(&f, copy.arg);
+		break;
+	case WIRE_LAYER_DROP:
 		break;
 	}
 }
@@ -142,6 +147,13 @@ static void on_timeout(void *arg)
 	native_call_fail(c, &e);
 }
 
+static unsigned time_of(enum wire_call kind)
+{
+	if (kind == WIRE_LAYER_ADD)
+		return LAYER_MS;
+	return kind == WIRE_CREATE || kind == WIRE_SNAPSHOT ? CREATE_MS : CALL_MS;
+}
+
 /* Out of memory there is one spare, so that this call too can be told later that it failed; NULL when that is in use. */
 struct call *native_call_new(struct runtime *rt, enum wire_call kind, void *arg)
 {
@@ -162,7 +174,7 @@ struct call *native_call_new(struct runtime *rt, enum wire_call kind, void *arg)
 		c->next->prev = c;
 	n->calls = c;
 	if (timer_init(&c->timer, n->loop, on_timeout, c, "warden call", &e) == 0)
-		timer_in(&c->timer, kind == WIRE_CREATE || kind == WIRE_SNAPSHOT ? CREATE_MS : CALL_MS);
+		timer_in(&c->timer, time_of(kind));
 	return c;
 }
 
@@ -216,32 +228,6 @@ static void native_remove(struct runtime *rt, const char *id, runtime_done_fn *f
 	call_simple(rt, WIRE_REMOVE, id, fn, arg);
 }
 
-/* What execd needs to know, as base/guest.h describes it. */
-static int spec_make(const struct runtime_spec *spec, struct err *e)
-{
-	AUTO(buf_done) struct buf b = BUF_INIT(SPEC_MAX);
-	struct json_out o = json_out(&b);
-	int fd;
-
-	json_open(&o, '{');
-	json_key(&o, "id"), json_cstr(&o, spec->id);
-	json_key(&o, "entrypoint"), json_open(&o, '[');
-	for (size_t i = 0; i < spec->entrypoint.n; i++)
-		json_cstr(&o, spec->entrypoint.items[i]);
-	json_close(&o, ']');
-	json_key(&o, "env"), json_open(&o, '{');
-	for (size_t i = 0; i < spec->env.n; i++)
-		json_key(&o, spec->env.items[i].key), json_cstr(&o, spec->env.items[i].value);
-	json_close(&o, '}');
-	json_key(&o, "token"), json_cstr(&o, spec->execd_token);
-	json_close(&o, '}');
-	if (b.failed)
-		return err_set(e, ERR_LIMIT, "the description of the sandbox is larger than %d bytes", SPEC_MAX);
-	fd = memfd_sealed_bytes("spec", buf_str(&b), e);
-	secret_wipe(b.p, b.n);
-	return fd;
-}
-
 /* Its number, as the warden counts: the host's own first; -1. */
 static int image_number(const struct native *n, const char *name)
 {
@@ -257,30 +243,45 @@ static int image_number(const struct native *n, const char *name)
 
 static int native_check_image(struct runtime *rt, const char *uri, struct err *e)
 {
-	if (image_number(native_of(rt), uri) >= 0)
+	struct native *n = native_of(rt);
+	struct reference ref;
+
+	if (image_number(n, uri) >= 0)
 		return 0;
+	if (n->puller)
+		return reference_parse(str_of(uri), &ref, e);
 	return err_set(e, ERR_INVALID,
 		       "there is no image '%s': it is either 'host', the programs of the server's own machine, or the name of an image that its operator has configured, or 'default', the one of these that the operator has chosen",
 		       SHOWN(str_of(uri)));
 }
 
-static void native_create(struct runtime *rt, const struct runtime_spec *spec, runtime_done_fn *fn, void *arg)
+struct wire_request native_request(const struct runtime_spec *spec, uint32_t image)
 {
-	struct call *c = native_call_new(rt, WIRE_CREATE, arg);
-	int image = image_number(native_of(rt), spec->image);
-	struct wire_request rq = {
-		.image = (uint32_t)image,
+	return (struct wire_request){
+		.image = image,
 		.limits = { spec->limits.cpu_milli, spec->limits.memory_bytes, spec->limits.pids, spec->limits.disk_bytes,
 			    spec->limits.inodes },
 	};
+}
+
+static void native_create(struct runtime *rt, const struct runtime_spec *spec, runtime_done_fn *fn, void *arg)
+{
+	int image = image_number(native_of(rt), spec->image);
+	struct wire_request rq = native_request(spec, (uint32_t)image);
+	struct call *c;
 	AUTO_FD fd = -1;
 
+	if (image < 0 && native_of(rt)->puller) {
+		native_image_create(native_of(rt), spec, fn, arg);
+		return;
+	}
+	c = native_call_new(rt, WIRE_CREATE, arg);
 	if (!c) {
 		fn(&native_no_memory, arg);
 		return;
 	}
 	c->fn.done = fn;
-	fd = image < 0 ? native_check_image(rt, spec->image, &c->failure) : spec_make(spec, &c->failure);
+	fd = image < 0 ? native_check_image(rt, spec->image, &c->failure) : native_spec_make(spec, NULL, &c->failure);
 	if (fd < 0 || native_add_layers(&rq, &spec->layers, &c->failure) < 0)
 		native_call_fail_later(c);
 	else
@@ -543,14 +544,18 @@ static void answer(struct call *c, const struct wire_reply *rp, struct passed *g
 	case WIRE_SNAPSHOTS:
 		native_answer_snapshots(c, rp);
 		return;
+	case WIRE_LAYERS:
+		native_answer_layers(c, rp);
+		return;
+	case WIRE_LAYER_DROP:
+		native_answer_drop(c);
+		return;
 	case WIRE_CREATE:
 	case WIRE_PAUSE:
 	case WIRE_RESUME:
 	case WIRE_REMOVE:
 	case WIRE_SNAPSHOT_REMOVE:
 	case WIRE_LAYER_ADD:
-	case WIRE_LAYER_DROP:
-	case WIRE_LAYERS:
 	case WIRE_ENDED:
 		break;
 	}
@@ -577,6 +582,7 @@ static void disconnect(struct native *n)
 	closep(&n->fd);
 	n->fd = -1;
 	n->was_away = true;
+	n->are_layers_known = false;
 	timer_in(&n->again, AGAIN_MS);
 	(void)err_set(&e, ERR_UNAVAILABLE, "the warden went away");
 	for (struct call *c = n->calls; c;) { /* a completion may begin new ones: those are not meant */
@@ -636,9 +642,12 @@ static void on_again(void *arg)
 		closep(&n->fd);
 		n->fd = -1;
 	}
-	if (n->fd < 0)
+	if (n->fd < 0) {
 		timer_in(&n->again, AGAIN_MS);
-	else if (n->was_away && n->rt.events && n->rt.events->returned)
+		return;
+	}
+	native_layers_ask(n);
+	if (n->was_away && n->rt.events && n->rt.events->returned)
 		n->rt.events->returned(n->rt.events_arg);
 }
 
@@ -648,6 +657,8 @@ static void native_free(struct runtime *rt)
 
 	while (n->calls)
 		native_call_free(n->calls);
+	native_images_done(n);
+	native_layers_done(n);
 	io_del(&n->io);
 	timer_done(&n->again);
 	closep(&n->fd);
@@ -661,7 +672,7 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 		.create = native_create,   .pause = native_pause, .resume = native_resume, .remove = native_remove,
 		.dial = native_dial,       .logs = native_logs,   .inspect = native_inspect, .stats = native_stats,
 		.list = native_list,       .snapshot = native_snapshot, .snapshot_remove = native_snapshot_remove,
-		.snapshots = native_snapshots, .check_image = native_check_image, .free = native_free,
+		.snapshots = native_snapshots, .cancel = native_image_cancel, .check_image = native_check_image, .free = native_free,
 	};
 	struct native *n = calloc(1, sizeof(*n));
 
@@ -675,14 +686,16 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 	n->images = spec->images;
 	n->n_images = spec->n_images;
 	n->default_image = spec->default_image;
+	n->puller = spec->puller;
 	n->fd = -1;
 	n->spare = calloc(1, sizeof(*n->spare));
 	if (!n->spare || snprintf(n->path, sizeof(n->path), "%s", spec->path) >= (int)sizeof(n->path) ||
-	    timer_init(&n->again, l, on_again, n, "warden connection", e) < 0) {
+	    timer_init(&n->again, l, on_again, n, "warden connection", e) < 0 || native_layers_open(n, e) < 0) {
 		if (!n->spare)
 			(void)err_no_memory(e);
 		else if (!n->again.loop && e->code == ERR_NONE)
 			(void)err_set(e, ERR_INVALID, "the path of the warden's socket is too long");
+		timer_done(&n->again);
 		free(n->spare);
 		free(n);
 		return NULL;

@@ -5,6 +5,7 @@
 
 struct err;
 struct loop;
+struct puller;
 struct runtime;
 struct string_pair;
 
@@ -13,6 +14,7 @@ struct runtime_native_spec {
 	/* The operator's images in the order in which the warden has them; borrowed. Of each pair the name alone is used. */
 	const struct string_pair *images;
 	size_t n_images;
+	struct puller *puller;     /* of images that have none of these names; must outlive the runtime; NULL: there are none */
 	const char *default_image; /* which of them, or "host", the name "default" stands for; borrowed */
 };
 

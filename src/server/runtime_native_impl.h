@@ -2,13 +2,18 @@
 /* server/runtime_native_impl.h - what the runtime_native*.c files share. Nothing else includes it. */
 #pragma once
 #include "base/err.h"
+#include "base/map.h"
 #include "base/own.h"
+#include "base/sha256.h"
 #include "box/wire.h"
 #include "net/loop.h"
 #include "server/runtime.h"
 #include "server/runtime_native.h"
 
+struct image_create;
 struct native;
+struct pulled_layer;
+struct puller;
 
 /* One request to the warden that has not been answered, or whose completion waits for the loop. */
 struct call {
@@ -34,6 +39,7 @@ struct call {
 	unsigned port;
 	struct dial *dialing;
 	struct runtime_log_query query;
+	unsigned char digest[SHA256_SIZE]; /* of the layer that is dropped */
 	struct wire_reply *rows;
 	size_t n_rows, cap_rows;
 };
@@ -52,6 +58,13 @@ struct native {
 	uint64_t serial;
 	struct call *calls;
 	struct call *spare;
+	/* images of registries */
+	struct puller *puller; /* NULL: there are none */
+	struct image_create *image_creates;
+	struct map layers; /* digests of those that the warden has, each its own value */
+	bool are_layers_known;
+	struct timer layer_sweep;
+	size_t sweep_at;
 };
 
 extern const struct runtime_failure native_no_memory;
@@ -68,6 +81,33 @@ void native_call_free(struct call *c);
 void native_call_fail(struct call *c, const struct err *e); /* completes it */
 void native_call_fail_later(struct call *c); /* with c->failure */
 bool native_more_rows(struct call *c);
+
+struct wire_request native_request(const struct runtime_spec *spec, uint32_t image); /* for a create */
+
+/* runtime_native_spec.c */
+struct native_config { /* what an image says of the programs that are run from it */
+	struct string_list env; /* "K=V" */
+	const char *workdir, *user; /* NULL: nothing */
+};
+/* IMAGE may be NULL. Returns the sealed descriptor. */
+int native_spec_make(const struct runtime_spec *spec, const struct native_config *image, struct err *e);
+
+/* runtime_native_image.c */
+void native_image_create(struct native *n, const struct runtime_spec *spec, runtime_done_fn *fn, void *arg);
+void native_image_cancel(struct runtime *rt, const char *id);
+void native_layers_changed(struct native *n); /* they are known now: who waited for that goes on */
+bool native_layer_is_wanted(const struct native *n, const unsigned char digest[SHA256_SIZE]);
+void native_images_done(struct native *n);
+
+/* runtime_native_layers.c */
+int native_layers_open(struct native *n, struct err *e);
+void native_layers_done(struct native *n);
+void native_layers_ask(struct native *n); /* the warden is there, and may have others than the last one */
+bool native_layer_is_there(const struct native *n, const unsigned char digest[SHA256_SIZE]);
+void native_layer_note(struct native *n, const unsigned char digest[SHA256_SIZE]);
+void native_layer_add(struct native *n, const struct pulled_layer *layer, int blob, runtime_done_fn *fn, void *arg);
+void native_answer_layers(struct call *c, const struct wire_reply *rp);
+void native_answer_drop(struct call *c);
 
 /* runtime_native_snapshot.c */
 int native_add_layers(struct wire_request *rq, const struct string_list *layers, struct err *e); /* behind those that RQ has */

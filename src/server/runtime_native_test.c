@@ -131,7 +131,8 @@ static int setup(void **state)
 	(void)snprintf(a.sun_path, sizeof(a.sun_path), "%s", f->path);
 	assert_int_equal(bind(f->listener, (struct sockaddr *)&a, sizeof(a)), 0);
 	assert_int_equal(listen(f->listener, 4), 0);
-	f->rt = runtime_native(f->loop, &(struct runtime_native_spec){ f->path, images, ARRAY_LEN(images), "python/3.12:slim" }, &(struct err){ 0 });
+	f->rt = runtime_native(f->loop, &(struct runtime_native_spec){ .path = f->path, .images = images, .n_images = ARRAY_LEN(images),
+						       .default_image = "python/3.12:slim" }, &(struct err){ 0 });
 	assert_non_null(f->rt);
 	f->rt->events = &events;
 	f->rt->events_arg = f;
