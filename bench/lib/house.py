@@ -36,7 +36,8 @@ def free_port():
 class House:
     """A server in a folder of its own, with names in the kernel of its own. Everything is gone when it closes."""
 
-    def __init__(self):
+    def __init__(self, config=""):
+        self.config = config
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="osb-bench-"))
         self.folder.chmod(0o711)  # the server's user goes through it
         self.port = free_port()
@@ -66,8 +67,9 @@ class House:
                "OPENSANDBOX_SERVER_PORT": str(self.port), "OPENSANDBOX_NATIVE_STATE_DIR": str(self.folder / "state"),
                "OPENSANDBOX_NATIVE_RUN_DIR": str(self.folder / "run"), "OPENSANDBOX_NATIVE_PREFIX": self.prefix,
                "OPENSANDBOX_LOG_LEVEL": "WARNING"}
+        (self.folder / "config.toml").write_text(self.config)
         with open(self.folder / "log", "ab") as log:
-            self.process = subprocess.Popen([SERVER], env=env, cwd=self.folder, stdin=subprocess.DEVNULL, stderr=log)
+            self.process = subprocess.Popen([SERVER, "--config", self.folder / "config.toml"], env=env, cwd=self.folder, stdin=subprocess.DEVNULL, stderr=log)
         self.wait_healthy()
 
     def wait_healthy(self):
