@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execd/events.h"
 
+#include <assert.h>
 #include <signal.h>
 #include <stdio.h>
 
@@ -47,12 +48,25 @@ void event_ping(struct buf *b)
 	event_close(&o);
 }
 
-void event_text(struct buf *b, enum event_stream stream, struct str text)
+void event_stamp(struct event_stamp *ret)
 {
-	struct json_out o = event_open(b, stream == EVENT_STDERR ? "stderr" : "stdout");
+	int n = snprintf(ret->z, sizeof(ret->z), ",\"timestamp\":%lld}\n\n", (long long)(clock_wall_us() / 1000));
 
-	json_key(&o, "text"), json_str(&o, text);
-	event_close(&o);
+	assert(n > 0 && (size_t)n < sizeof(ret->z));
+	ret->n = (size_t)n;
+}
+
+/* There are very many of these: all but the text is ready. */
+void event_text(struct buf *b, enum event_stream stream, struct str text, const struct event_stamp *stamp)
+{
+	struct json_out o = json_out(b);
+
+	if (stream == EVENT_STDERR)
+		buf_add_str(b, STR("{\"type\":\"stderr\",\"text\":"));
+	else
+		buf_add_str(b, STR("{\"type\":\"stdout\",\"text\":"));
+	json_str(&o, text);
+	buf_add(b, stamp->z, stamp->n);
 }
 
 void event_complete(struct buf *b, uint64_t took_ms)

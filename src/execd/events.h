@@ -4,6 +4,7 @@
  * A buf whose ceiling is reached fails; a caller that can split its text looks at `failed` and restores the buf. */
 #pragma once
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/str.h"
@@ -18,7 +19,15 @@ enum event_stream { EVENT_STDOUT, EVENT_STDERR };
 
 void event_init(struct buf *b, struct str id);
 void event_ping(struct buf *b);
-void event_text(struct buf *b, enum event_stream stream, struct str text);
+
+/* How an event ends, with the time at which that was made: many texts may share one. */
+struct event_stamp {
+	char z[48];
+	size_t n;
+};
+void event_stamp(struct event_stamp *ret);
+void event_text(struct buf *b, enum event_stream stream, struct str text, const struct event_stamp *stamp);
+
 void event_complete(struct buf *b, uint64_t took_ms);
 
 /* A command that could not be started: there is no exit code. */

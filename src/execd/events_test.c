@@ -38,7 +38,9 @@ static const char *shape(struct buf *b)
 #define check_event(want, ...) \
 	do { \
 		AUTO(buf_done) struct buf b = BUF_INIT(1 << 16); \
+		struct event_stamp now; \
 \
+		event_stamp(&now); \
 		__VA_ARGS__; \
 		assert_string_equal(shape(&b), want); \
 	} while (0)
@@ -48,8 +50,8 @@ static void each_kind_has_its_fields(void **state)
 	(void)state;
 	check_event("{\"type\":\"init\",\"text\":\"ab\"", event_init(&b, STR("ab")));
 	check_event("{\"type\":\"ping\",\"text\":\"pong\"", event_ping(&b));
-	check_event("{\"type\":\"stdout\",\"text\":\"\\n\"", event_text(&b, EVENT_STDOUT, STR("\n")));
-	check_event("{\"type\":\"stderr\",\"text\":\"x\xef\xbf\xbd\"", event_text(&b, EVENT_STDERR, STR("x\xff")));
+	check_event("{\"type\":\"stdout\",\"text\":\"\\n\"", event_text(&b, EVENT_STDOUT, STR("\n"), &now));
+	check_event("{\"type\":\"stderr\",\"text\":\"x\xef\xbf\xbd\"", event_text(&b, EVENT_STDERR, STR("x\xff"), &now));
 	check_event("{\"type\":\"execution_complete\",\"execution_time\":7", event_complete(&b, 7));
 	check_event("{\"type\":\"error\",\"error\":{\"ename\":\"CommandExecError\",\"evalue\":\"why\",\"traceback\":[\"why\"]}",
 		    event_not_started(&b, "why"));
@@ -84,11 +86,13 @@ static void text_of_the_safe_length_fits_whatever_it_is(void **state)
 {
 	AUTO(buf_done) struct buf b = BUF_INIT(EVENT_MAX);
 	AUTO(free) char *text = malloc(EVENT_TEXT_MAX);
+	struct event_stamp now;
 
 	(void)state;
 	assert_non_null(text);
 	memset(text, 1, EVENT_TEXT_MAX);
-	event_text(&b, EVENT_STDERR, (struct str){ text, EVENT_TEXT_MAX });
+	event_stamp(&now);
+	event_text(&b, EVENT_STDERR, (struct str){ text, EVENT_TEXT_MAX }, &now);
 	assert_false(b.failed);
 	assert_true(b.n > 6 * EVENT_TEXT_MAX && b.n < (size_t)4 * 1024 * 1024);
 }

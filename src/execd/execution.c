@@ -47,7 +47,7 @@ static bool out_try(struct execution *x, const struct stream *s, struct str text
 {
 	size_t before = x->out.n;
 
-	event_text(&x->out, s->kind, text);
+	event_text(&x->out, s->kind, text, &x->stamp);
 	if (!x->out.failed)
 		return true;
 	x->out.failed = false;
@@ -110,6 +110,15 @@ static bool take_event(struct execution *x, struct stream *s)
 
 /* ---- output ---- */
 
+/* The memory of events that needed no grant is for the next ones; what was granted is not kept for a moment. */
+static void out_reuse(struct execution *x)
+{
+	if (x->out_granted > 0)
+		out_release(x);
+	buf_clear(&x->out);
+	x->out_at = 0;
+}
+
 /* True when all of it has gone to the peer's connection. */
 static bool out_flush(struct execution *x)
 {
@@ -122,7 +131,7 @@ static bool out_flush(struct execution *x)
 	}
 	if (x->out_at < x->out.n)
 		return false;
-	out_release(x);
+	out_reuse(x);
 	return true;
 }
 
@@ -130,6 +139,7 @@ static bool take_events(struct execution *x)
 {
 	bool any = false;
 
+	event_stamp(&x->stamp);
 	x->turn = !x->turn; /* the one that came second goes first */
 	for (int i = 0; i < 2; i++)
 		while (x->out.n < OUT_BATCH && take_event(x, &x->streams[x->turn ^ i]))
@@ -203,6 +213,8 @@ static void pump(struct execution *x)
 		finish(x);
 		return;
 	}
+	if (is_free)
+		out_release(x); /* there may be nothing more for hours */
 	for (int i = 0; i < 2; i++) {
 		struct stream *s = &x->streams[i];
 

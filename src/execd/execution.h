@@ -32,6 +32,7 @@ struct execution {
 	struct stream streams[2];
 	struct buf out; /* events, sent up to out_at */
 	size_t out_at, out_granted;
+	struct event_stamp stamp; /* of the texts being added */
 	struct timer ping;
 	uint64_t began_ms;
 	bool has_ended;    /* or never began */
