@@ -18,7 +18,10 @@
  * large, a request is not sent on.
  *
  * An upload of known length is passed from its socket to its pipe (32 places, each for at most the 32 KiB that a socket
- * allocates in one piece). That memory is the sender's and is not charged to us, like what waits in a socket. */
+ * allocates in one piece). That memory is the sender's and is not charged to us, like what waits in a socket.
+ *
+ * What waits in a socket of a download are pages of the file's cache, which may be charged to us, as we have read them: of
+ * four long ones at once 1 MiB each, of others what sockets have. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,6 +29,7 @@
 #define EXECD_CONNECTIONS_MAX 400
 #define EXECD_HEAD_MAX ((size_t)16 * 1024)
 #define EXECD_HIGH_WATER ((size_t)16 * 1024)
+#define EXECD_WIDE_FILES_MAX 4
 #define EXECD_COMMANDS_MAX 256
 #define EXECD_RUNS_MAX 64 /* of sessions, waiting ones included */
 #define EXECD_DRAINS_MAX 1024

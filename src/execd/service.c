@@ -147,4 +147,5 @@ const struct http_limits service_limits = {
 	.silent_ms = 3600000,
 	.linger_ms = 2000,
 	.high_water = EXECD_HIGH_WATER,
+	.wide_files = EXECD_WIDE_FILES_MAX,
 };

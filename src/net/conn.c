@@ -102,6 +102,8 @@ void conn_kill(struct conn *c)
 	defer_cancel(&c->kick);
 	timer_done(&c->timer);
 	io_del(&c->io);
+	if (c->narrow > 0)
+		s->wide--;
 	transport_close(c->t);
 	buf_done(&c->in);
 	buf_done(&c->out);
@@ -166,8 +168,34 @@ static ssize_t send_next(struct conn *c)
 	return c->conduit.held > 0 ? conduit_drain(&c->conduit, c->t->fd) : send_file(c);
 }
 
+/* With the usual buffer, whoever sends a file and whoever reads it wake each other for every 150 KiB of it. */
+void conn_widen(struct conn *c)
+{
+	int have = 0, want = HTTP_WIDE / 2; /* the kernel doubles it */
+	socklen_t n = sizeof(have);
+
+	if (c->file_left < HTTP_WIDE || c->narrow > 0 || c->s->wide >= c->s->limits.wide_files ||
+	    getsockopt(c->t->fd, SOL_SOCKET, SO_SNDBUF, &have, &n) < 0 || have <= 0 || have >= HTTP_WIDE ||
+	    setsockopt(c->t->fd, SOL_SOCKET, SO_SNDBUF, &want, sizeof(want)) < 0)
+		return;
+	c->narrow = have;
+	c->s->wide++;
+}
+
+static void narrow(struct conn *c)
+{
+	int want = c->narrow / 2;
+
+	if (c->narrow == 0)
+		return;
+	(void)setsockopt(c->t->fd, SOL_SOCKET, SO_SNDBUF, &want, sizeof(want));
+	c->narrow = 0;
+	c->s->wide--;
+}
+
 static void output_sent(struct conn *c)
 {
+	narrow(c);
 	buf_clear(&c->out);
 	c->out_at = 0;
 	buf_done(&c->tail);

@@ -216,6 +216,7 @@ int reply_file(struct reply *rp, unsigned status, const char *type, int *fd, uin
 		c->file = take_fd(fd);
 		c->file_at = (off_t)offset;
 		c->file_left = length;
+		conn_widen(c);
 	}
 	return ended(rp);
 }

@@ -77,7 +77,10 @@ struct http_limits { /* defaults in HTTP_LIMITS; the table of limits in security
 	unsigned silent_ms;       /* a reply that was held, or a stream that has begun, says nothing */
 	unsigned linger_ms;       /* after an answer that ends the connection, for the peer to read it */
 	size_t high_water;        /* bytes waiting for a peer before a stream's producer is told to stop */
+	unsigned wide_files;      /* long files at once whose sockets may hold HTTP_WIDE bytes of them, in the kernel's pages */
 };
+
+#define HTTP_WIDE (1024 * 1024)
 
 #define HTTP_LIMITS \
 	((struct http_limits){ \

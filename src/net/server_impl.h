@@ -97,6 +97,7 @@ struct conn {
 	int file; /* a file behind `out`, or -1 */
 	off_t file_at;
 	uint64_t file_left;
+	int narrow; /* the size of the socket's buffer, while it is a larger one for a file; or 0 */
 	struct conduit conduit; /* of a sized stream, behind `out`: bytes that are passed through */
 
 	bool is_paused;       /* by the taker of a body */
@@ -131,6 +132,7 @@ struct http_server {
 	unsigned n_spare;
 	struct buf spare_in;
 	struct http_counts counts;
+	unsigned wide; /* connections whose buffer is larger */
 	int spare_fd;           /* given up for a moment to refuse a connection when descriptors run out */
 	char date[32];
 	int64_t date_s;         /* the second that `date` shows */
@@ -149,6 +151,7 @@ void conn_kill(struct conn *c); /* at once; not from inside its own callbacks */
 size_t conn_pending(const struct conn *c); /* bytes of `out` and `tail` not sent yet */
 bool conn_has_output(const struct conn *c);
 void conn_out(struct conn *c, struct str bytes);
+void conn_widen(struct conn *c); /* for the file that it is to send */
 ssize_t conn_pass(struct conn *c, int from, uint64_t n); /* like reply_pass() */
 void conn_continue(struct conn *c); /* tells a client that waits for it to send its body */
 bool conn_can_skip_body(const struct conn *c); /* what is left of the request is complete or short */

@@ -3,6 +3,9 @@
 #include "net/test_server.h"
 
 #include <netinet/in.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -31,6 +34,18 @@ static int big(struct request *rq, struct reply *rp, struct err *e)
 	return reply_buf(rp, 200, NULL, &b);
 }
 
+#define LONG_FILE (4 * HTTP_WIDE)
+
+static int long_file(struct request *rq, struct reply *rp, struct err *e)
+{
+	AUTO_FD fd = memfd_create("long", MFD_CLOEXEC);
+
+	(void)rq;
+	(void)e;
+	assert_int_equal(ftruncate(fd, LONG_FILE), 0);
+	return reply_file(rp, 200, NULL, &fd, 0, LONG_FILE);
+}
+
 static void nothing(void *arg)
 {
 	(void)arg;
@@ -48,6 +63,7 @@ static const struct route routes[] = {
 	{ "POST", "/echo", echo, 0, 10 << 20 },
 	{ "GET", "/big", big, 0, 0 },
 	{ "GET", "/stream", stream, 0, 0 },
+	{ "GET", "/long", long_file, 0, 0 },
 	{ 0 },
 };
 
@@ -58,6 +74,7 @@ static int setup(void **state)
 
 	limits.connections = 8;
 	limits.per_address = 4;
+	limits.wide_files = 1;
 	limits.streams = 2;
 	rig_start(r, routes, &limits);
 	*state = r;
@@ -418,6 +435,45 @@ static void streams_beyond_the_total_get_503(void **state)
 	rig_begins(&a, "HTTP/1.1 200 ");
 }
 
+/* What waits for a peer that reads nothing. */
+static int queued(struct rig *r, int fd)
+{
+	int n = 0;
+
+	for (int i = 0; i < 4; i++)
+		rig_turn(r);
+	assert_int_equal(ioctl(fd, FIONREAD, &n), 0);
+	return n;
+}
+
+static void so_many_long_files_have_a_larger_buffer(void **state)
+{
+	struct rig *r = *state;
+	AUTO(buf_done) struct buf a = BUF_INIT(2 * LONG_FILE);
+	AUTO_FD one = rig_connect(r);
+	AUTO_FD two = rig_connect(r);
+	AUTO_FD three = rig_connect(r);
+	int wide, usual;
+
+	rig_send(r, one, STR(GET("/long")));
+	wide = queued(r, one);
+	rig_send(r, two, STR(GET("/long")));
+	usual = queued(r, two);
+	assert_true(wide > usual + usual / 2 && wide <= HTTP_WIDE + HTTP_WIDE / 8);
+	assert_false(rig_recv(r, one, &a)); /* and all of it comes */
+	assert_true(a.n > LONG_FILE);
+	rig_send(r, one, STR(GET("/big"))); /* for what is not a file it has the usual one again */
+	assert_true(queued(r, one) <= usual + usual / 4);
+	rig_send(r, three, STR(GET("/long")));
+	assert_true(queued(r, three) > usual + usual / 2);
+	(void)close(take_fd(&three));
+	rig_turn(r);
+	(void)close(take_fd(&one));
+	one = rig_connect(r);
+	rig_send(r, one, STR(GET("/long")));
+	assert_true(queued(r, one) > usual + usual / 2);
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -440,7 +496,9 @@ int main(void)
 		TEST(ipv4_peers_of_an_ipv6_listener_are_told_apart),
 		TEST(a_failing_accept_does_not_burn_the_processor),
 		TEST(streams_beyond_the_total_get_503),
+		TEST(so_many_long_files_have_a_larger_buffer),
 	};
 
+	(void)signal(SIGPIPE, SIG_IGN); /* of sendfile(2) */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
