@@ -33,7 +33,11 @@ int conduit_open(struct conduit *c, size_t size)
 	if (size != CONDUIT_NARROW) /* refused to a user who has many: then it holds what pipes hold */
 		(void)fcntl(ends[1], F_SETPIPE_SZ, (int)size);
 	*c = (struct conduit){ ends[0], ends[1], size, 0 };
-	return 0;
+	if (fcntl(ends[1], F_GETPIPE_SZ) >= (int)CONDUIT_NARROW)
+		return 0;
+	conduit_close(c); /* two pages: copying is faster */
+	errno = ENOTSUP;
+	return -1;
 }
 
 void conduit_close(struct conduit *c)

@@ -5,7 +5,7 @@
  * mean the source, and a destination that takes nothing stops the source. Nothing here waits. Draining into a socket that
  * was closed raises SIGPIPE, for which there is no flag: conduit_open() refuses where that would be the end of us.
  *
- * The kernel gives the pipes of one user 64 MiB together (fs.pipe-user-pages-soft); those that come then hold two pages. */
+ * The kernel gives the pipes of one user 64 MiB together (fs.pipe-user-pages-soft). There are no more than that allows. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,7 +30,7 @@ static inline bool conduit_is_open(const struct conduit *c)
 	return c->rd >= 0;
 }
 
-int conduit_open(struct conduit *c, size_t size); /* 0, also if it is; -1 and errno */
+int conduit_open(struct conduit *c, size_t size); /* 0, also if it is; -1 and errno: copy */
 void conduit_close(struct conduit *c);            /* with what is in it; fine when not open */
 
 /* splice(2), one of the two being a pipe, without waiting and without EINTR. */

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 #include "base/banned.h"
 
@@ -151,6 +152,41 @@ static void there_is_none_where_sigpipe_would_kill(void **state)
 	assert_true(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
 }
 
+/* As a user who has used up what the kernel gives to pipes. */
+static int open_beyond_the_limit(void)
+{
+	const uid_t uid = 1000000000 + (uid_t)getpid(); /* nobody else's */
+	struct conduit c = CONDUIT_INIT;
+	int ends[2], n = 0;
+
+	if (setresuid(uid, uid, uid) < 0)
+		return 1;
+	do {
+		if (pipe2(ends, O_CLOEXEC) < 0 || ++n > 1000)
+			return 2;
+		(void)fcntl(ends[1], F_SETPIPE_SZ, 1 << 20);
+	} while (fcntl(ends[1], F_GETPIPE_SZ) >= (int)CONDUIT_NARROW);
+	return conduit_open(&c, CONDUIT_WIDE) == -1 && errno == ENOTSUP && !conduit_is_open(&c) ? 0 : 3;
+}
+
+static void there_is_none_with_less_than_pipes_usually_hold(void **state)
+{
+	int status = -1;
+	pid_t pid;
+
+	(void)state;
+	if (geteuid() != 0) {
+		print_message("skipped: needs root, to become somebody without privileges\n");
+		skip();
+	}
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0)
+		_exit(open_beyond_the_limit());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -159,6 +195,7 @@ int main(void)
 		cmocka_unit_test(the_ends_of_both_sides_are_told),
 		cmocka_unit_test(descriptors_that_cannot_be_spliced_are_refused),
 		cmocka_unit_test(there_is_none_where_sigpipe_would_kill),
+		cmocka_unit_test(there_is_none_with_less_than_pipes_usually_hold),
 	};
 
 	(void)signal(SIGPIPE, SIG_IGN);
