@@ -280,8 +280,8 @@ static bool can_pass(const struct conn *c)
 {
 	const struct exchange *x = c->x;
 
-	return c->reading == READ_BODY && x->sink && x->sink->pass && !c->copies_body && x->head.framing == HTTP_LENGTH &&
-	       c->in.n == 0 && c->body_left > 0 && c->t->is_plain;
+	return c->reading == READ_BODY && x->sink && x->sink->pass && !c->copies_body && !c->is_paused &&
+	       x->head.framing == HTTP_LENGTH && c->in.n == 0 && c->body_left > 0 && c->t->is_plain;
 }
 
 /* False if it has to be copied after all. */

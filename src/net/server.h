@@ -144,8 +144,8 @@ struct body_sink {
 	int (*end)(void *arg, struct err *e);
 	void (*stop)(void *arg);
 	/* Or NULL. Instead of `data`, for a body of known length on a plain connection, behind what was received with the head:
-	 * moves at most LEFT bytes out of FD, and answers like read(2); EAGAIN: FD has none, or pauses the request. ENOTSUP: the
-	 * rest comes by `data`. */
+	 * moves at most LEFT bytes out of FD, and returns like read(2); EAGAIN: FD has none, or pauses the request. ENOTSUP: the
+	 * rest comes by `data`. It does not answer. */
 	ssize_t (*pass)(int fd, uint64_t left, void *arg);
 };
 void request_read(struct request *rq, const struct body_sink *sink, void *arg);

@@ -22,7 +22,7 @@
 #define BLOCK (128 * 1024)
 
 /* How handlers end, first in the order of their phases, and what else happens. */
-enum event { SINK_STOP, HANGUP, STOP, GONE, TAKE, UNTOLD, HANDLED, DATA, END, PROCEED, FINISHED, EVENTS };
+enum event { SINK_STOP, HANGUP, STOP, GONE, TAKE, UNTOLD, HANDLED, DATA, PASSED, END, PROCEED, FINISHED, EVENTS };
 
 struct chaos {
 	struct rig rig;
@@ -252,6 +252,29 @@ static int on_data(struct str piece, void *arg, struct err *e)
 	return act_and_leave(j, e);
 }
 
+static ssize_t on_pass(int fd, uint64_t left, void *arg)
+{
+	struct job *j = arg;
+	char piece[4096];
+	ssize_t n;
+
+	CHECK(j->c, j->is_reader && !j->is_paused && left > 0);
+	if (rnd(j->c, 8) == 0) {
+		errno = ENOTSUP;
+		return -1;
+	}
+	n = recv(fd, piece, (size_t)MIN(left, (uint64_t)1 + rnd(j->c, sizeof(piece))), MSG_DONTWAIT);
+	if (n > 0) {
+		j->c->events[PASSED]++;
+		CHECK(j->c, (j->seen += (uint64_t)n) <= BODY_MAX);
+	}
+	if (n > 0 && rnd(j->c, 4) == 0) {
+		request_pause(j->rq);
+		j->is_paused = true;
+	}
+	return n;
+}
+
 static int on_body_end(void *arg, struct err *e)
 {
 	struct job *j = arg;
@@ -287,7 +310,7 @@ static void on_take(struct transport *t, struct str early, void *arg)
 	c->taken = t;
 }
 
-static const struct body_sink sink = { .data = on_data, .end = on_body_end, .stop = on_body_stop };
+static const struct body_sink sink = { .data = on_data, .end = on_body_end, .stop = on_body_stop, .pass = on_pass };
 static const struct reply_source source = { on_proceed, on_over };
 static const struct upgrade upgrade = { on_take, on_over };
 
