@@ -221,6 +221,27 @@ def test_the_limit_of_a_restored_sandbox_holds(api, kept):
     assert out[0] != "0" and int(out[1]) <= 20 << 20 and int(out[2]) == 60 << 20
 
 
+def test_a_full_disk_can_be_kept(api, kept):
+    source = api.create(resourceLimits={"disk": "8Mi"})["id"]
+    api.run(source, "head -c 100M /dev/urandom > /root/big; sha256sum /root/big > /dev/shm/sum")
+    sum_ = sh(api, source, "cut -c -64 /dev/shm/sum")
+    kept.append(api.snapshot(source))
+    assert sh(api, api.restore(kept[0]), "sha256sum /root/big | cut -c -64") == sum_
+    assert sh(api, source, "echo goes on") == ["goes on"]
+
+
+def test_what_cannot_be_copied_says_why(start_server, spec):
+    server = start_server(env={"OPENSANDBOX_NATIVE_UNSAFE_NO_DISK_LIMIT": "true"})
+    api = Api(server, spec)
+    source = api.create()["id"]
+    sh(api, source, "cd /root; for i in $(seq 300); do mkdir d; cd d; done")
+    taken = api.post(f"/sandboxes/{source}/snapshots").json["id"]
+    status = wait_for(lambda: (s := api.read_snapshot(taken)["status"])["state"] == "Failed" and s, what="a failure")
+    assert status["reason"] == "snapshot_runtime_failed" and "256 deep" in status["message"]
+    assert sh(api, source, "echo goes on") == ["goes on"] and layers(server) == []
+    assert api.delete(source).status == 204 == api.delete_snapshot(taken).status
+
+
 # ---- who stands on it ----
 
 

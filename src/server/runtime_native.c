@@ -75,6 +75,9 @@ static struct runtime_failure failure_of(const struct call *c, const struct err 
 		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the blob, or the disk that it has no room on */
 	} else if (c->kind == WIRE_CREATE && e->code == ERR_INVALID) {
 		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the entrypoint, from the sandbox itself, or the image */
+	} else if (c->kind == WIRE_SNAPSHOT && e->code == ERR_LIMIT) {
+		f.status = 507;
+		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the sandbox's own files, or the room for all */
 	} else if (e->code == ERR_UNAVAILABLE || e->code == ERR_LIMIT) {
 		f.status = 503;
 	}

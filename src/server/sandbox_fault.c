@@ -40,6 +40,8 @@ static const char *sentence(const char *code)
 		{ "SANDBOX_RESUME_FAILED", "the sandbox could not be resumed" },
 		{ "SANDBOX_QUERY_FAILED", "the sandbox could not be asked" },
 		{ "SANDBOX_NOT_FOUND", "there is no such sandbox" },
+		{ "SNAPSHOT_FAILED", "the snapshot could not be taken" },
+		{ "SNAPSHOT_DELETE_FAILED", "the snapshot could not be removed yet; the server goes on trying" },
 		{ "DISK_LIMIT_UNSUPPORTED", "a disk limit cannot be enforced here" },
 	};
 
