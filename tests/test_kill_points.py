@@ -389,7 +389,8 @@ def run_rollback(w, arm):
     w.wait_struck()
     state = until(lambda: (s := w.state(name)) in ("Running", "Failed") and s, 10, f"a state ({w.get(name)})")
     if answer and answer.status == 200:
-        assert state == "Running" and w.command(name, "cat /root/file") == "old"
+        assert state == "Running"
+        until(lambda: w.command(name, "cat /root/file") == "old", 5, "its old file, once the warden is back")
     elif state == "Running":
         w.works(name)
         assert w.command(name, "cat /root/file") in ("old", "new")
