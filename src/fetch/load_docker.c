@@ -150,7 +150,7 @@ static const struct loaded_file *find(struct load *l, const char *path, struct e
 	const char *at = path;
 
 	for (unsigned i = 0; i <= LINKS_MAX; i++) {
-		const char *plain;
+		const char *plain = NULL;
 
 		if (plain_path(l, NULL, at, &plain, e) < 0)
 			return NULL;

@@ -111,23 +111,21 @@ static int take_param(struct str *in, struct param *ret, struct err *e)
 	return in->n == 0 || in->p[0] == ',' ? 1 : bad(e);
 }
 
+static char *place_of(struct challenge *c, struct str name)
+{
+	if (str_eq_nocase(name, STR("realm")))
+		return c->realm;
+	if (str_eq_nocase(name, STR("service")))
+		return c->service;
+	return str_eq_nocase(name, STR("scope")) ? c->scope : NULL;
+}
+
 static void keep(struct challenge *c, const struct param *p)
 {
-	static const struct {
-		const char *name;
-		size_t offset;
-	} known[] = {
-		{ "realm", offsetof(struct challenge, realm) },
-		{ "service", offsetof(struct challenge, service) },
-		{ "scope", offsetof(struct challenge, scope) },
-	};
+	char *to = place_of(c, p->name);
 
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-		char *to = (char *)c + known[i].offset;
-
-		if (str_eq_nocase(p->name, str_of(known[i].name)) && to[0] == '\0')
-			memcpy(to, p->value, strlen(p->value) + 1);
-	}
+	if (to && to[0] == '\0') /* of two, the first counts */
+		memcpy(to, p->value, strlen(p->value) + 1);
 }
 
 /* Over commas and the blanks around them. */

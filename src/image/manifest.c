@@ -200,7 +200,7 @@ static int no_platform(const struct document *doc, const struct platform *want, 
 	AUTO(buf_done) struct buf list = BUF_INIT(200);
 	size_t n = 0;
 
-	for (size_t i = 0; i < doc->manifests.n && n < SAID_MAX; i++)
+	for (size_t i = 0; d && i < doc->manifests.n && n < SAID_MAX; i++)
 		if (d[i].has_platform && strcmp(d[i].os, "unknown") != 0 && utf8_valid(str_of(d[i].os)))
 			buf_addf(&list, "%s%s/%s", n++ > 0 ? ", " : "", SHOWN(str_of(d[i].os)), SHOWN(str_of(d[i].arch)));
 	return err_set(e, ERR_NOT_FOUND, "there is none for %s/%s, only for: %s", want->os, want->arch, n > 0 ? buf_z(&list) : "nothing");
@@ -217,7 +217,7 @@ int index_pick(struct str text, const struct platform *want, struct arena *a, st
 	if (!doc.has_manifests)
 		return err_set(e, ERR_INVALID, "the manifest is none of an index");
 	d = doc.manifests.items;
-	for (size_t i = 0; i < doc.manifests.n; i++) {
+	for (size_t i = 0; d && i < doc.manifests.n; i++) {
 		unsigned f = fit(&d[i], want);
 
 		if (f > best_fit) {
@@ -225,7 +225,7 @@ int index_pick(struct str text, const struct platform *want, struct arena *a, st
 			best = &d[i];
 		}
 	}
-	if (!best && doc.manifests.n == 1 && !d[0].has_platform) /* its configuration will tell */
+	if (!best && d && doc.manifests.n == 1 && !d[0].has_platform) /* its configuration will tell */
 		best = &d[0];
 	if (!best)
 		return no_platform(&doc, want, e);
