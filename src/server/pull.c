@@ -38,10 +38,11 @@ bool layer_is_given(const struct puller *p, const unsigned char digest[SHA256_SI
 
 static int give(struct puller *p, const unsigned char digest[SHA256_SIZE], struct err *e)
 {
-	unsigned char *own = layer_is_given(p, digest) ? NULL : malloc(SHA256_SIZE);
+	unsigned char *own;
 
 	if (layer_is_given(p, digest))
 		return 0;
+	own = malloc(SHA256_SIZE);
 	if (!own)
 		return err_no_memory(e);
 	memcpy(own, digest, SHA256_SIZE);
@@ -334,7 +335,7 @@ static bool try_begin(struct pull_job *j)
 		job_end(j, NULL);
 		return false;
 	}
-	if (j->p->n_active >= PULL_JOBS_AT_ONCE)
+	if (j->p->n_active >= PULL_JOBS_AT_ONCE + (is_present ? PULL_CHECKS_MORE : 0))
 		return true;
 	j->is_check = is_present;
 	if (is_present)

@@ -11,7 +11,10 @@
 #include "server/config.h"
 #include "server/pull.h"
 
-#define PULL_JOBS_AT_ONCE 6 /* the supervisor starts eight fetchers at most; two are left for errands */
+/* The supervisor starts sixteen fetchers at most. Slow registries must not keep others from what is there already: questions about
+ * that have some to themselves, and so have errands. */
+#define PULL_JOBS_AT_ONCE 11
+#define PULL_CHECKS_MORE 3
 
 struct json_out;
 

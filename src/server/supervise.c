@@ -35,7 +35,7 @@
 #define STOP_SPARE_MS 5000U   /* beyond the time that a child takes for its own end; then it is killed */
 #define WARDEN_STOP_MS 10000U
 #define FDS_MAX 2
-#define FETCHERS_MAX 8        /* at once; further orders wait in the socket */
+#define FETCHERS_MAX 16       /* at once; further orders wait in the socket */
 
 struct child {
 	const char *name;
