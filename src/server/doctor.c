@@ -147,6 +147,16 @@ static enum preflight_outcome probe_execd(const struct config *c, char *detail)
 	return native_programs(c, &n, &e) < 0 ? say_error(&e, detail) : probe_program(n.execd, detail);
 }
 
+static enum preflight_outcome probe_fetch(const struct config *c, char *detail)
+{
+	struct native n = NATIVE_INIT;
+	struct err e = { 0 };
+
+	if (native_programs(c, &n, &e) < 0)
+		return say_error(&e, detail);
+	return probe_program(n.fetch, detail) == PREFLIGHT_OK ? PREFLIGHT_OK : PREFLIGHT_WARNING;
+}
+
 static enum preflight_outcome probe_account(const struct config *c, char *detail)
 {
 	const struct passwd *pw = getpwnam(c->native.user);
@@ -202,6 +212,9 @@ static const struct config_check config_checks[] = {
 	{ { "configuration", "execd", .is_needed = true, .cost = "a sandbox has no PID 1: no sandbox can be created",
 	    .remedy = "install execd beside opensandbox-server" },
 	  probe_execd },
+	{ { "configuration", "fetcher", .cost = "images of registries and archives cannot be had",
+	    .remedy = "install opensandbox-fetch beside opensandbox-server" },
+	  probe_fetch },
 	{ { "configuration", "server account", .cost = "the server runs with a spare id that no account has",
 	    .remedy = "useradd --system --no-create-home --shell /usr/sbin/nologin opensandbox" },
 	  probe_account },
