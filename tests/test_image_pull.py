@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import threading
 import time
 
@@ -337,6 +338,21 @@ def begin_quietly(server, uri):
     t.start()
     wait_for(lambda: [b for b in blobs(server) if b.startswith("new-")])
     return t, results
+
+
+def test_a_full_disk_is_said_so_and_leaves_nothing(start_server, plain, home):
+    folder = home.state / "server/blobs"
+    folder.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", folder], check=True)
+    try:
+        s = start_server(entry(plain.host), home=home)
+        refused(s, slow_image(plain, "too/big", 8), "no room", code="limit")
+        wait_for(lambda: blobs(s) == [])
+        pulled(s, plain.push("small/enough", "v1", Image([tar_of({"s": b"mall"})])))
+        s.process.send_signal(signal.SIGTERM)
+        s.process.wait(30)
+    finally:
+        subprocess.run(["umount", folder], check=True)
 
 
 def test_who_hangs_up_ends_the_pull(server, plain):
