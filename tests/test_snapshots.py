@@ -324,6 +324,23 @@ def test_it_survives_an_orderly_restart_of_everything(home, start_server, spec):
     wait_for(lambda: layers(server) == [], what="layers that go")
 
 
+def test_an_image_that_is_gone_is_told(home, start_server, spec, tmp_path):
+    """I7: what may be used is decided when it is used. Files are kept on any image, here on an empty one."""
+    (tmp_path / "image").mkdir()
+    server = start_server(f'[native.images]\nempty = "{tmp_path}/image"\n', home=home)
+    api = Api(server, spec)
+    source = api.create(image={"uri": "empty"})["id"]
+    taken = api.snapshot(source)
+    assert "snapshotId" in api.read(copy := api.restore(taken))
+    for sandbox in (source, copy):
+        assert api.delete(sandbox).status == 204
+    server.stop()
+    api = Api(start_server(home=home), spec)
+    assert api.read_snapshot(taken)["status"]["state"] == "Ready"
+    api.refused(api.try_create(image=..., snapshotId=taken), 409, "SNAPSHOT::INVALID_RESTORE_CONFIG", "empty")
+    assert api.delete_snapshot(taken).status == 204
+
+
 def test_plain_folders_are_copied(start_server, spec):
     """Where nothing can be limited nothing can be shared either, as a rule: it is the same, but slower."""
     server = start_server(env={"OPENSANDBOX_NATIVE_UNSAFE_NO_DISK_LIMIT": "true"})

@@ -8,7 +8,7 @@
 
 #include "base/banned.h"
 
-#define SWEEP_MS 20       /* many sandboxes go at a time */
+#define SWEEP_MS 100      /* many sandboxes go at a time */
 #define SWEEP_AGAIN_MS 1000
 #define ASK_AGAIN_MS 200
 
