@@ -223,6 +223,111 @@ static void images_go_by_their_number(void **state)
 	}
 }
 
+#define LAYER_A "00112233445566778899aabbccddeeff"
+#define LAYER_B "ffeeddccbbaa99887766554433221100"
+
+static void on_snapshot(const struct runtime_snapshot *made, const struct runtime_failure *failure, void *arg)
+{
+	note_failure(arg, failure);
+	assert_true(failure || (made->flush_us == 5 && made->frozen_us == 6));
+}
+
+static void on_layers(const char *const *layers, size_t n, const struct runtime_failure *failure, void *arg)
+{
+	struct fixture *f = arg;
+
+	note_failure(f, failure);
+	f->boxes = n;
+	f->text[0] = '\0';
+	for (size_t i = 0; i < n; i++)
+		(void)snprintf(f->text + i * RUNTIME_LAYER_LEN, RUNTIME_LAYER_LEN + 1, "%s", layers[i]);
+}
+
+static void a_create_names_its_layers_the_uppermost_first(void **state)
+{
+	struct fixture *f = *state;
+	static const char *entrypoint[] = { "x" }, *layers[] = { LAYER_A, LAYER_B };
+	struct runtime_spec spec = { .id = "ab-12", .image = "host", .entrypoint = { entrypoint, 1 }, .limits = RUNTIME_LIMITS_DEFAULT,
+				     .execd_token = "t", .layers = { layers, 2 } };
+	AUTO(passed_done) struct passed got = PASSED_INIT;
+	struct wire_request rq;
+
+	f->rt->ops->create(f->rt, &spec, on_done, f);
+	rq = hear(f, &got);
+	assert_int_equal(rq.n_layers, 2);
+	assert_int_equal(rq.layers[0].kind, WIRE_LAYER_SNAPSHOT);
+	assert_int_equal(rq.layers[0].name[1], 0x11);
+	assert_int_equal(rq.layers[1].name[0], 0xff);
+	assert_int_equal(rq.layers[1].name[WIRE_SNAPSHOT_SIZE], 0);
+	layers[1] = "no name";
+	f->rt->ops->create(f->rt, &spec, on_done, f);
+	turn(f);
+	assert_int_equal(f->failed, 1);
+}
+
+static void snapshots_are_taken_listed_and_removed(void **state)
+{
+	struct fixture *f = *state;
+	AUTO(passed_done) struct passed got = PASSED_INIT;
+	struct wire_request rq;
+	struct wire_reply rp;
+
+	f->rt->ops->snapshot(f->rt, "ab-12", LAYER_A, on_snapshot, f);
+	rq = hear(f, &got);
+	assert_int_equal(rq.call, WIRE_SNAPSHOT);
+	rp = reply_to(&rq);
+	rp.snapshot = (struct wire_snapshot){ .flush_us = 5, .frozen_us = 6 };
+	say(f, &rp, NULL, 0);
+	assert_int_equal(f->done, 1);
+	f->rt->ops->snapshots(f->rt, on_layers, f);
+	rq = hear(f, &got);
+	rp = reply_to(&rq);
+	rp.snapshot.name[0] = 0xab;
+	say(f, &rp, NULL, 0);
+	rp.snapshot.name[0] = 0xcd;
+	say(f, &rp, NULL, 0);
+	assert_int_equal(f->done, 1);
+	rp.snapshot.name[0] = 0;
+	say(f, &rp, NULL, 0);
+	assert_int_equal(f->done, 2);
+	assert_int_equal(f->boxes, 2);
+	assert_string_equal(f->text, "ab000000000000000000000000000000cd000000000000000000000000000000");
+	f->rt->ops->snapshot_remove(f->rt, LAYER_A, on_done, f);
+	rq = hear(f, &got);
+	assert_int_equal(rq.call, WIRE_SNAPSHOT_REMOVE);
+	rp = reply_to(&rq);
+	rp.failed = 1;
+	(void)err_set(&rp.err, ERR_CONFLICT, "a sandbox stands on the snapshot");
+	say(f, &rp, NULL, 0);
+	assert_int_equal(f->failed, 1);
+	assert_int_equal(f->failure.status, 409);
+}
+
+static void a_snapshot_that_has_no_room_says_so(void **state)
+{
+	struct fixture *f = *state;
+	AUTO(passed_done) struct passed got = PASSED_INIT;
+	struct wire_request rq;
+	struct wire_reply rp;
+
+	f->rt->ops->snapshot(f->rt, "ab-12", LAYER_A, on_snapshot, f);
+	rq = hear(f, &got);
+	rp = reply_to(&rq);
+	rp.failed = 1;
+	(void)err_set(&rp.err, ERR_LIMIT, "the disk of all sandboxes is almost full");
+	say(f, &rp, NULL, 0);
+	assert_int_equal(f->failure.status, 507);
+	assert_string_equal(f->failure.says, "the disk of all sandboxes is almost full");
+	f->rt->ops->snapshot(f->rt, "ab-12", LAYER_A, on_snapshot, f);
+	f->rt->ops->snapshots(f->rt, on_layers, f);
+	turn(f);
+	closep(&f->warden);
+	f->warden = -1;
+	turn(f);
+	assert_int_equal(f->failed, 3);
+	assert_int_equal(f->failure.err.code, ERR_UNAVAILABLE);
+}
+
 static void an_image_that_is_gone_fails_the_create(void **state)
 {
 	struct fixture *f = *state;
@@ -427,6 +532,9 @@ int main(void)
 		TEST(a_create_hands_on_numbers_and_a_sealed_spec),
 		TEST(images_go_by_their_number),
 		TEST(an_image_that_is_gone_fails_the_create),
+		TEST(a_create_names_its_layers_the_uppermost_first),
+		TEST(snapshots_are_taken_listed_and_removed),
+		TEST(a_snapshot_that_has_no_room_says_so),
 		TEST(a_disk_that_cannot_be_limited_is_told_by_name),
 		TEST(a_failure_gets_the_code_of_its_operation),
 		TEST(a_dial_gives_the_socket_as_a_transport),
