@@ -8,7 +8,8 @@ import time
 import pytest
 
 from api import Api, nulls, wait_for, when
-from conftest import AUTH
+from conftest import AUTH, BIN, ROOT
+from fleet import KillSwitch
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -353,6 +354,27 @@ def test_plain_folders_are_copied(start_server, spec):
         assert api.delete(sandbox).status == 204
     assert api.delete_snapshot(taken).status == 204
     wait_for(lambda: layers(server) == [], what="a layer that goes")
+
+
+@pytest.mark.skipif(BIN != ROOT / "build/asan/bin", reason="only the test build has kill points")
+def test_a_copy_that_was_cut_off_leaves_nothing(start_server, spec, tmp_path):
+    switch = KillSwitch(tmp_path / "switch")
+    server = start_server(env={"OPENSANDBOX_NATIVE_UNSAFE_NO_DISK_LIMIT": "true", "OPENSANDBOX_KILL_POINT_FD": str(switch.fd)},
+                          pass_fds=[switch.fd])
+    api = Api(server, spec)
+    source = api.create()["id"]
+    sh(api, source, "mkdir /data; for i in $(seq 200); do echo $i > /data/$i; done")
+    for place in ("frozen", "cloned", "let_go", "finished"):
+        switch.arm(f"warden.snapshot.{place}")
+        taken = api.post(f"/sandboxes/{source}/snapshots").json["id"]
+        wait_for(lambda: switch.left == 0, what=place)
+        state = wait_for(lambda: (s := api.read_snapshot(taken)["status"]["state"]) != "Creating" and s, what="an end")  # noqa: B023
+        assert state == "Failed"
+        wait_for(lambda: len(server.children(True)) == 1 and api.run_or_none(source, "echo fine") == ["fine"], what="the box going on")
+        wait_for(lambda: layers(server) == [], what=f"what is left after {place}")
+        assert api.delete_snapshot(taken).status == 204
+    assert api.delete(source).status == 204
+    switch.close()
 
 
 def test_how_long_it_stood_still_is_in_its_events(api, kept):
