@@ -311,6 +311,26 @@ def test_a_delete_cancels_a_pull_and_a_restart_does_not_forget(api, gate, plain,
     assert api.delete(second["id"]).status == 204
 
 
+# ---- snapshots of them --------------------------------------------------------------------------------------------------
+
+
+def test_snapshots_and_forks_stand_on_the_image(api, guarded):
+    config = {"Env": ["FROM=image", "PATH=/bin"], "User": "app", "WorkingDir": "/work"}
+    uri = guarded.push("private/snapped", "v1", Image([BASE, tar([member("lower", data=b"low"), member("gone", data=b"x")])], config))
+    auth = {"auth": {"username": registry.USER, "password": registry.PASSWORD}}
+    sandbox = create(api, uri, image=auth)["id"]
+    assert api.run(sandbox, "rm /gone; echo up >/upper", uid=0) == []
+    snapshot = api.post(f"/sandboxes/{sandbox}/snapshots", {}).json["id"]
+    wait_for(lambda: api.get(f"/snapshots/{snapshot}").json["status"]["state"] == "Ready")
+    fork = api.post(f"/sandboxes/{sandbox}/fork", {"count": 1}).json
+    assert api.delete(sandbox).status == 204
+    restored = api.create(image=..., snapshotId=snapshot, entrypoint=...)["id"]
+    for one in (restored, fork["items"][0]["id"] if "items" in fork else fork["sandboxes"][0]["id"]):
+        assert api.run(one, "cat /lower /upper; ls /gone 2>/dev/null; id -u; pwd; echo $FROM") == ["lowup", "1234", "/work", "image"]
+        assert api.delete(one).status == 204
+    assert api.call("DELETE", f"/snapshots/{snapshot}").status == 204
+
+
 # ---- what nobody needs -----------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from test_warden import CONFLICT, NOT_FOUND, PAUSE, REMOVE, RESUME, RUNNING, PAUSED, SNAPSHOT, SNAPSHOT_REMOVE, \
+from test_warden import CONFLICT, INVALID, NOT_FOUND, PAUSE, REMOVE, RESUME, RUNNING, PAUSED, SNAPSHOT, SNAPSHOT_REMOVE, \
     SNAPSHOTS, Failed, guest, pytestmark, warden  # noqa: F401 (fixtures, and what to skip)
 
 
@@ -93,8 +93,7 @@ def test_half_of_a_layer_is_swept(warden):  # noqa: F811
     assert not [n for n in os.listdir(f"/proc/{warden.process.pid}/root{warden.state}/store/layers") if n.startswith("part-")]
 
 
-def test_names_that_are_none_end_the_connection(warden):  # noqa: F811
+def test_names_that_are_none_are_refused(warden):  # noqa: F811
     warden.start()
     for layers in ([], [b"x" * 32], [new(), new()]):
-        with pytest.raises((EOFError, ConnectionError)):
-            warden.peer().call(SNAPSHOT, "ab", layers=layers)
+        refused(warden.peer(), INVALID, SNAPSHOT, "ab", layers=layers)

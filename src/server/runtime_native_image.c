@@ -5,7 +5,9 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/escape.h"
+#include "image/reference.h"
 #include "server/pull.h"
 #include "server/runtime_native_impl.h"
 
@@ -313,6 +315,23 @@ static void on_pulled(const struct pulled_image *image, const struct err *e, voi
 		add_more(ic);
 }
 
+/* A sandbox that stands on a snapshot has its image from the one that the snapshot is of: who may have the one may have the
+ * other, and nobody is asked again. NULL: it is not there as a whole. */
+static const struct pulled_image *find_present(const struct image_create *ic)
+{
+	AUTO(buf_done) struct buf name = BUF_INIT(REFERENCE_TEXT_MAX);
+	const struct pulled_image *image;
+	struct reference ref;
+
+	if (ic->spec.layers.n == 0 || reference_parse(str_of(ic->spec.image), &ref, &(struct err){ 0 }) < 0 ||
+	    !reference_write(&ref, &name))
+		return NULL;
+	for (size_t i = 0; (image = images_at(ic->n->puller, i)); i++)
+		if (strcmp(image->name, buf_z(&name)) == 0 && strcmp(image->arch, ic->n->rt.arch) == 0)
+			return native_has_layers(ic->n, image) ? image : NULL;
+	return NULL;
+}
+
 static void on_pull_progress(const struct pull_progress *p, void *arg)
 {
 	struct image_create *ic = arg;
@@ -356,6 +375,7 @@ static int copy_spec(struct image_create *ic, const struct runtime_spec *from)
 void native_image_create(struct native *n, const struct runtime_spec *spec, runtime_done_fn *fn, void *arg)
 {
 	struct image_create *ic = calloc(1, sizeof(*ic));
+	const struct pulled_image *present;
 	struct err e = { 0 };
 
 	if (!ic) {
@@ -377,7 +397,11 @@ void native_image_create(struct native *n, const struct runtime_spec *spec, runt
 		return;
 	}
 	timer_in(&ic->tick, TICK_MS);
-	start_pull(ic);
+	present = find_present(ic);
+	if (present)
+		on_pulled(present, NULL, ic);
+	else
+		start_pull(ic);
 }
 
 void native_images_done(struct native *n)

@@ -12,6 +12,7 @@
 
 struct image_create;
 struct native;
+struct pulled_image;
 struct pulled_layer;
 struct puller;
 
@@ -104,6 +105,7 @@ int native_layers_open(struct native *n, struct err *e);
 void native_layers_done(struct native *n);
 void native_layers_ask(struct native *n); /* the warden is there, and may have others than the last one */
 bool native_layer_is_there(const struct native *n, const unsigned char digest[SHA256_SIZE]);
+bool native_has_layers(const struct native *n, const struct pulled_image *image); /* all of them */
 void native_layer_note(struct native *n, const unsigned char digest[SHA256_SIZE]);
 void native_layer_add(struct native *n, const struct pulled_layer *layer, int blob, runtime_done_fn *fn, void *arg);
 void native_answer_layers(struct call *c, const struct wire_reply *rp);

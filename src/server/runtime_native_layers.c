@@ -24,6 +24,14 @@ bool native_layer_is_there(const struct native *n, const unsigned char digest[SH
 	return map_get(&n->layers, key_of(digest));
 }
 
+bool native_has_layers(const struct native *n, const struct pulled_image *image)
+{
+	for (size_t i = 0; i < image->n_layers; i++)
+		if (!native_layer_is_there(n, image->layers[i].digest))
+			return false;
+	return n->are_layers_known;
+}
+
 /* One that is not noted for lack of memory is asked for again, which costs little. */
 void native_layer_note(struct native *n, const unsigned char digest[SHA256_SIZE])
 {
