@@ -326,11 +326,12 @@ def test_it_survives_an_orderly_restart_of_everything(home, start_server, spec):
 
 
 def test_an_image_that_is_gone_is_told(home, start_server, spec, tmp_path):
-    """I7: what may be used is decided when it is used. Files are kept on any image, here on an empty one."""
+    """I7: what may be used is decided when it is used. Files are kept on any image, here on an empty one, whose name could be no
+    registry's."""
     (tmp_path / "image").mkdir()
-    server = start_server(f'[native.images]\nempty = "{tmp_path}/image"\n', home=home)
+    server = start_server(f'[native.images]\n"my..image" = "{tmp_path}/image"\n', home=home)
     api = Api(server, spec)
-    source = api.create(image={"uri": "empty"})["id"]
+    source = api.create(image={"uri": "my..image"})["id"]
     taken = api.snapshot(source)
     assert "snapshotId" in api.read(copy := api.restore(taken))
     for sandbox in (source, copy):
@@ -338,7 +339,7 @@ def test_an_image_that_is_gone_is_told(home, start_server, spec, tmp_path):
     server.stop()
     api = Api(start_server(home=home), spec)
     assert api.read_snapshot(taken)["status"]["state"] == "Ready"
-    api.refused(api.try_create(image=..., snapshotId=taken), 409, "SNAPSHOT::INVALID_RESTORE_CONFIG", "empty")
+    api.refused(api.try_create(image=..., snapshotId=taken), 409, "SNAPSHOT::INVALID_RESTORE_CONFIG", "my..image")
     assert api.delete_snapshot(taken).status == 204
 
 
