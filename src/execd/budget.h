@@ -20,8 +20,8 @@
  * An upload of known length is passed from its socket to its pipe (32 places, each for at most the 32 KiB that a socket
  * allocates in one piece). That memory is the sender's and is not charged to us, like what waits in a socket.
  *
- * What waits in a socket of a download are pages of the file's cache, which may be charged to us, as we have read them: of
- * four long ones at once 1 MiB each, of others what sockets have. */
+ * The kernel charges us for what waits in our sockets: 400 x 32 KiB, 12.5 MiB. Together with the above that is below the 64. In
+ * a socket of a download these are pages of the file's cache, which we may have read: of four long ones at once 1 MiB each. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,6 +29,7 @@
 #define EXECD_CONNECTIONS_MAX 400
 #define EXECD_HEAD_MAX ((size_t)16 * 1024)
 #define EXECD_HIGH_WATER ((size_t)16 * 1024)
+#define EXECD_SEND_BUFFER (32 * 1024)
 #define EXECD_WIDE_FILES_MAX 4
 #define EXECD_COMMANDS_MAX 256
 #define EXECD_RUNS_MAX 64 /* of sessions, waiting ones included */

@@ -147,5 +147,6 @@ const struct http_limits service_limits = {
 	.silent_ms = 3600000,
 	.linger_ms = 2000,
 	.high_water = EXECD_HIGH_WATER,
+	.send_buffer = EXECD_SEND_BUFFER,
 	.wide_files = EXECD_WIDE_FILES_MAX,
 };

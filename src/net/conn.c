@@ -23,6 +23,13 @@ static uint64_t now_ms(const struct conn *c)
 	return loop_now_ms(c->s->loop);
 }
 
+static bool set_send_buffer(const struct conn *c, int bytes)
+{
+	int half = bytes / 2; /* the kernel doubles it */
+
+	return setsockopt(c->t->fd, SOL_SOCKET, SO_SNDBUF, &half, sizeof(half)) == 0;
+}
+
 struct conn *conn_new(struct http_server *s, struct transport *t, struct seat *seat, const struct sockaddr_storage *peer,
 		      struct err *e)
 {
@@ -48,6 +55,8 @@ struct conn *conn_new(struct http_server *s, struct transport *t, struct seat *s
 		free(c);
 		return NULL;
 	}
+	if (s->limits.send_buffer > 0)
+		(void)set_send_buffer(c, (int)s->limits.send_buffer); /* else with what there is */
 	timer_set(&c->timer, c->head_ms + s->limits.head_ms);
 	c->next = s->conns;
 	if (c->next)
@@ -171,12 +180,12 @@ static ssize_t send_next(struct conn *c)
 /* With the usual buffer, whoever sends a file and whoever reads it wake each other for every 150 KiB of it. */
 void conn_widen(struct conn *c)
 {
-	int have = 0, want = HTTP_WIDE / 2; /* the kernel doubles it */
+	int have = 0;
 	socklen_t n = sizeof(have);
 
 	if (c->file_left < HTTP_WIDE || c->narrow > 0 || c->s->wide >= c->s->limits.wide_files ||
 	    getsockopt(c->t->fd, SOL_SOCKET, SO_SNDBUF, &have, &n) < 0 || have <= 0 || have >= HTTP_WIDE ||
-	    setsockopt(c->t->fd, SOL_SOCKET, SO_SNDBUF, &want, sizeof(want)) < 0)
+	    !set_send_buffer(c, HTTP_WIDE))
 		return;
 	c->narrow = have;
 	c->s->wide++;
@@ -184,11 +193,9 @@ void conn_widen(struct conn *c)
 
 static void narrow(struct conn *c)
 {
-	int want = c->narrow / 2;
-
 	if (c->narrow == 0)
 		return;
-	(void)setsockopt(c->t->fd, SOL_SOCKET, SO_SNDBUF, &want, sizeof(want));
+	(void)set_send_buffer(c, c->narrow);
 	c->narrow = 0;
 	c->s->wide--;
 }
@@ -207,7 +214,7 @@ static void output_sent(struct conn *c)
 /* A peer that always leaves a little unread must not make the buffer grow with all that was ever sent. */
 static void output_compact(struct conn *c)
 {
-	if (c->out_at < c->s->limits.high_water)
+	if (c->out_at < c->s->limits.high_water / 4)
 		return;
 	buf_consume(&c->out, c->out_at);
 	c->out_at = 0;

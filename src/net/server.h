@@ -77,6 +77,7 @@ struct http_limits { /* defaults in HTTP_LIMITS; the table of limits in security
 	unsigned silent_ms;       /* a reply that was held, or a stream that has begun, says nothing */
 	unsigned linger_ms;       /* after an answer that ends the connection, for the peer to read it */
 	size_t high_water;        /* bytes waiting for a peer before a stream's producer is told to stop */
+	unsigned send_buffer;     /* of each socket, as the kernel counts it; 0: what it gives */
 	unsigned wide_files;      /* long files at once whose sockets may hold HTTP_WIDE bytes of them, in the kernel's pages */
 };
 

@@ -225,7 +225,9 @@ def test_L2_256_commands_with_slow_readers_stay_within_what_is_set_aside(plane):
         assert all(got.startswith(b'{"type":"init"') for *_, got in connections)
         assert int(status_of(sandbox.pid1)["VmHWM"].split()[0]) < 48 * 1024
         used = int(sandbox.limit("init", "memory.usage_in_bytes", "memory.current"))
-        assert used < 64 << 20, used
+        stat = dict(line.split() for line in sandbox.limit("init", "memory.stat", "memory.stat").splitlines())
+        used -= int(stat.get("cache", stat.get("file")))  # of the files that keep what was written: it goes when it must
+        assert used < 56 << 20, used
     finally:
         for c, *_ in connections:
             c.close()
