@@ -3,10 +3,11 @@
 
 #include "base/hex.h"
 #include "base/own.h"
+#include "base/sha256_impl.h"
 
 #include "base/banned.h"
 
-static const uint32_t k[64] = {
+const uint32_t sha256_k[64] = {
 	0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
 	0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
 	0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
@@ -74,8 +75,8 @@ static void sha256_block(uint32_t state[8], const unsigned char *p)
 
 	for (unsigned i = 0; i < 16; i++)
 		w[i] = load_be32(p + (size_t)4 * i);
-	for (const uint32_t *key = k; key < k + 64; key += 16) {
-		if (key != k)
+	for (const uint32_t *key = sha256_k; key < sha256_k + 64; key += 16) {
+		if (key != sha256_k)
 			schedule(w);
 		EIGHT_ROUNDS(0);
 		EIGHT_ROUNDS(8);
@@ -88,6 +89,18 @@ static void sha256_block(uint32_t state[8], const unsigned char *p)
 	state[5] += f;
 	state[6] += g;
 	state[7] += h;
+}
+
+void sha256_blocks_plain(uint32_t state[8], const unsigned char *p, size_t n)
+{
+	for (; n > 0; n--, p += SHA256_BLOCK)
+		sha256_block(state, p);
+}
+
+static void add_blocks(uint32_t state[8], const unsigned char *p, size_t n)
+{
+	if (!sha256_blocks_fast(state, p, n))
+		sha256_blocks_plain(state, p, n);
 }
 
 void sha256_init(struct sha256 *s)
@@ -112,13 +125,12 @@ void sha256_add(struct sha256 *s, const void *p, size_t n)
 		memcpy(s->block + have, in, take);
 		if (have + take < SHA256_BLOCK)
 			return;
-		sha256_block(s->h, s->block);
+		add_blocks(s->h, s->block, 1);
 		in += take;
 		n -= take;
 	}
-	for (; n >= SHA256_BLOCK; in += SHA256_BLOCK, n -= SHA256_BLOCK)
-		sha256_block(s->h, in);
-	memcpy(s->block, in, n);
+	add_blocks(s->h, in, n / SHA256_BLOCK);
+	memcpy(s->block, in + n / SHA256_BLOCK * SHA256_BLOCK, n % SHA256_BLOCK);
 }
 
 void sha256_end(struct sha256 *s, unsigned char out[SHA256_SIZE])
