@@ -285,6 +285,34 @@ static int take_meta(struct recovery *r, sqlite3_stmt *st, struct err *e)
 	return put(r, tx, e) < 0 ? -1 : 0;
 }
 
+static int take_pool(struct recovery *r, sqlite3_stmt *st, struct err *e)
+{
+	struct store_pool pool;
+	struct store_tx *tx;
+
+	if (pool_row_load(st, &r->arena, &pool, &(struct err){ 0 }) < 0) {
+		r->report->bad++;
+		return 0;
+	}
+	tx = store_tx_new();
+	store_tx_pool(tx, &pool);
+	return put(r, tx, e) < 0 ? -1 : 0;
+}
+
+static int take_member(struct recovery *r, sqlite3_stmt *st, struct err *e)
+{
+	const char *sandbox = arena_dup(&r->arena, text_of(st, 0)), *pool = arena_dup(&r->arena, text_of(st, 1));
+	struct store_tx *tx;
+
+	if (!sandbox || !pool)
+		return err_no_memory(e);
+	if (!id_valid(str_of(sandbox)) || !id_valid(str_of(pool)))
+		return 0;
+	tx = store_tx_new();
+	store_tx_member(tx, sandbox, pool, sqlite3_column_int64(st, 2) != 0);
+	return put(r, tx, e) < 0 ? -1 : 0;
+}
+
 typedef int take_fn(struct recovery *r, sqlite3_stmt *st, struct err *e);
 
 /* Everything up to the first page that cannot be read. */
@@ -311,6 +339,21 @@ static int take_all(struct recovery *r, const char *sql, take_fn *fn, struct err
 	return rc;
 }
 
+/* True also when nobody can say: reading it will. */
+static bool has_table(const struct recovery *r, const char *name)
+{
+	sqlite3_stmt *st = NULL;
+	bool is_missing = false;
+
+	if (!name || !r->from.db)
+		return true;
+	if (sqlite3_prepare_v2(r->from.db, "SELECT 1 FROM sqlite_schema WHERE name = ?", -1, &st, NULL) == SQLITE_OK &&
+	    sqlite3_bind_text(st, 1, name, -1, SQLITE_STATIC) == SQLITE_OK)
+		is_missing = sqlite3_step(st) == SQLITE_DONE;
+	(void)sqlite3_finalize(st);
+	return !is_missing;
+}
+
 #define SANDBOXES \
 	"SELECT id, spec, metadata, created_us, expires_us, deadline_ms, state, reason, message, changed_us," \
 	" (SELECT operation FROM intents NOT INDEXED WHERE sandbox_id = id) FROM sandboxes NOT INDEXED ORDER BY rowid"
@@ -324,10 +367,17 @@ static int salvage(struct recovery *r, struct err *e)
 	static const struct {
 		const char *sql;
 		take_fn *fn;
+		const char *table; /* that older versions do not have */
 	} reads[] = {
-		{ "SELECT name, value FROM meta", take_meta }, { SANDBOXES " ASC", take_sandbox }, { SANDBOXES " DESC", take_sandbox },
-		{ SNAPSHOTS " ASC", take_snapshot }, { SNAPSHOTS " DESC", take_snapshot }, { EVENTS, take_event },
-		{ "SELECT key, body, sandbox_id, expires_us FROM keys", take_key },
+		{ "SELECT name, value FROM meta", take_meta, NULL },
+		{ SANDBOXES " ASC", take_sandbox, NULL },
+		{ SANDBOXES " DESC", take_sandbox, NULL },
+		{ SNAPSHOTS " ASC", take_snapshot, NULL },
+		{ SNAPSHOTS " DESC", take_snapshot, NULL },
+		{ EVENTS, take_event, NULL },
+		{ "SELECT key, body, sandbox_id, expires_us FROM keys", take_key, NULL },
+		{ SELECT_POOLS, take_pool, "pools" },
+		{ "SELECT sandbox_id, pool_id, is_idle FROM pool_members", take_member, "pool_members" },
 	};
 	int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_EXRESCODE;
 
@@ -338,7 +388,7 @@ static int salvage(struct recovery *r, struct err *e)
 		(void)connection_exec(r->from.db, "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;", &(struct err){ 0 });
 	}
 	for (size_t i = 0; i < ARRAY_LEN(reads); i++)
-		if (take_all(r, reads[i].sql, reads[i].fn, e) < 0)
+		if (has_table(r, reads[i].table) && take_all(r, reads[i].sql, reads[i].fn, e) < 0)
 			return -1;
 	return 0;
 }

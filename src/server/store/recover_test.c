@@ -136,9 +136,23 @@ static int on_key(const struct store_key *k, void *arg, struct err *e)
 	return 0;
 }
 
+static int on_member(const char *sandbox_id, const char *pool_id, bool is_idle, void *arg, struct err *e)
+{
+	(void)arg, (void)e;
+	say(";%s in %s%s", sandbox_id, pool_id, is_idle ? " idle" : "");
+	return 0;
+}
+
+static int on_pool(const struct store_pool *p, void *arg, struct err *e)
+{
+	(void)arg, (void)e;
+	say(";pool %s %lld", p->name, (long long)p->capacity.pool_max);
+	return 0;
+}
+
 static const char *load(char boot[STORE_META_MAX])
 {
-	static const struct store_reader reader = { on_sandbox, on_event, on_key };
+	static const struct store_reader reader = { on_sandbox, on_event, on_key, on_member };
 	enum store_fault fault;
 	struct err e = { 0 };
 	struct store *s = store_open(dir, &fault, &e);
@@ -148,6 +162,7 @@ static const char *load(char boot[STORE_META_MAX])
 		fail_msg("%s", e.msg);
 	all[0] = '\0';
 	assert_int_equal(store_load(s, &reader, NULL, &fault, &e), 0);
+	assert_int_equal(store_load_pools(s, on_pool, NULL, &fault, &e), 0);
 	assert_int_equal(store_meta_get(s, "boot_id", boot, &n, &e), 0);
 	boot[n] = '\0';
 	store_close(s);
@@ -163,6 +178,7 @@ static void everything_that_can_be_read_is_kept(void **state)
 	struct store_tx *tx = store_tx_new();
 	struct store_key key = { .key = STR("0123456789012345678901234567890123456789012345678901234567890123"),
 				 .sandbox_id = "run", .expires_us = 77 };
+	struct store_pool pool = { .id = "p", .name = "warm", .template = STR("{}"), .capacity = { 0, 1, 0, 9 }, .created_us = NOW };
 	struct store_recovered did;
 	char boot[STORE_META_MAX];
 
@@ -172,6 +188,8 @@ static void everything_that_can_be_read_is_kept(void **state)
 	add_row(tx, "never", SANDBOX_PENDING, INTENT_CREATE);
 	add_row(tx, "going", SANDBOX_STOPPING, INTENT_REMOVE);
 	store_tx_key(tx, &key);
+	store_tx_pool(tx, &pool);
+	store_tx_member(tx, "run", "p", true);
 	store_tx_meta(tx, "boot_id", STR("boot-1"));
 	make_database(tx);
 	did = recover(boxes, ARRAY_LEN(boxes));
@@ -181,7 +199,7 @@ static void everything_that_can_be_read_is_kept(void **state)
 	assert_string_equal(did.aside, "damaged-1.sqlite");
 	assert_string_equal(load(boot), "run Running  5;made Running  5;never Pending create 5;going Stopping remove 5;"
 					"new Paused  0;run:Created@0;made:Created@0;never:Created@0;going:Created@0;"
-					"new:Adopted@1;key run 77");
+					"new:Adopted@1;key run 77;run in p idle;pool warm 9");
 	assert_string_equal(boot, "boot-1");
 	assert_int_equal(access(in_dir("damaged-1.sqlite"), F_OK), 0);
 	assert_int_equal(access(in_dir("salvage.sqlite"), F_OK), -1);

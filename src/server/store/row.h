@@ -65,6 +65,8 @@ struct sandbox_row {
 	const char *reason, *message;
 	int64_t changed_us;
 	enum sandbox_intent intent;
+	const char *pool;             /* the id of the pool that it was made for; NULL or empty: none */
+	bool is_idle;                 /* nobody's yet: it waits in that pool */
 };
 
 /* The columns as they are stored. */

@@ -32,6 +32,14 @@ static const char *const steps[] = {
 	" name TEXT NOT NULL, os TEXT NOT NULL, arch TEXT NOT NULL, digest BLOB NOT NULL, manifest BLOB NOT NULL,"
 	" config BLOB NOT NULL, is_private INTEGER NOT NULL, pulled_us INTEGER NOT NULL, PRIMARY KEY (name, os, arch)) STRICT;"
 	"CREATE TABLE image_layers (digest BLOB PRIMARY KEY) STRICT, WITHOUT ROWID;",
+
+	"CREATE TABLE pools ("
+	" id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, template TEXT NOT NULL, buffer_min INTEGER NOT NULL,"
+	" buffer_max INTEGER NOT NULL, pool_min INTEGER NOT NULL, pool_max INTEGER NOT NULL, created_us INTEGER NOT NULL)"
+	" STRICT;"
+	"CREATE TABLE pool_members ("
+	" sandbox_id TEXT PRIMARY KEY REFERENCES sandboxes (id) ON DELETE CASCADE, pool_id TEXT NOT NULL,"
+	" is_idle INTEGER NOT NULL) STRICT;",
 };
 
 const struct schema store_schema = { steps, sizeof(steps) / sizeof(steps[0]) };

@@ -259,6 +259,13 @@ int store_load_images(struct store *s, const struct store_image_reader *r, void 
 	return 0;
 }
 
+int store_load_pools(struct store *s, store_pool_fn *fn, void *arg, enum store_fault *ret_fault, struct err *e)
+{
+	if (connection_load_pools(&s->connection, fn, arg, ret_fault, e) < 0)
+		return err_wrap(e, "'%s'", s->connection.path);
+	return 0;
+}
+
 int store_meta_get(struct store *s, const char *name, char out[STORE_META_MAX], size_t *ret_n, struct err *e)
 {
 	return connection_meta(&s->connection, name, out, ret_n, e);

@@ -58,6 +58,8 @@ struct store_reader { /* each returns 0, or -1 to end it */
 	int (*sandbox)(const struct sandbox_row *row, void *arg, struct err *e);
 	int (*event)(const struct store_event *event, void *arg, struct err *e); /* oldest first, after its sandbox */
 	int (*key)(const struct store_key *key, void *arg, struct err *e);
+	/* The pool that a sandbox was made for, after the sandbox; or NULL. */
+	int (*member)(const char *sandbox_id, const char *pool_id, bool is_idle, void *arg, struct err *e);
 };
 int store_load(struct store *s, const struct store_reader *r, void *arg, enum store_fault *ret_fault, struct err *e);
 
@@ -77,6 +79,31 @@ struct store_image_reader { /* each returns 0, or -1 to end it */
 	int (*layer)(const unsigned char digest[SHA256_SIZE], void *arg, struct err *e); /* that the runtime has */
 };
 int store_load_images(struct store *s, const struct store_image_reader *r, void *arg, enum store_fault *ret_fault, struct err *e);
+
+/* ---- pools ---- */
+
+#define STORE_POOL_NAME_MAX 253
+#define STORE_POOL_SIZE_MAX 65536 /* of each number */
+
+struct pool_capacity {
+	int64_t buffer_min, buffer_max; /* idle ones */
+	int64_t pool_min, pool_max;     /* idle and handed out */
+};
+
+struct store_pool {
+	const char *id;   /* of its own: a name may be used again, what was made for its last bearer may not */
+	const char *name;
+	struct str template; /* a JSON document, with values of variables: nobody reads it but whoever makes sandboxes of it */
+	struct pool_capacity capacity;
+	int64_t created_us;
+};
+
+bool pool_name_valid(struct str name); /* ^[a-z0-9]([-a-z0-9]*[a-z0-9])?$ */
+/* What is wrong with them ("bufferMin: must not be above bufferMax"), or NULL. */
+const char *pool_capacity_check(const struct pool_capacity *c);
+
+typedef int store_pool_fn(const struct store_pool *pool, void *arg, struct err *e);
+int store_load_pools(struct store *s, store_pool_fn *fn, void *arg, enum store_fault *ret_fault, struct err *e);
 
 /* A small value of the store's own; *ret_n is 0 when there is none. */
 #define STORE_META_MAX 256
@@ -120,7 +147,7 @@ struct store_tx *store_tx_new(void); /* NULL: out of memory; every function belo
 void store_tx_free(struct store_tx *tx);
 DEFINE_AUTO(struct store_tx *, store_tx_free)
 
-void store_tx_insert(struct store_tx *tx, const struct sandbox_row *row);
+void store_tx_insert(struct store_tx *tx, const struct sandbox_row *row); /* with its place in a pool */
 void store_tx_state(struct store_tx *tx, const struct sandbox_row *row); /* state, reason, message, changed_us */
 void store_tx_spec(struct store_tx *tx, const struct sandbox_row *row);  /* what it is made from */
 void store_tx_expiry(struct store_tx *tx, const char *id, int64_t expires_us, uint64_t deadline_ms);
@@ -131,6 +158,13 @@ void store_tx_event(struct store_tx *tx, const struct store_event *event);
 void store_tx_key(struct store_tx *tx, const struct store_key *key);
 void store_tx_forget_key(struct store_tx *tx, struct str key);
 void store_tx_meta(struct store_tx *tx, const char *name, struct str value);
+/* Everything of ROW but its environment and its id, for its owner: from here on it is no longer idle. */
+void store_tx_hand_out(struct store_tx *tx, const struct sandbox_row *row);
+/* These three survive a loss of power, too. What was made for a deleted pool is known by the pool's id, which is nobody's. */
+void store_tx_pool(struct store_tx *tx, const struct store_pool *pool);
+void store_tx_pool_capacity(struct store_tx *tx, const char *pool_id, const struct pool_capacity *capacity);
+void store_tx_pool_delete(struct store_tx *tx, const char *pool_id);
+
 void store_tx_image(struct store_tx *tx, const struct store_image *image); /* replaces one of the same name and platform */
 void store_tx_forget_image(struct store_tx *tx, const char *name, const char *os, const char *arch);
 void store_tx_layer(struct store_tx *tx, const unsigned char digest[SHA256_SIZE], bool is_given); /* the runtime has it, or not */

@@ -33,6 +33,12 @@ enum statement { /* rows of the table of SQL in store_sql.c */
 	SQL_FORGET_IMAGE,
 	SQL_LAYER,
 	SQL_FORGET_LAYER,
+	SQL_MEMBER,
+	SQL_TAKE,
+	SQL_HAND_OUT,
+	SQL_POOL,
+	SQL_POOL_CAPACITY,
+	SQL_POOL_DELETE,
 	SQL_COUNT,
 };
 
@@ -62,6 +68,8 @@ struct store_tx {
 	struct err result; /* ERR_NONE: committed */
 };
 
+void store_tx_member(struct store_tx *tx, const char *sandbox_id, const char *pool_id, bool is_idle);
+
 /* ---- SQL ---- */
 
 struct connection {
@@ -81,6 +89,11 @@ int connection_load_snapshots(struct connection *c, store_snapshot_fn *fn, void 
 			      struct err *e);
 int connection_load_images(struct connection *c, const struct store_image_reader *r, void *arg, enum store_fault *ret_fault,
 			   struct err *e);
+int connection_load_pools(struct connection *c, store_pool_fn *fn, void *arg, enum store_fault *ret_fault, struct err *e);
+/* The row of the pools as SELECT_POOLS gives it; strings go into A. ERR_INVALID for one that cannot be. */
+#define SELECT_POOLS \
+	"SELECT id, name, template, buffer_min, buffer_max, pool_min, pool_max, created_us FROM pools"
+int pool_row_load(sqlite3_stmt *st, struct arena *a, struct store_pool *ret, struct err *e);
 int connection_meta(struct connection *c, const char *name, char out[STORE_META_MAX], size_t *ret_n, struct err *e);
 /* The error for a result of SQLite, which becomes part of the message: for the log, not for clients. */
 int sql_error(sqlite3 *db, int rc, const char *what, struct err *e);

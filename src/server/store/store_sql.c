@@ -2,6 +2,7 @@
 /* Transactions on a connection. Values are bound, never written into SQL. */
 #include "base/log.h"
 #include "base/kill_point.h"
+#include "base/uuid.h"
 #include "server/store/store_impl.h"
 
 #include "base/banned.h"
@@ -14,6 +15,14 @@ static const char insert_text[] =
 static const char trim_text[] =
 	"DELETE FROM events WHERE sandbox_id = ?1 AND n <="
 	" (SELECT n FROM events WHERE sandbox_id = ?1 ORDER BY n DESC LIMIT 1 OFFSET ?2)";
+static const char hand_out_text[] =
+	"UPDATE sandboxes SET spec = ?, metadata = ?, created_us = ?, expires_us = ?, deadline_ms = ?, state = ?, reason = ?,"
+	" message = ?, changed_us = ? WHERE id = ?";
+static const char pool_text[] =
+	"INSERT INTO pools (id, name, template, buffer_min, buffer_max, pool_min, pool_max, created_us)"
+	" VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+static const char capacity_text[] =
+	"UPDATE pools SET buffer_min = ?, buffer_max = ?, pool_min = ?, pool_max = ? WHERE id = ?";
 
 static const char snapshot_text[] =
 	"INSERT INTO snapshots (id, sandbox_id, name, spec, state, reason, message, created_us, changed_us)"
@@ -41,6 +50,12 @@ static const char *const texts[SQL_COUNT] = {
 	[SQL_FORGET_IMAGE] = "DELETE FROM images WHERE name = ? AND os = ? AND arch = ?",
 	[SQL_LAYER] = "INSERT OR REPLACE INTO image_layers (digest) VALUES (?)",
 	[SQL_FORGET_LAYER] = "DELETE FROM image_layers WHERE digest = ?",
+	[SQL_MEMBER] = "INSERT INTO pool_members (sandbox_id, pool_id, is_idle) VALUES (?, ?, ?)",
+	[SQL_TAKE] = "UPDATE pool_members SET is_idle = 0 WHERE sandbox_id = ?",
+	[SQL_HAND_OUT] = hand_out_text,
+	[SQL_POOL] = pool_text,
+	[SQL_POOL_CAPACITY] = capacity_text,
+	[SQL_POOL_DELETE] = "DELETE FROM pools WHERE id = ?",
 };
 
 /* ---- errors ---- */
@@ -279,6 +294,17 @@ static int load_key(sqlite3_stmt *st, struct loading *l, struct err *e)
 	return l->r->key(&k, l->arg, e);
 }
 
+static int load_member(sqlite3_stmt *st, struct loading *l, struct err *e)
+{
+	const char *sandbox = arena_dup(&l->arena, column_str(st, 0)), *pool = arena_dup(&l->arena, column_str(st, 1));
+
+	if (!sandbox || !pool)
+		return err_no_memory(e);
+	if (!id_valid(str_of(pool)))
+		return err_set(e, ERR_INVALID, "sandbox '%.64s': a pool that cannot be", sandbox);
+	return l->r->member(sandbox, pool, sqlite3_column_int64(st, 2) != 0, l->arg, e);
+}
+
 typedef int load_fn(sqlite3_stmt *st, struct loading *l, struct err *e);
 
 static int load_all(struct connection *c, const char *sql, load_fn *fn, struct loading *l, struct err *e)
@@ -318,6 +344,8 @@ int connection_load(struct connection *c, const struct store_reader *r, void *ar
 		rc = load_all(c, "SELECT sandbox_id, at_us, scope, type, message FROM events ORDER BY n", load_event, &l, e);
 	if (rc == 0)
 		rc = load_all(c, "SELECT key, body, sandbox_id, expires_us FROM keys", load_key, &l, e);
+	if (rc == 0 && r->member)
+		rc = load_all(c, "SELECT sandbox_id, pool_id, is_idle FROM pool_members", load_member, &l, e);
 	arena_done(&l.arena);
 	if (rc < 0)
 		*ret_fault = sql_is_damage(c->rc) || e->code == ERR_INVALID ? STORE_DAMAGED : STORE_FAILED;

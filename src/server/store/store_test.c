@@ -30,7 +30,8 @@ struct rig {
 	struct err e;
 	unsigned done, failed;
 	struct err failure;
-	unsigned sandboxes, events, keys;
+	unsigned sandboxes, events, keys, members, idle;
+	char pools[256]; /* "name id sizes;" of each */
 	struct sandbox_row row; /* the last one that was read; its strings are gone */
 	char metadata[64], message[64];
 };
@@ -140,15 +141,42 @@ static int read_key(const struct store_key *k, void *arg, struct err *e)
 	return 0;
 }
 
+static int read_member(const char *sandbox_id, const char *pool_id, bool is_idle, void *arg, struct err *e)
+{
+	struct rig *r = arg;
+
+	(void)e;
+	assert_string_equal(sandbox_id, "a");
+	assert_string_equal(pool_id, "p-1");
+	r->members++;
+	r->idle += is_idle;
+	return 0;
+}
+
+static int read_pool(const struct store_pool *p, void *arg, struct err *e)
+{
+	struct rig *r = arg;
+	size_t n = strlen(r->pools);
+
+	(void)e;
+	assert_true(str_starts(p->template, STR("{\"image\"")));
+	(void)snprintf(r->pools + n, sizeof(r->pools) - n, "%s %s %lld %lld %lld %lld;", p->name, p->id,
+		       (long long)p->capacity.buffer_min, (long long)p->capacity.buffer_max,
+		       (long long)p->capacity.pool_min, (long long)p->capacity.pool_max);
+	return 0;
+}
+
 /* Closes, opens again and counts what is there. */
 static void reread(struct rig *r)
 {
-	static const struct store_reader reader = { read_sandbox, read_event, read_key };
+	static const struct store_reader reader = { read_sandbox, read_event, read_key, read_member };
 
 	rig_close(r);
-	r->sandboxes = r->events = r->keys = 0;
+	r->sandboxes = r->events = r->keys = r->members = r->idle = 0;
+	r->pools[0] = '\0';
 	r->store = store_open(r->state, &r->fault, &r->e);
 	assert_non_null(r->store);
+	assert_int_equal(store_load_pools(r->store, read_pool, r, &r->fault, &r->e), 0);
 	assert_int_equal(store_load(r->store, &reader, r, &r->fault, &r->e), 0);
 	assert_int_equal(store_start(r->store, r->loop, &r->e), 0);
 }
@@ -305,7 +333,7 @@ static void spoil(const char *path, off_t at, const char *bytes, size_t n)
 
 static void damage_is_named(void **state)
 {
-	static const struct store_reader reader = { read_sandbox, read_event, read_key };
+	static const struct store_reader reader = { read_sandbox, read_event, read_key, read_member };
 	static char noise[3000];
 	struct rig r;
 
@@ -479,6 +507,157 @@ static void an_upgrade_keeps_a_copy(void **state)
 	rig_stop(&r);
 }
 
+/* A file of the first version, with a row. */
+static void make_old(struct rig *r)
+{
+	struct connection c = { .path = r->db };
+	AUTO(store_tx_free) struct store_tx *tx = insert("a");
+
+	rig_open(r);
+	rig_close(r);
+	assert_int_equal(unlink(r->db), 0);
+	assert_int_equal(state_file_make(r->db, &r->e), 0);
+	assert_int_equal(connection_open(&c, &r->e), 0);
+	assert_int_equal(schema_prepare(&c, &(struct schema){ store_schema.steps, 1 }, &r->fault, &r->e), 0);
+	assert_int_equal(connection_run(&c, tx, &r->e), 0);
+	connection_close(&c);
+}
+
+static void a_file_of_the_first_version_is_brought_up_to_date(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_start(&r);
+	make_old(&r);
+	rig_open(&r);
+	reread(&r);
+	assert_int_equal(r.sandboxes, 1);
+	assert_int_equal(r.members, 0);
+	rig_stop(&r);
+}
+
+static struct store_pool some_pool(const char *id, const char *name)
+{
+	return (struct store_pool){ .id = id, .name = name, .template = STR("{\"image\":{\"uri\":\"host\"}}"),
+				    .capacity = { 1, 2, 3, 4 }, .created_us = WALL };
+}
+
+static void pools_and_what_was_made_for_them_are_read_again(void **state)
+{
+	struct store_pool one = some_pool("p-1", "one"), two = some_pool("p-2", "two");
+	struct sandbox_row row = { .id = "a", .image = "host", .limits = RUNTIME_LIMITS_DEFAULT, .created_us = WALL,
+				   .changed_us = WALL, .state = SANDBOX_RUNNING, .reason = "R", .message = "M", .pool = "p-1",
+				   .is_idle = true };
+	static const char *entrypoint[] = { "x" };
+	struct store_tx *tx = store_tx_new();
+	struct rig r;
+
+	(void)state;
+	row.entrypoint = (struct string_list){ entrypoint, 1 };
+	rig_start(&r);
+	rig_open(&r);
+	store_tx_pool(tx, &one);
+	store_tx_pool(tx, &two);
+	store_tx_insert(tx, &row);
+	submit(&r, tx);
+	tx = store_tx_new();
+	store_tx_pool_capacity(tx, "p-1", &(struct pool_capacity){ 5, 6, 7, 8 });
+	store_tx_pool_delete(tx, "p-2");
+	submit(&r, tx);
+	reread(&r);
+	assert_string_equal(r.pools, "one p-1 5 6 7 8;");
+	assert_int_equal(r.members, 1);
+	assert_int_equal(r.idle, 1);
+	tx = store_tx_new();
+	row.renew_s = 600;
+	row.expires_us = WALL + 60;
+	store_tx_hand_out(tx, &row);
+	submit(&r, tx);
+	reread(&r);
+	assert_int_equal(r.idle, 0);
+	assert_int_equal(r.members, 1);
+	assert_int_equal(r.row.renew_s, 600);
+	assert_int_equal(r.row.expires_us, WALL + 60);
+	tx = store_tx_new();
+	store_tx_delete(tx, "a");
+	submit(&r, tx);
+	reread(&r);
+	assert_int_equal(r.members, 0);
+	rig_stop(&r);
+}
+
+static void a_name_is_given_once_and_a_failed_one_leaves_the_store_as_it_was(void **state)
+{
+	struct store_pool one = some_pool("p-1", "one"), again = some_pool("p-2", "one");
+	struct store_tx *tx = store_tx_new();
+	struct rig r;
+
+	(void)state;
+	rig_start(&r);
+	rig_open(&r);
+	store_tx_pool(tx, &one);
+	submit(&r, tx);
+	tx = store_tx_new();
+	store_tx_pool(tx, &again);
+	submit(&r, tx);
+	assert_int_equal(r.failed, 1);
+	submit(&r, insert("a"));
+	assert_int_equal(r.failed, 1);
+	reread(&r);
+	assert_string_equal(r.pools, "one p-1 1 2 3 4;");
+	assert_int_equal(r.sandboxes, 1);
+	rig_stop(&r);
+}
+
+static void pools_that_cannot_be_are_damage(void **state)
+{
+	static const char *const changes[] = {
+		"UPDATE pools SET name = 'One'",         "UPDATE pools SET id = '../x'",
+		"UPDATE pools SET template = '{'",       "UPDATE pools SET buffer_min = 3",
+		"UPDATE pools SET pool_max = -1",        "UPDATE pools SET pool_max = 65537",
+		"UPDATE pools SET created_us = 0",
+	};
+	struct store_pool one = some_pool("p-1", "one");
+	struct rig r;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(changes); i++) {
+		struct store_tx *tx = store_tx_new();
+
+		rig_start(&r);
+		rig_open(&r);
+		store_tx_pool(tx, &one);
+		submit(&r, tx);
+		rig_close(&r);
+		exec_sql(r.db, changes[i]);
+		r.store = store_open(r.state, &r.fault, &r.e);
+		assert_non_null(r.store);
+		assert_int_equal(store_load_pools(r.store, read_pool, &r, &r.fault, &r.e), -1);
+		assert_int_equal(r.fault, STORE_DAMAGED);
+		rig_stop(&r);
+	}
+}
+
+static void pool_names_are_dns_labels(void **state)
+{
+	static const struct {
+		const char *name;
+		bool is_valid;
+	} rows[] = {
+		{ "a", true },  { "0", true },   { "a-b", true }, { "a--b", true }, { "", false },   { "-a", false },
+		{ "a-", false }, { "A", false }, { "a.b", false }, { "a_b", false }, { "a b", false }, { "\xc3\xa4", false },
+	};
+	char longest[STORE_POOL_NAME_MAX + 2];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		assert_int_equal(pool_name_valid(str_of(rows[i].name)), rows[i].is_valid);
+	memset(longest, 'a', sizeof(longest));
+	assert_true(pool_name_valid((struct str){ longest, STORE_POOL_NAME_MAX }));
+	assert_false(pool_name_valid((struct str){ longest, STORE_POOL_NAME_MAX + 1 }));
+}
+
 static void a_full_disk_fails_writes_and_nothing_else(void **state)
 {
 	static const struct {
@@ -596,6 +775,11 @@ int main(void)
 		cmocka_unit_test(foreign_and_newer_files_are_refused),
 		cmocka_unit_test(an_upgrade_keeps_a_copy),
 		cmocka_unit_test(images_are_replaced_and_forgotten_by_name_and_platform),
+		cmocka_unit_test(a_file_of_the_first_version_is_brought_up_to_date),
+		cmocka_unit_test(pools_and_what_was_made_for_them_are_read_again),
+		cmocka_unit_test(a_name_is_given_once_and_a_failed_one_leaves_the_store_as_it_was),
+		cmocka_unit_test(pools_that_cannot_be_are_damage),
+		cmocka_unit_test(pool_names_are_dns_labels),
 		cmocka_unit_test(a_full_disk_fails_writes_and_nothing_else),
 		cmocka_unit_test(the_queue_has_a_ceiling_and_is_written_at_the_end),
 		cmocka_unit_test(what_was_acknowledged_survives_a_kill),

@@ -70,6 +70,15 @@ static void add_document(struct store_tx *tx, struct step *s, const struct buf *
 		add_bytes(tx, s, PARAM_TEXT, buf_str(b));
 }
 
+void store_tx_member(struct store_tx *tx, const char *sandbox_id, const char *pool_id, bool is_idle)
+{
+	struct step *s = add_step(tx, SQL_MEMBER);
+
+	add_text(tx, s, sandbox_id);
+	add_text(tx, s, pool_id);
+	add_int(s, is_idle);
+}
+
 void store_tx_insert(struct store_tx *tx, const struct sandbox_row *row)
 {
 	AUTO(buf_done) struct buf spec = BUF_INIT(ROW_SPEC_MAX);
@@ -88,6 +97,29 @@ void store_tx_insert(struct store_tx *tx, const struct sandbox_row *row)
 	add_text(tx, s, row->reason);
 	add_text(tx, s, row->message);
 	add_int(s, row->changed_us);
+	if (row->pool && row->pool[0] != '\0')
+		store_tx_member(tx, row->id, row->pool, row->is_idle);
+}
+
+void store_tx_hand_out(struct store_tx *tx, const struct sandbox_row *row)
+{
+	AUTO(buf_done) struct buf spec = BUF_INIT(ROW_SPEC_MAX);
+	AUTO(buf_done) struct buf metadata = BUF_INIT(ROW_METADATA_MAX);
+	struct step *s = add_step(tx, SQL_HAND_OUT);
+
+	(void)row_write_spec(row, &spec);
+	(void)row_write_metadata(&row->metadata, &metadata);
+	add_document(tx, s, &spec);
+	add_document(tx, s, &metadata);
+	add_int(s, row->created_us);
+	add_int(s, row->expires_us);
+	add_int(s, (int64_t)row->deadline_ms);
+	add_text(tx, s, sandbox_state_name(row->state));
+	add_text(tx, s, row->reason);
+	add_text(tx, s, row->message);
+	add_int(s, row->changed_us);
+	add_text(tx, s, row->id);
+	add_text(tx, add_step(tx, SQL_TAKE), row->id);
 }
 
 void store_tx_state(struct store_tx *tx, const struct sandbox_row *row)
@@ -256,4 +288,44 @@ void store_tx_snapshot_delete(struct store_tx *tx, const char *id)
 {
 	store_tx_durable(tx);
 	add_text(tx, add_step(tx, SQL_SNAPSHOT_DELETE), id);
+}
+
+/* ---- pools ---- */
+
+static void add_capacity(struct step *s, const struct pool_capacity *c)
+{
+	add_int(s, c->buffer_min);
+	add_int(s, c->buffer_max);
+	add_int(s, c->pool_min);
+	add_int(s, c->pool_max);
+}
+
+static struct step *add_durable(struct store_tx *tx, enum statement statement)
+{
+	store_tx_durable(tx);
+	return add_step(tx, statement);
+}
+
+void store_tx_pool(struct store_tx *tx, const struct store_pool *pool)
+{
+	struct step *s = add_durable(tx, SQL_POOL);
+
+	add_text(tx, s, pool->id);
+	add_text(tx, s, pool->name);
+	add_bytes(tx, s, PARAM_TEXT, pool->template);
+	add_capacity(s, &pool->capacity);
+	add_int(s, pool->created_us);
+}
+
+void store_tx_pool_capacity(struct store_tx *tx, const char *pool_id, const struct pool_capacity *capacity)
+{
+	struct step *s = add_durable(tx, SQL_POOL_CAPACITY);
+
+	add_capacity(s, capacity);
+	add_text(tx, s, pool_id);
+}
+
+void store_tx_pool_delete(struct store_tx *tx, const char *pool_id)
+{
+	add_text(tx, add_durable(tx, SQL_POOL_DELETE), pool_id);
 }
