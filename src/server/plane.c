@@ -7,7 +7,9 @@
 #include "base/err.h"
 #include "net/loop.h"
 #include "server/api/audit.h"
+#include "server/api/create.h"
 #include "server/api/proxy.h"
+#include "server/pool.h"
 #include "server/pull.h"
 #include "sys/fd.h"
 
@@ -40,7 +42,9 @@ void plane_close(struct plane *p)
 	tunnels_drop(p, NULL);
 	if (p->snapshots)
 		snapshots_stop(p->snapshots);
+	pools_stop(p->pools);
 	sandboxes_free(p->sandboxes);
+	pools_free(p->pools);
 	while (p->jobs) {
 		struct plane_job *j = p->jobs;
 
@@ -57,8 +61,24 @@ static void on_gone(struct sandbox *sb, void *arg)
 {
 	struct plane *p = arg;
 
-	proxy_gone(sb, p);
+	pools_gone(p->pools, sb); /* first: it may be calling it */
+	proxy_gone(p, sb);
 	snapshots_released(p->snapshots);
+}
+
+static void on_ended(struct sandbox *sb, void *arg)
+{
+	struct plane *p = arg;
+
+	pools_ended(p->pools, sb);
+}
+
+static int make_order(struct str template, struct arena *a, struct sandbox_order *ret, struct fault *f, void *arg)
+{
+	const struct plane *p = arg;
+	struct create_rules rules = { p->spec.runtime, p->spec.max_timeout_s, p->snapshots, NULL };
+
+	return template_order(template, &rules, a, ret, f);
 }
 
 struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fault, struct err *e)
@@ -67,12 +87,13 @@ struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fa
 	struct sandboxes_spec set = {
 		.loop = spec->loop, .runtime = spec->runtime, .boot_id = spec->boot_id,
 		.creates_max = spec->creates_max > 0 ? spec->creates_max : PLANE_CREATES_MAX,
-		.wall_us = spec->wall_us, .wall_arg = spec->wall_arg, .gone = on_gone, .gone_arg = p,
+		.wall_us = spec->wall_us, .wall_arg = spec->wall_arg, .gone = on_gone, .ended = on_ended, .gone_arg = p,
 	};
 
 	struct snapshots_spec snapshots = {
 		.loop = spec->loop, .runtime = spec->runtime, .wall_us = spec->wall_us, .wall_arg = spec->wall_arg,
 	};
+	struct pools_spec pools = { .plane = p, .make_order = make_order, .arg = p };
 
 	*ret_fault = STORE_FAILED;
 	if (!p) {
@@ -91,6 +112,9 @@ struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fa
 	snapshots.store = set.store = p->store;
 	p->snapshots = snapshots_new(&snapshots, ret_fault, e);
 	if (!p->snapshots)
+		return NULL;
+	p->pools = pools_new(&pools, ret_fault, e);
+	if (!p->pools)
 		return NULL;
 	p->sandboxes = sandboxes_new(&set, ret_fault, e);
 	return p->sandboxes ? take_ptr(&p) : NULL;
@@ -150,6 +174,8 @@ int plane_recover(struct plane *p, struct err *e)
 		*e = r.e;
 		rc = err_wrap(e, "recover sandboxes");
 	}
+	if (rc == 0)
+		pools_recovered(p->pools);
 	return rc;
 }
 

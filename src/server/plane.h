@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/plane.h - the control plane of sandboxes as a whole: a runtime, the store, the set of sandboxes, the audit log.
+/* server/plane.h - the control plane of sandboxes as a whole: a runtime, the store, the set of sandboxes, the pools that some of
+ * them wait in, the audit log.
  *
  * It is the ctx that the routes of sandboxes work on: handlers find it with plane_of(). */
 #pragma once
@@ -15,6 +16,7 @@
 struct audit;
 struct err;
 struct loop;
+struct pools;
 struct puller;
 struct tunnel;
 
@@ -50,6 +52,7 @@ struct plane {
 	struct store *store;
 	struct sandboxes *sandboxes;
 	struct snapshots *snapshots;
+	struct pools *pools;
 	struct audit *audit;
 	struct plane_job *jobs;
 	struct tunnel *tunnels; /* upgraded connections in progress, of the endpoint proxy */

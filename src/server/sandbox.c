@@ -42,7 +42,7 @@ const char *event_type_known(struct str type)
 	static const char *const types[] = {
 		"Created", "Started", "Paused", "Resumed", "Renewed", "MetadataChanged", "Removing", "Expired",
 		"Exited",  "Failed",  "OutOfMemory", "Adopted", "IgnoredKeys", "RemoveFailed", "Snapshot", "RolledBack",
-		"Pulling",
+		"Pulling", "HandedOut",
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(types); i++)
@@ -126,7 +126,9 @@ static int copy_row(struct box *b, const struct sandbox_row *row, struct err *e)
 	(void)snprintf(b->id, sizeof(b->id), "%s", row->id);
 	(void)snprintf(b->reason, sizeof(b->reason), "%s", row->reason);
 	(void)snprintf(b->message, sizeof(b->message), "%s", row->message);
+	(void)snprintf(b->pool, sizeof(b->pool), "%s", row->pool ? row->pool : "");
 	r->id = b->id;
+	r->pool = b->pool;
 	r->reason = b->reason;
 	r->message = b->message;
 	r->image = arena_dup(&b->arena, str_of(row->image));
@@ -191,31 +193,48 @@ struct box *box_new(struct sandboxes *s, const struct sandbox_row *row, struct e
 }
 
 /* Into the list by creation time; almost always as the newest. */
-int box_link(struct box *b, struct err *e)
+static void list_in(struct box *b)
 {
 	struct sandboxes *s = b->pub.set;
 	struct sandbox *sb = &b->pub, *older = s->newest;
 
-	if (!map_put(&s->by_id, str_of(b->id), b))
-		return err_no_memory(e);
 	while (older && older->row.created_us > sb->row.created_us)
 		older = older->older;
 	sb->older = older;
 	sb->newer = older ? older->newer : s->oldest;
 	*(sb->older ? &sb->older->newer : &s->oldest) = sb;
 	*(sb->newer ? &sb->newer->older : &s->newest) = sb;
+}
+
+static void list_out(struct box *b)
+{
+	struct sandboxes *s = b->pub.set;
+	struct sandbox *sb = &b->pub;
+
+	*(sb->older ? &sb->older->newer : &s->oldest) = sb->newer;
+	*(sb->newer ? &sb->newer->older : &s->newest) = sb->older;
+	sb->older = sb->newer = NULL;
+}
+
+int box_link(struct box *b, struct err *e)
+{
+	if (!map_put(&b->pub.set->by_id, str_of(b->id), b))
+		return err_no_memory(e);
+	list_in(b);
 	return 0;
 }
 
 void box_unlink(struct box *b)
 {
-	struct sandboxes *s = b->pub.set;
-	struct sandbox *sb = &b->pub;
+	(void)map_del(&b->pub.set->by_id, str_of(b->id));
+	list_out(b);
+}
 
-	(void)map_del(&s->by_id, str_of(b->id));
-	*(sb->older ? &sb->older->newer : &s->oldest) = sb->newer;
-	*(sb->newer ? &sb->newer->older : &s->newest) = sb->older;
-	sb->older = sb->newer = NULL;
+void box_move(struct box *b, int64_t created_us)
+{
+	list_out(b);
+	b->pub.row.created_us = created_us;
+	list_in(b);
 }
 
 void box_arm(struct box *b)
@@ -348,6 +367,8 @@ void box_apply_end(struct box *b, const struct runtime_end *end, struct store_tx
 	box_event(b, tx, EVENT_CONTAINER, b->pub.row.state == SANDBOX_FAILED ? "Failed" : "Exited", "%s", b->message);
 	log_info("sandbox ended", LOG_S("id", b->id), LOG_S("reason", b->reason), LOG_D("exit_code", end->exit_code),
 		 LOG_B("oom", end->oom));
+	if (b->pub.set->spec.ended)
+		b->pub.set->spec.ended(&b->pub, b->pub.set->spec.gone_arg);
 }
 
 static void on_ended(const char *id, const struct runtime_end *end, void *arg)
@@ -379,11 +400,18 @@ static int64_t real_wall_us(void *arg)
 	return clock_wall_us();
 }
 
-struct sandbox *sandboxes_find(const struct sandboxes *s, struct str id)
+struct sandbox *sandboxes_find_any(const struct sandboxes *s, struct str id)
 {
 	struct box *b = id_valid(id) ? map_get(&s->by_id, id) : NULL;
 
 	return b ? &b->pub : NULL;
+}
+
+struct sandbox *sandboxes_find(const struct sandboxes *s, struct str id)
+{
+	struct sandbox *sb = sandboxes_find_any(s, id);
+
+	return sb && !sb->row.is_idle ? sb : NULL;
 }
 
 struct sandbox *sandboxes_newest(const struct sandboxes *s)
@@ -394,6 +422,11 @@ struct sandbox *sandboxes_newest(const struct sandboxes *s)
 size_t sandboxes_count(const struct sandboxes *s)
 {
 	return s->by_id.n;
+}
+
+unsigned sandboxes_creating(const struct sandboxes *s)
+{
+	return s->creates;
 }
 
 struct runtime *sandboxes_runtime(const struct sandboxes *s)

@@ -63,7 +63,9 @@ struct sandboxes_spec {
 	void *wall_arg;
 	/* A sandbox is about to go: its user data goes with it. Or NULL. */
 	void (*gone)(struct sandbox *sb, void *arg);
-	void *gone_arg;
+	/* It has ended by itself. Or NULL. */
+	void (*ended)(struct sandbox *sb, void *arg);
+	void *gone_arg; /* of both */
 };
 
 enum store_fault;
@@ -77,9 +79,12 @@ DEFINE_AUTO(struct sandboxes *, sandboxes_free)
 typedef void recovered_fn(const struct err *e, void *arg);
 void sandboxes_recover(struct sandboxes *s, recovered_fn *fn, void *arg);
 
-struct sandbox *sandboxes_find(const struct sandboxes *s, struct str id); /* NULL: no such id, valid or not */
+/* NULL: no such id, valid or not, or that of one that is nobody's yet. */
+struct sandbox *sandboxes_find(const struct sandboxes *s, struct str id);
+struct sandbox *sandboxes_find_any(const struct sandboxes *s, struct str id); /* idle ones, too */
 struct sandbox *sandboxes_newest(const struct sandboxes *s);              /* by creation time, then sandbox->older */
 size_t sandboxes_count(const struct sandboxes *s);
+unsigned sandboxes_creating(const struct sandboxes *s); /* how many are being made at the moment */
 struct runtime *sandboxes_runtime(const struct sandboxes *s);
 int64_t sandboxes_wall_us(const struct sandboxes *s);
 
@@ -96,7 +101,7 @@ struct sandbox_event {
 	char message[];
 };
 
-/* To be read only, but for `user`. */
+/* To be read only, but for `user` and `member`. */
 struct sandbox {
 	struct sandboxes *set;
 	struct sandbox_row row;
@@ -107,6 +112,7 @@ struct sandbox {
 	bool has_end; /* it has ended, and that is how */
 	struct runtime_end end;
 	void *user;
+	void *member; /* the pools' */
 };
 
 /* A token for what answers on PURPOSE ("execd", "egress") of this sandbox: the same after a restart, kept nowhere. */
@@ -131,6 +137,8 @@ struct sandbox_order {
 	size_t n_ignored;
 	struct str key;             /* Idempotency-Key; empty: none */
 	unsigned char body[SHA256_SIZE]; /* digest of the request */
+	const char *pool, *pool_name;    /* the id and name of the pool that it is made for; NULL: none */
+	bool is_idle;                    /* for nobody yet */
 };
 
 /* SB is NULL on failure, and when it has been removed. */
@@ -140,6 +148,15 @@ typedef void sandbox_fn(struct sandbox *sb, const struct fault *f, void *arg);
  * called. -1: F. */
 int sandboxes_create(struct sandboxes *s, const struct sandbox_order *order, sandbox_fn *fn, void *arg,
 		     struct sandbox **ret, struct fault *f);
+
+/* What sandboxes_create() would answer to ORDER's key: its 0, 1 or -1; 2: there is no key, or nobody has used it. */
+int sandboxes_replay(struct sandboxes *s, const struct sandbox_order *order, sandbox_fn *fn, void *arg,
+		     struct sandbox **ret, struct fault *f);
+
+/* Gives an idle sandbox to whoever ORDER speaks for, in one transaction: metadata, expiry, creation time, renewal, platform and
+ * key are the order's from then on. On failure it is idle still, unless it has ended, and then it is removed.
+ * 0: FN will be told. -1: F. */
+int sandbox_hand_out(struct sandbox *sb, const struct sandbox_order *order, sandbox_fn *fn, void *arg, struct fault *f);
 
 /* 0: FN (or NULL) will be told. -1: F, there are too many waiting. */
 int sandbox_pause(struct sandbox *sb, sandbox_fn *fn, void *arg, struct fault *f);

@@ -420,7 +420,7 @@ static int replay(struct sandboxes *s, const struct sandbox_order *o, const char
 	return sb->row.state == SANDBOX_PENDING && !box_of(sb)->first->is_told ? wait_for(box_of(sb), fn, arg, f) : 1;
 }
 
-static int make_row(struct sandboxes *s, const struct sandbox_order *o, struct sandbox_row *r, struct fault *f)
+int create_row(struct sandboxes *s, const struct sandbox_order *o, struct sandbox_row *r, struct fault *f)
 {
 	int64_t now = sandboxes_wall_us(s), expires = 0;
 
@@ -432,7 +432,7 @@ static int make_row(struct sandboxes *s, const struct sandbox_order *o, struct s
 		.image = o->image, .snapshot = o->snapshot, .layers = o->layers, .entrypoint = o->entrypoint, .os = o->os, .arch = o->arch, .limits = o->limits,
 		.renew_s = o->renew_s, .metadata = o->metadata, .created_us = now, .changed_us = now,
 		.expires_us = expires, .state = SANDBOX_PENDING, .reason = "CONTAINER_STARTING",
-		.message = "Sandbox container is starting.",
+		.message = "Sandbox container is starting.", .pool = o->pool, .is_idle = o->is_idle,
 	};
 	if (expires != 0)
 		r->deadline_ms = loop_now_ms(s->spec.loop) + (uint64_t)o->timeout_s * 1000;
@@ -493,7 +493,7 @@ static int start(struct sandboxes *s, const struct sandbox_order *o, const char 
 	struct box *b = NULL;
 	struct err e = { 0 };
 
-	if (make_row(s, o, &row, f) < 0)
+	if (create_row(s, o, &row, f) < 0)
 		return -1;
 	if (task_copy_env(&t, &o->env, &row.env_names) < 0 || copy_auth(&t, o) < 0)
 		(void)err_no_memory(&e);
@@ -516,6 +516,17 @@ static int start(struct sandboxes *s, const struct sandbox_order *o, const char 
 	box_free(b);
 	task_done(&t);
 	return fault_set(f, 503, NULL, "UNAVAILABLE", "out of resources");
+}
+
+int sandboxes_replay(struct sandboxes *s, const struct sandbox_order *order, sandbox_fn *fn, void *arg,
+		     struct sandbox **ret, struct fault *f)
+{
+	char hex[SHA256_HEX_LEN + 1];
+
+	if (order->key.n == 0)
+		return 2;
+	sha256_hex(order->key, hex);
+	return replay(s, order, hex, fn, arg, ret, f);
 }
 
 int sandboxes_create(struct sandboxes *s, const struct sandbox_order *order, sandbox_fn *fn, void *arg,

@@ -16,7 +16,8 @@
 #define SWEEP_MS 3600000 /* for idempotency keys that have aged */
 #define BOX_ARENA_MAX ((size_t)4 * 1024 * 1024)
 
-enum task_kind { TASK_CREATE, TASK_PAUSE, TASK_RESUME, TASK_RENEW, TASK_PATCH, TASK_SNAPSHOT, TASK_ROLLBACK, TASK_REMOVE };
+enum task_kind { TASK_CREATE, TASK_PAUSE, TASK_RESUME, TASK_RENEW, TASK_PATCH, TASK_SNAPSHOT, TASK_ROLLBACK, TASK_REMOVE,
+		 TASK_HAND_OUT };
 
 /* Somebody who waits for a create that another request has begun. */
 struct waiter {
@@ -40,6 +41,7 @@ struct task {
 	int64_t expires_us;
 	uint64_t deadline_ms;
 	struct labels *labels;
+	struct hand *hand; /* of a hand-out, in the arena */
 	enum sandbox_state was; /* before a removal, with its reason, message and time */
 	char was_reason[ROW_REASON_MAX + 1], was_message[ROW_MESSAGE_MAX + 1];
 	int64_t was_changed_us;
@@ -62,7 +64,7 @@ struct task {
 
 struct box { /* a sandbox, and what only the model knows of it */
 	struct sandbox pub;
-	char id[ID_MAX + 1];
+	char id[ID_MAX + 1], pool[ID_MAX + 1];
 	char reason[ROW_REASON_MAX + 1], message[ROW_MESSAGE_MAX + 1];
 	struct arena arena;
 	struct arena stack; /* of what it is made from: a rollback changes that */
@@ -126,6 +128,7 @@ struct box *box_new(struct sandboxes *s, const struct sandbox_row *row, struct e
 void box_free(struct box *b);
 int box_link(struct box *b, struct err *e);
 void box_unlink(struct box *b);
+void box_move(struct box *b, int64_t created_us); /* to the place in the list that this time gives it */
 void box_arm(struct box *b); /* the timer of its expiry */
 int box_set_stack(struct box *b, const char *snapshot, const struct string_list *layers, struct err *e);
 void box_set_state(struct box *b, enum sandbox_state state, const char *reason, const char *fmt, ...)
@@ -154,6 +157,8 @@ void create_begin(struct box *b, struct task *t);
 void create_overdue(void *arg);
 void create_cancel(struct box *b); /* if one is in progress: nobody wants it any more */
 void create_join(struct box *b); /* something that it waits for has happened */
+/* What a sandbox made by this order is recorded as, but for its id and the names of its environment. */
+int create_row(struct sandboxes *s, const struct sandbox_order *o, struct sandbox_row *r, struct fault *f);
 struct key *key_find(struct sandboxes *s, const char hex[SHA256_HEX_LEN + 1]);
 int key_add(struct sandboxes *s, const struct key *k, struct err *e);
 void key_forget_of(struct sandboxes *s, const char *sandbox_id, struct store_tx *tx);
@@ -176,6 +181,9 @@ void pending_tell(struct box *b);
 void pending_fail(struct box *b, const char *reason, const char *message); /* one that was told; ends the task */
 void pending_interrupted(struct box *b);
 void on_create_progress(const char *id, const struct runtime_progress *p, void *arg);
+
+/* sandbox_hand.c */
+void hand_begin(struct box *b, struct task *t);
 
 /* sandbox_remove.c */
 void remove_begin(struct box *b, struct task *t);

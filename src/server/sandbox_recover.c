@@ -50,6 +50,18 @@ static int load_key(const struct store_key *key, void *arg, struct err *e)
 	return key_add(s, &k, e);
 }
 
+static int load_member(const char *sandbox_id, const char *pool_id, bool is_idle, void *arg, struct err *e)
+{
+	struct sandboxes *s = arg;
+	struct box *b = map_get(&s->by_id, str_of(sandbox_id));
+
+	if (!b || !id_valid(str_of(pool_id)))
+		return err_set(e, ERR_INVALID, "sandbox '%.64s': a place in a pool that cannot be", sandbox_id);
+	memcpy(b->pool, pool_id, strlen(pool_id) + 1);
+	b->pub.row.is_idle = is_idle;
+	return 0;
+}
+
 /* The boot of the records is that of the last start: sandboxes do not outlive the host they are on. */
 static int load_boot(struct sandboxes *s, struct err *e)
 {
@@ -66,7 +78,8 @@ static int load_boot(struct sandboxes *s, struct err *e)
 
 int sandboxes_load(struct sandboxes *s, enum store_fault *ret_fault, struct err *e)
 {
-	static const struct store_reader reader = { .sandbox = load_sandbox, .event = load_event, .key = load_key };
+	static const struct store_reader reader = { .sandbox = load_sandbox, .event = load_event, .key = load_key,
+						     .member = load_member };
 
 	if (store_secret(s->spec.store, s->secret, e) < 0 || load_boot(s, e) < 0)
 		return -1;

@@ -485,5 +485,8 @@ static void begin(struct box *b, struct task *t)
 	case TASK_REMOVE:
 		remove_begin(b, t);
 		break;
+	case TASK_HAND_OUT:
+		hand_begin(b, t);
+		break;
 	}
 }

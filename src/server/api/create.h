@@ -63,6 +63,26 @@ struct create_rules {
 int create_check(const struct create_request *rq, const struct create_rules *rules, struct arena *a,
 		 struct sandbox_order *ret, struct fault *f);
 
+/* The same for a request that names a pool, whose sandboxes are made by TEMPLATE: what it names itself must be what they have; the
+ * rest of *ret is the template's. */
+int create_check_pooled(const struct create_request *rq, const struct create_rules *rules, const struct sandbox_order *template,
+			struct arena *a, struct sandbox_order *ret, struct fault *f);
+const char *create_pool_name(const struct create_request *rq, struct arena *a); /* trimmed; NULL: it names none, or no memory */
+
+/* Binds V, a create request, and checks its shape. -1: ERR_INVALID, and D has the problems; or another code. */
+int create_bind(const struct json *v, struct decode *d, struct create_request *ret, struct err *e);
+
+/* ---- templates of pools: a create request, or a pod template of which the first container is read ---- */
+
+/* As create_bind(). */
+int template_bind(const struct json *v, struct decode *d, struct create_request *ret, struct err *e);
+/* As create_check(): also refuses what only whoever takes a sandbox can say. */
+int template_check(const struct create_request *rq, const struct create_rules *rules, struct arena *a,
+		   struct sandbox_order *ret, struct fault *f);
+/* Both, for the text of a template that was checked before. */
+int template_order(struct str text, const struct create_rules *rules, struct arena *a, struct sandbox_order *ret,
+		   struct fault *f);
+
 /* Splits a command line into words as a shell would: blanks separate, '...', "..." and \ protect. -1: a quote is open
  * (ERR_INVALID). */
 int words_split(struct str line, struct arena *a, struct string_list *ret, struct err *e);

@@ -27,16 +27,20 @@ static const char *map_get_value(const struct string_map *m, const char *key)
 static int check_extensions(const struct create_request *rq, struct sandbox_order *o, struct fault *f)
 {
 	const char *renew = map_get_value(&rq->extensions, "access.renew.extend.seconds");
-	const char *pool = map_get_value(&rq->extensions, "poolRef");
 	uint64_t seconds = 0;
 
 	if (renew && !str_to_u64(str_trim(str_of(renew)), CREATE_RENEW_MIN_S, CREATE_RENEW_MAX_S, &seconds))
 		return INVALID(f, "extensions.access.renew.extend.seconds: must be a number of %d to %d", CREATE_RENEW_MIN_S,
 			       CREATE_RENEW_MAX_S);
 	o->renew_s = (int64_t)seconds;
-	if (pool && str_trim(str_of(pool)).n > 0)
-		return fault_set(f, 400, "SANDBOX", "UNSUPPORTED_POOL_REF", "extensions.poolRef: there are no pools here");
 	return 0;
+}
+
+const char *create_pool_name(const struct create_request *rq, struct arena *a)
+{
+	struct str name = str_trim(str_of(map_get_value(&rq->extensions, "poolRef")));
+
+	return name.n > 0 ? arena_dup(a, name) : NULL;
 }
 
 /* ---- the entrypoint ---- */
@@ -306,7 +310,15 @@ static int check_limits(const struct create_request *rq, const struct create_rul
 	return 0;
 }
 
-/* ---- the whole ---- */
+/* ---- the rest ---- */
+
+static int check_timeout(const struct create_request *rq, const struct create_rules *rules, struct sandbox_order *o, struct fault *f)
+{
+	if (rules->max_timeout_s > 0 && rq->timeout > rules->max_timeout_s)
+		return INVALID(f, "timeout: must be at most %lld seconds", (long long)rules->max_timeout_s);
+	o->timeout_s = rq->timeout;
+	return 0;
+}
 
 static int check_unsupported(const struct create_request *rq, struct fault *f)
 {
@@ -374,6 +386,73 @@ static int check_image(const struct create_request *rq, const struct create_rule
 	return 0;
 }
 
+/* ---- what a sandbox that waits in a pool cannot have any more ---- */
+
+static bool has_limits(const struct create_request *rq, const struct runtime_limits *asked, const struct runtime_limits *l,
+		       const char **ret_other)
+{
+	for (size_t i = 0; i < rq->limits.n; i++) {
+		enum runtime_limit bit = find_limit(rq->limits.items[i].key)->bit; /* they were checked */
+
+		*ret_other = rq->limits.items[i].key;
+		if ((bit == LIMIT_CPU && asked->cpu_milli != l->cpu_milli) || (bit == LIMIT_MEMORY && asked->memory_bytes != l->memory_bytes) ||
+		    (bit == LIMIT_DISK && asked->disk_bytes != l->disk_bytes) || (bit == LIMIT_PIDS && asked->pids != l->pids))
+			return false;
+	}
+	return true;
+}
+
+static bool is_same_list(const struct string_list *a, const struct string_list *b)
+{
+	for (size_t i = 0; i < a->n && i < b->n; i++)
+		if (strcmp(a->items[i], b->items[i]) != 0)
+			return false;
+	return a->n == b->n;
+}
+
+static int check_same(const struct create_request *rq, const struct sandbox_order *o, const struct sandbox_order *t, struct fault *f)
+{
+	const char *other = NULL;
+
+	if (o->image && strcmp(o->image, t->image) != 0)
+		return INVALID(f, "image.uri: the sandboxes of pool '%s' have '%s'", t->pool_name, t->image);
+	if (o->entrypoint.n > 0 && !is_same_list(&o->entrypoint, &t->entrypoint))
+		return INVALID(f, "entrypoint: the sandboxes of pool '%s' run another one already", t->pool_name);
+	if (!has_limits(rq, &o->limits, &t->limits, &other))
+		return INVALID(f, "resourceLimits.%s: the sandboxes of pool '%s' have another one", other, t->pool_name);
+	for (size_t i = 0; i < o->env.n; i++) {
+		const char *has = map_get_value(&t->env, o->env.items[i].key);
+
+		if (!has || strcmp(has, o->env.items[i].value) != 0)
+			return INVALID(f, "env.%s: the sandboxes of pool '%s' run already, without it or with another value",
+				       SHOWN(str_of(o->env.items[i].key)), t->pool_name);
+	}
+	return 0;
+}
+
+int create_check_pooled(const struct create_request *rq, const struct create_rules *rules, const struct sandbox_order *template,
+			struct arena *a, struct sandbox_order *ret, struct fault *f)
+{
+	struct sandbox_order o = { 0 };
+	bool has_image = str_trim(str_of(rq->image.uri)).n > 0;
+
+	if (check_extensions(rq, &o, f) < 0 || (rq->entrypoint.n > 0 && check_entrypoint(rq, rules, a, &o, f) < 0) ||
+	    check_metadata(rq, &o, f) < 0 || check_platform(rq, rules, &o, f) < 0 || check_timeout(rq, rules, &o, f) < 0)
+		return -1;
+	if (check_unsupported(rq, f) < 0 || check_limits(rq, rules, &o, f) < 0 || check_env(rq, &o, f) < 0 ||
+	    (has_image && check_image(rq, rules, a, &o, f) < 0) || check_same(rq, &o, template, f) < 0)
+		return -1;
+	*ret = *template;
+	ret->metadata = o.metadata;
+	ret->timeout_s = o.timeout_s;
+	ret->renew_s = o.renew_s;
+	ret->os = o.os;
+	ret->arch = o.arch;
+	return 0;
+}
+
+/* ---- the whole ---- */
+
 int create_check(const struct create_request *rq, const struct create_rules *rules, struct arena *a,
 		 struct sandbox_order *ret, struct fault *f)
 {
@@ -382,11 +461,8 @@ int create_check(const struct create_request *rq, const struct create_rules *rul
 	if (check_extensions(rq, &o, f) < 0 || check_snapshot(rq, rules, &o, f) < 0)
 		return -1;
 	if (check_entrypoint(rq, rules, a, &o, f) < 0 || check_metadata(rq, &o, f) < 0 ||
-	    check_platform(rq, rules, &o, f) < 0)
+	    check_platform(rq, rules, &o, f) < 0 || check_timeout(rq, rules, &o, f) < 0)
 		return -1;
-	if (rules->max_timeout_s > 0 && rq->timeout > rules->max_timeout_s)
-		return INVALID(f, "timeout: must be at most %lld seconds", (long long)rules->max_timeout_s);
-	o.timeout_s = rq->timeout;
 	if (check_unsupported(rq, f) < 0 || check_limits(rq, rules, &o, f) < 0 || check_env(rq, &o, f) < 0 ||
 	    check_image(rq, rules, a, &o, f) < 0)
 		return -1;

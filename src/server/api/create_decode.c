@@ -148,23 +148,36 @@ static const char *broken_rule(const struct create_request *rq)
 	return rq->has_limits ? NULL : "resourceLimits is required";
 }
 
+/* What the table alone cannot see. */
+static int finish(struct bound *b, struct decode *d, struct create_request *ret, struct err *e)
+{
+	const char *why;
+
+	b->rq.proxies_credentials = b->credentials.enabled;
+	b->rq.n_volumes = b->volumes.n;
+	why = broken_rule(&b->rq);
+	if (why)
+		return decode_refuse(d, NULL, why, e);
+	*ret = b->rq;
+	return 0;
+}
+
+int create_bind(const struct json *v, struct decode *d, struct create_request *ret, struct err *e)
+{
+	struct bound b = { 0 };
+
+	return decode(d, v, create_fields, &b, e) < 0 ? -1 : finish(&b, d, ret, e);
+}
+
 int create_decode(struct request *rq, struct reply *rp, struct create_request *ret, struct decode *d, struct err *e)
 {
 	struct bound b = { 0 };
 	int rc = service_decode(rq, rp, create_fields, &b, d, e);
-	struct err bad = { 0 };
-	const char *why;
 
 	if (rc != 0)
 		return rc;
-	b.rq.proxies_credentials = b.credentials.enabled;
-	b.rq.n_volumes = b.volumes.n;
-	why = broken_rule(&b.rq);
-	if (why) {
-		(void)decode_refuse(d, NULL, why, &bad);
-		(void)service_reply_problems(rp, d, "body");
-		return 1;
-	}
-	*ret = b.rq;
-	return 0;
+	if (finish(&b, d, ret, &(struct err){ 0 }) == 0)
+		return 0;
+	(void)service_reply_problems(rp, d, "body");
+	return 1;
 }

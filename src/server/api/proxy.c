@@ -111,9 +111,20 @@ struct proxy_peer *proxy_peer_of(struct sandbox *sb, struct err *e)
 	return sb->user;
 }
 
-void proxy_gone(struct sandbox *sb, void *arg)
+struct http_client *proxy_execd_client(struct plane *plane, struct sandbox *sb, struct err *e)
 {
-	struct plane *plane = arg;
+	struct proxy_peer *peer = proxy_peer_of(sb, e);
+
+	if (!peer || peer->execd)
+		return peer ? peer->execd : NULL;
+	peer->execd_target = (struct proxy_target){ .plane = plane, .port = PORT_EXECD };
+	memcpy(peer->execd_target.id, sb->row.id, strlen(sb->row.id) + 1);
+	peer->execd = proxy_client_new(&peer->execd_target, PROXY_IDLE_MAX, e);
+	return peer->execd;
+}
+
+void proxy_gone(struct plane *plane, struct sandbox *sb)
+{
 	struct proxy_peer *peer = sb->user;
 
 	if (!peer)

@@ -40,7 +40,9 @@ struct proxy_peer {
 	struct http_client *execd; /* made with the first call */
 };
 struct proxy_peer *proxy_peer_of(struct sandbox *sb, struct err *e);
-void proxy_gone(struct sandbox *sb, void *arg); /* for sandboxes_spec.gone; ARG is the plane */
+void proxy_gone(struct plane *plane, struct sandbox *sb); /* for sandboxes_spec.gone */
+/* The client that calls of execd's own port share. NULL: E. */
+struct http_client *proxy_execd_client(struct plane *plane, struct sandbox *sb, struct err *e);
 
 /* A request on its way. The handler's reply waits for it. */
 int proxy_call_start(struct request *rq, struct reply *rp, struct sandbox *sb, unsigned port, struct err *e);

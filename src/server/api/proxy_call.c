@@ -79,19 +79,12 @@ void proxy_call_drop(struct proxy_call *x)
 /* ---- starting ---- */
 
 /* The connections to execd are kept: it is ours, and answers often. What else listens in a sandbox gets one each. */
-static struct http_client *client_for(struct proxy_call *x, struct err *e)
+static struct http_client *client_for(struct proxy_call *x, struct sandbox *sb, struct err *e)
 {
-	struct proxy_peer *peer = x->peer;
-
-	if (x->target.port != PORT_EXECD) {
-		x->client = proxy_client_new(&x->target, 0, e);
-		return x->client;
-	}
-	if (!peer->execd) {
-		peer->execd_target = x->target;
-		peer->execd = proxy_client_new(&peer->execd_target, PROXY_IDLE_MAX, e);
-	}
-	return peer->execd;
+	if (x->target.port == PORT_EXECD)
+		return proxy_execd_client(x->target.plane, sb, e);
+	x->client = proxy_client_new(&x->target, 0, e);
+	return x->client;
 }
 
 static struct proxy_call *call_new(struct request *rq, struct sandbox *sb, unsigned port, struct err *e)
@@ -126,7 +119,7 @@ int proxy_call_start(struct request *rq, struct reply *rp, struct sandbox *sb, u
 	x = call_new(rq, sb, port, e);
 	if (!x)
 		return -1;
-	client = client_for(x, e);
+	client = client_for(x, sb, e);
 	x->forward = client ? forward_start(rq, rp, client, &out, &ops, x, e) : NULL;
 	if (x->forward)
 		return 0;

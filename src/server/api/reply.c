@@ -192,7 +192,7 @@ void write_created(struct json_out *o, const struct sandbox *sb, const struct st
 {
 	json_open(o, '{');
 	write_common(o, &sb->row);
-	write_list(o, "entrypoint", entrypoint);
+	write_list(o, "entrypoint", entrypoint->n > 0 ? entrypoint : &sb->row.entrypoint); /* one from a pool has its own */
 	json_close(o, '}');
 }
 

@@ -46,6 +46,11 @@ const struct route api_sandbox_routes[] = {
 	{ "POST",   "/images/pull",                            images_pull_post,        0, API_BODY_MAX },
 	{ "POST",   "/images/save",                            images_save_post,        0, API_BODY_MAX },
 	{ "POST",   "/images/load",                            images_load_post,        ROUTE_STREAM_IN, MANIFEST_BLOBS_MAX },
+	{ "POST",   "/pools",                                  pools_post,              0, API_BODY_MAX },
+	{ "GET",    "/pools",                                  pools_get,               0, 0 },
+	{ "GET",    "/pools/:name",                            pool_get,                0, 0 },
+	{ "PUT",    "/pools/:name",                            pool_put,                0, API_BODY_MAX },
+	{ "DELETE", "/pools/:name",                            pool_delete_one,         0, 0 },
 	PROXY_ROUTES,
 	{ 0 },
 };

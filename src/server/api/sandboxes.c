@@ -9,6 +9,7 @@
 #include "server/api/api.h"
 #include "server/api/create.h"
 #include "server/api/reply.h"
+#include "server/pool.h"
 
 #include "base/banned.h"
 
@@ -38,12 +39,34 @@ static int take_key(const struct request *rq, struct sandbox_order *o, struct fa
 	return 0;
 }
 
+/* *ret_pool is NULL when it is to be made from nothing. */
+static int check_create(struct request *rq, const struct create_request *cr, const struct create_rules *rules,
+			struct pool **ret_pool, struct sandbox_order *o, struct fault *f)
+{
+	const char *name = create_pool_name(cr, rq->arena);
+	const struct sandbox_order *template;
+	struct pool *pool;
+
+	if (!name)
+		return create_check(cr, rules, rq->arena, o, f);
+	pool = pools_find(plane_of(rq)->pools, str_of(name));
+	if (!pool)
+		return fault_set(f, 404, rules->runtime->code_prefix, "POOL_NOT_FOUND", "extensions.poolRef: there is no pool '%s'",
+				 SHOWN(str_of(name)));
+	template = pool_order(pool, f);
+	if (!template || create_check_pooled(cr, rules, template, rq->arena, o, f) < 0)
+		return -1;
+	*ret_pool = pool;
+	return 0;
+}
+
 int sandboxes_post(struct request *rq, struct reply *rp, struct err *e)
 {
 	struct plane *plane = plane_of(rq);
 	struct create_rules rules = { plane->spec.runtime, plane->spec.max_timeout_s, plane->snapshots, NULL };
 	struct create_request *cr = arena_alloc(rq->arena, sizeof(*cr));
 	struct sandbox_order order;
+	struct pool *pool = NULL;
 	struct sandbox *sb = NULL;
 	struct decode d;
 	struct pending *p;
@@ -55,10 +78,11 @@ int sandboxes_post(struct request *rq, struct reply *rp, struct err *e)
 	rc = create_decode(rq, rp, cr, &d, e);
 	if (rc != 0)
 		return rc < 0 ? -1 : 0;
-	if (create_check(cr, &rules, rq->arena, &order, &f) < 0 || take_key(rq, &order, &f) < 0)
+	if (check_create(rq, cr, &rules, &pool, &order, &f) < 0 || take_key(rq, &order, &f) < 0)
 		return reply_fault(rp, &f);
 	if (cr->entrypoint.n == 0)
 		cr->entrypoint = order.entrypoint;
+	pools_give_way(plane->pools);
 	order.ignored = d.unknown;
 	order.n_ignored = d.n_unknown;
 	p = pending_new(rq, rp, 202, e);
@@ -66,9 +90,10 @@ int sandboxes_post(struct request *rq, struct reply *rp, struct err *e)
 		return -1;
 	p->shows = PENDING_CREATED;
 	p->entrypoint = &cr->entrypoint;
-	rc = sandboxes_create(plane->sandboxes, &order, pending_done, p, &sb, &f);
+	rc = pool ? pool_take(pool, &order, pending_done, p, &sb, &f) :
+		    sandboxes_create(plane->sandboxes, &order, pending_done, p, &sb, &f);
 	if (rc == 0) {
-		service_note(rq, sb->row.id); /* also when nobody is there any more to be answered */
+		service_note(rq, sb ? sb->row.id : ""); /* also when nobody is there any more to be answered */
 		return 0;
 	}
 	free(p); /* nobody hangs up once it is answered */

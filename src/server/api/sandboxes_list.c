@@ -108,7 +108,7 @@ int sandboxes_get(struct request *rq, struct reply *rp, struct err *e)
 	json_open(&o, '{');
 	json_key(&o, "items"), json_open(&o, '[');
 	for (const struct sandbox *sb = sandboxes_newest(plane_of(rq)->sandboxes); sb; sb = sb->older) {
-		if (!matches(&filter, sb))
+		if (sb->row.is_idle || !matches(&filter, sb))
 			continue;
 		if (paging_has(&paging, total))
 			write_sandbox(&o, sb);

@@ -59,7 +59,7 @@ static void bodies_are_bound_and_refused_as_clients_know_it(void **state)
 		{ "{" IMAGE "," REST ",\"volumes\":[{\"name\":\"v\",\"mountPath\":\"/m\",\"host\":{\"path\":\"/x\"}}]}", 400, "VOLUME::UNSUPPORTED_BACKEND" },
 		{ "{" IMAGE "," REST ",\"volumes\":[{\"name\":\"v\",\"mountPath\":\"/m\"}]}", 422, "exactly one of host, pvc and ossfs" },
 		{ "{" IMAGE "," REST ",\"volumes\":[{\"name\":\"v\",\"mount_path\":\"m\",\"pvc\":{}}]}", 422, "string_pattern_mismatch" },
-		{ "{\"extensions\":{\"poolRef\":\"p\"}}", 400, "SANDBOX::UNSUPPORTED_POOL_REF" },
+		{ "{\"extensions\":{\"poolRef\":\" p \"}}", 404, "NATIVE::POOL_NOT_FOUND" },
 		{ "{\"extensions\":{\"poolRef\":\"p\"},\"snapshotId\":\"s\"}", 422, "snapshotId cannot" },
 		{ "{\"extensions\":{\"poolRef\":\"p\"},\"credentialProxy\":{\"enabled\":true}}", 422, "credentialProxy cannot" },
 		{ "{" IMAGE "," REST ",\"extensions\":{\"poolRef\":\" \",\"other\":\"x\"}}", 202, "" },
