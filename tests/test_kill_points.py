@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """SIGKILL at every named place (base/kill_point.h): what was acknowledged is true afterwards, the rest is whole or gone, and
 nothing is left behind. SOAK: 25 times each."""
+import contextlib
 import datetime
+import json
 import os
 import pathlib
 import re
@@ -13,7 +15,7 @@ import pytest
 
 import census
 from conftest import BIN, KEY, ROOT, Server
-from fleet import Fleet, KillSwitch, until
+from fleet import BODY, BROKEN, Fleet, KillSwitch, until
 from oci import layer, member
 from test_layers import add, drop, listed
 from test_warden import Peer
@@ -59,6 +61,21 @@ PLACES = {
     "expire": ["server.expiry.due", "server.remove.marked", "server.remove.gone", "warden.destroy.emptied"],
     "end": ["server.end.told", "server.end.queued", "warden.end.seen", "warden.end.noted"],
     "layer": ["warden.layer.begun", "warden.layer.unpacked", "warden.layer.named", "warden.layer.told", "warden.layer.retired"],
+    "pool create": ["server.pool.create_queued", "server.pool.created", "server.store.written", "server.store.committed"],
+    "pool refill": [
+        "server.create.intent_queued", "server.create.intent_committed", "server.create.asked", "server.create.made",
+        "server.create.told", "server.create.commit_queued", "server.store.committed:2",
+        "warden.create.asked", "warden.create.claimed", "warden.create.woken", "warden.create.running", "warden.create.told",
+    ],
+    "pool take": [
+        "server.pool.chosen", "server.hand.queued", "server.hand.committed", "server.hand.told", "server.store.written",
+        "server.store.committed",
+    ],
+    "pool resize": ["server.pool.resized", "server.store.committed", "server.remove.marked", "server.remove.forgotten"],
+    "pool delete": [
+        "server.pool.delete_queued", "server.pool.deleted", "server.store.written", "server.store.committed", "server.remove.marked",
+        "server.remove.gone", "server.remove.forgotten", "warden.remove.marked", "warden.destroy.emptied",
+    ],
     "restart server": ["server.recover.loaded", "server.recover.listed", "server.recover.one", "server.recover.all"],
     "restart warden": [
         "warden.adopt.one", "warden.adopt.one:2", "warden.adopt.all", "warden.start.image_made", "warden.start.trial",
@@ -291,6 +308,106 @@ def run_layer(w, arm):
     assert not listed(peer)
     folder = pathlib.Path(f"/proc/{w.server.warden_pid}/root{w.server.home.state}/store/layers")
     until(lambda: all(p.name.startswith("host-") for p in folder.iterdir()), 10, "removing what is left")
+def pool_sizes(idle):
+    return {"bufferMin": idle, "bufferMax": idle, "poolMin": 0, "poolMax": 9}
+
+
+def pool_ask(w, method, path="", body=None):
+    """The answer, or None: the connection broke before it came."""
+    with contextlib.suppress(*BROKEN):
+        return w.server.request(method, f"/v1/pools{path}", None if body is None else json.dumps(body), timeout=30)
+    return None
+
+
+def pool_make(w, idle):
+    return pool_ask(w, "POST", body={"name": "p", "template": BODY, "capacitySpec": pool_sizes(idle)})
+
+
+def pool_status(w):
+    """None when it did not answer; all are 0 when there is none."""
+    answer = pool_ask(w, "GET", "/p")
+    if answer is None or answer.status >= 500:
+        return None
+    return answer.json["status"] if answer.status == 200 else {"total": 0, "allocated": 0, "available": 0}
+
+
+def pool_settled(w, idle):
+    """Those that wait are as many as they should be, and nothing is on its way in or out."""
+    return until(lambda: (s := pool_status(w)) and s["available"] == idle and s["total"] == idle + s["allocated"] and s, 20,
+                 f"a pool of {idle} ({pool_status(w)})")
+
+
+def pool_ready(w, idle):
+    answer = pool_make(w, idle)
+    assert answer and answer.status == 201
+    pool_settled(w, idle)
+
+
+def pool_end(w):
+    until(lambda: (a := pool_ask(w, "DELETE", "/p")) and a.status in (204, 404), 15, "deleting the pool")
+
+
+def run_pool_create(w, arm):
+    arm()
+    answer = pool_make(w, 1)
+    w.wait_struck()
+    found = until(lambda: pool_ask(w, "GET", "/p"), 10, "an answer")
+    assert found.status == 200 if answer else found.status in (200, 404)
+    if found.status == 200:  # whole, with all that follows from it
+        pool_settled(w, 1)
+    pool_end(w)
+
+
+def run_pool_refill(w, arm):
+    pool_ready(w, 0)
+    arm()
+    until(lambda: pool_ask(w, "PUT", "/p", {"capacitySpec": pool_sizes(2)}), 10, "more")
+    w.wait_struck()
+    until(lambda: (a := pool_ask(w, "PUT", "/p", {"capacitySpec": pool_sizes(2)})) and a.status == 200, 10, "more")
+    assert pool_settled(w, 2)["allocated"] == 0
+    assert w.ids() == {w.keeper}
+    pool_end(w)
+
+
+def run_pool_take(w, arm):
+    pool_ready(w, 2)
+    key = str(uuid.uuid4())
+    body = {"extensions": {"poolRef": "p"}, "timeout": 600}
+    arm()
+    answer = w.ask("POST", "", body, {"Idempotency-Key": key})
+    w.wait_struck()
+    again = until(lambda: (a := w.ask("POST", "", body, {"Idempotency-Key": key})) and a.status == 202 and a, 10, "asking again")
+    name = again.json["id"]
+    assert not answer or answer.status != 202 or answer.json["id"] == name
+    w.works(name)
+    assert pool_settled(w, 2)["allocated"] == 1 and w.ids() == {w.keeper, name}
+    other = w.ask("POST", "", body)
+    assert other.status == 202 and other.json["id"] != name
+    pool_end(w)
+    for one in (name, other.json["id"]):
+        w.works(one)
+        w.remove(one)
+
+
+def run_pool_resize(w, arm):
+    pool_ready(w, 2)
+    arm()
+    answer = pool_ask(w, "PUT", "/p", {"capacitySpec": pool_sizes(1)})
+    w.wait_struck()
+    now = until(lambda: pool_ask(w, "GET", "/p"), 10, "an answer").json["capacitySpec"]
+    assert now == pool_sizes(1) if answer else now in (pool_sizes(1), pool_sizes(2))
+    pool_settled(w, now["bufferMax"])
+    pool_end(w)
+
+
+def run_pool_delete(w, arm):
+    pool_ready(w, 2)
+    arm()
+    answer = pool_ask(w, "DELETE", "/p")
+    w.wait_struck()
+    if answer:
+        assert until(lambda: pool_ask(w, "GET", "/p"), 10, "an answer").status == 404
+    pool_end(w)  # the census tells whether those that waited are gone
 
 
 def run_restart(w, arm, pid):
