@@ -3,8 +3,9 @@
  * create_loop PORT rate ROUNDS SECONDS
  * create_loop PORT fill COUNT
  * create_loop PORT exec COUNT ID
+ * create_loop PORT pool ROUNDS NAME
  *
- * The client of bench-create, bench-density and bench-neighbour. It prints what it has taken, a line for each: "create 1830" are
+ * The client of bench-create, bench-density, bench-neighbour and bench-pool. It prints what it has taken, a line for each: "create 1830" are
  * microseconds, "create.rate 210.5" are sandboxes a second. Ours and what they are measured against take turns in short
  * batches, so that all of them share the machine's moods. Needs root, for the floor. */
 #include <spawn.h>
@@ -20,6 +21,8 @@
 #define COUNT_MAX 100000
 #define PROBE_EVERY 100 /* sandboxes, between two looks at how long things take */
 #define PROBES 20
+#define WAIT_US 10000 /* between two looks at a pool */
+#define WAIT_MAX 3000
 #define SANDBOX \
 	"{\"image\":{\"uri\":\"host\"},\"entrypoint\":[\"tail\",\"-f\",\"/dev/null\"],\"timeout\":3600," \
 	"\"resourceLimits\":{\"cpu\":\"1\",\"memory\":\"2Gi\"}}"
@@ -45,12 +48,12 @@ static void expect(const struct client *c, unsigned status, const char *what)
 }
 
 /* From the first byte of the request to the last of the 202 that says Running. */
-static uint64_t create(struct client *c, struct sandbox *s)
+static uint64_t create_as(struct client *c, struct sandbox *s, const char *body)
 {
 	uint64_t began = clock_mono_us(), took;
 	char state[32];
 
-	(void)client_call(c, "POST", "/v1/sandboxes", "", SANDBOX);
+	(void)client_call(c, "POST", "/v1/sandboxes", "", body);
 	took = clock_mono_us() - began;
 	expect(c, 202, "create");
 	client_string(c, "id", s->id, sizeof(s->id));
@@ -58,6 +61,11 @@ static uint64_t create(struct client *c, struct sandbox *s)
 	if (strcmp(state, "Running") != 0)
 		client_die("the new sandbox does not run");
 	return took;
+}
+
+static uint64_t create(struct client *c, struct sandbox *s)
+{
+	return create_as(c, s, SANDBOX);
 }
 
 static void destroy(struct client *c, const struct sandbox *s)
@@ -290,6 +298,54 @@ static void exec_beside(unsigned port, uint64_t count, const char *id)
 	client_close(&c);
 }
 
+/* ---- those that wait ---- */
+
+/* Until a batch of them does, and nothing is being made. */
+static void wait_full(struct client *c, const char *name)
+{
+	char path[128];
+
+	(void)snprintf(path, sizeof(path), "/v1/pools/%s", name);
+	for (int i = 0; i < WAIT_MAX; i++) {
+		uint64_t available, total;
+
+		(void)client_call(c, "GET", path, "", "");
+		expect(c, 200, "pool");
+		available = client_number(c, "available");
+		total = client_number(c, "total");
+		if (available >= BATCH && available == total)
+			return;
+		(void)usleep(WAIT_US);
+	}
+	client_die("the pool does not fill");
+}
+
+static void batch_of_acquires(struct client *c, const char *name)
+{
+	struct sandbox taken[BATCH];
+	char body[256];
+
+	(void)snprintf(body, sizeof(body), "{\"extensions\":{\"poolRef\":\"%s\"},\"timeout\":3600}", name);
+	wait_full(c, name);
+	for (int i = 0; i < BATCH; i++)
+		say("acquire", create_as(c, &taken[i], body));
+	for (int i = 0; i < BATCH; i++)
+		destroy(c, &taken[i]);
+}
+
+static void pool(unsigned port, uint64_t rounds, const char *name)
+{
+	struct client c;
+
+	client_open(&c, port);
+	for (uint64_t i = 0; i < rounds; i++) {
+		batch_of_acquires(&c, name);
+		wait_full(&c, name); /* refilling is no part of a create */
+		batch_of_creates(&c);
+	}
+	client_close(&c);
+}
+
 /* ---- the program ---- */
 
 static void with_floor(const char *mode, unsigned port, uint64_t rounds, uint64_t seconds)
@@ -314,7 +370,7 @@ static bool is_usage(int argc, char **argv, uint64_t *port, uint64_t *count, uin
 		return false;
 	if (strcmp(argv[2], "rate") == 0)
 		return argc == 5 && str_to_u64(str_of(argv[4]), 1, 60, seconds);
-	if (strcmp(argv[2], "exec") == 0)
+	if (strcmp(argv[2], "exec") == 0 || strcmp(argv[2], "pool") == 0)
 		return argc == 5;
 	return argc == 4 && (strcmp(argv[2], "latency") == 0 || strcmp(argv[2], "fill") == 0);
 }
@@ -324,13 +380,15 @@ int main(int argc, char **argv)
 	uint64_t port, count, seconds = 0;
 
 	if (!is_usage(argc, argv, &port, &count, &seconds)) {
-		(void)fprintf(stderr, "usage: create_loop PORT latency ROUNDS | rate ROUNDS SECONDS | fill COUNT | exec COUNT ID\n");
+		(void)fprintf(stderr, "usage: create_loop PORT latency ROUNDS | rate ROUNDS SECONDS | fill COUNT | exec COUNT ID | pool ROUNDS NAME\n");
 		return 2;
 	}
 	if (strcmp(argv[2], "fill") == 0)
 		fill((unsigned)port, count);
 	else if (strcmp(argv[2], "exec") == 0)
 		exec_beside((unsigned)port, count, argv[4]);
+	else if (strcmp(argv[2], "pool") == 0)
+		pool((unsigned)port, count, argv[4]);
 	else
 		with_floor(argv[2], (unsigned)port, count, seconds);
 	return 0;

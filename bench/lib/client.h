@@ -128,3 +128,21 @@ static inline void client_string(const struct client *c, const char *key, char *
 	memcpy(out, at, (size_t)(end - at));
 	out[end - at] = '\0';
 }
+
+/* The number behind "KEY": in the answer's body. */
+static inline uint64_t client_number(const struct client *c, const char *key)
+{
+	char pattern[64];
+	const char *at;
+	struct str digits = { 0 };
+	uint64_t v;
+
+	(void)snprintf(pattern, sizeof(pattern), "\"%s\":", key);
+	at = strstr(c->body.p, pattern);
+	digits.p = at ? at + strlen(pattern) : "";
+	while (digits.p[digits.n] >= '0' && digits.p[digits.n] <= '9')
+		digits.n++;
+	if (!str_to_u64(digits, 0, UINT64_MAX, &v))
+		client_die("the answer lacks a number");
+	return v;
+}
