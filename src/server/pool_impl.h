@@ -28,7 +28,8 @@ struct member { /* a sandbox in its pool */
 	enum member_state state;
 	bool is_removing;        /* of one that leaves: the sandboxes know */
 	struct http_fetch *ping; /* or NULL */
-	uint64_t pinged_ms;      /* when it last answered */
+	uint64_t made_ms;        /* 0: before this server started */
+	uint64_t pinged_ms;      /* when it was last asked */
 	struct take *take;       /* of one that is reserved */
 };
 
@@ -119,6 +120,7 @@ void pools_check(void *arg); /* asks those that wait whether they are well */
 /* pool_refill.c */
 void pools_tick(void *arg);
 void pools_poke(struct pools *p);
+void pool_back_off(struct pool *pool); /* nothing is made for a while, and for longer each time */
 void pool_drain(struct pool *pool);
 
 /* pool_take.c */

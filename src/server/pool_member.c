@@ -8,7 +8,8 @@
 #include "base/banned.h"
 
 #define CHECK_MS 5000     /* between two rounds */
-#define PING_EVERY_MS 10000 /* for each; its connection is kept for longer than that */
+#define PING_EVERY_MS 9000 /* for each, at least; with what a round may add, its connection is kept for longer */
+#define YOUNG_MS 10000    /* what does not live longer was made wrong */
 #define PINGS_MAX 128     /* of one round */
 #define PING_MS 3000      /* for an answer */
 
@@ -100,15 +101,22 @@ void pools_gone(struct pools *p, struct sandbox *sb)
 	pools_poke(p);
 }
 
+/* A template whose sandboxes do not live must not keep the host busy with making them. */
+static void replace(struct member *m, const char *why)
+{
+	log_warn("an idle sandbox is not well, replacing it", LOG_S("id", m->sb->row.id), LOG_S("pool", m->pool->name), LOG_S("why", why));
+	if (m->made_ms != 0 && loop_now_ms(m->pool->set->loop) - m->made_ms < YOUNG_MS)
+		pool_back_off(m->pool);
+	member_remove(m);
+}
+
 void pools_ended(struct pools *p, struct sandbox *sb)
 {
 	struct member *m = sb->member;
 
 	(void)p;
-	if (!m || m->state != MEMBER_IDLE) /* who is about to get it finds out; who has it decides */
-		return;
-	log_warn("an idle sandbox has ended, replacing it", LOG_S("id", sb->row.id), LOG_S("pool", m->pool->name));
-	member_remove(m);
+	if (m && m->state == MEMBER_IDLE) /* who is about to get it finds out; who has it decides */
+		replace(m, "it has ended");
 }
 
 /* ---- whether it is well ---- */
@@ -129,10 +137,10 @@ static void on_pinged(const struct http_answer *answer, const struct err *e, voi
 	m->ping = NULL;
 	m->pinged_ms = loop_now_ms(m->pool->set->loop);
 	if (is_known && !is_well) {
-		log_warn("an idle sandbox does not answer, replacing it", LOG_S("id", m->sb->row.id),
-			 LOG_S("pool", m->pool->name), LOG_S("why", e ? e->msg : "not with 200"));
 		m->take = NULL;
-		member_remove(m);
+		replace(m, e ? e->msg : "it answers /ping with another status than 200");
+	} else if (m->pinged_ms - m->made_ms >= YOUNG_MS) {
+		m->pool->retry_ms = 0;
 	}
 	if (t)
 		take_pinged(t, is_known, is_well);

@@ -5,6 +5,8 @@
 
 #include "base/banned.h"
 
+#define TRIES_MAX 3 /* sandboxes that turn out not to be well, before a new one is made: each may take seconds */
+
 struct take_waiter {
 	struct take_waiter *next;
 	sandbox_fn *fn;
@@ -22,6 +24,7 @@ struct take {
 	struct take_waiter *waiters; /* that came with the same key */
 	struct member *member;       /* reserved; or NULL */
 	bool is_handing;             /* its hand-out, or a create, has begun: that one tells how it ends */
+	unsigned tries;              /* of those that wait */
 	struct deferred again;
 };
 
@@ -73,11 +76,17 @@ static int copy_map(struct arena *a, const struct string_map *from, struct strin
 /* What the request brings is copied; what the pool and the runtime have is there as long as they are. */
 static int copy_order(struct take *t, const struct sandbox_order *o)
 {
+	const char **ignored = arena_array(&t->arena, o->n_ignored + 1, sizeof(*ignored));
+
 	t->order = *o;
-	t->order.ignored = NULL;
-	t->order.n_ignored = 0;
+	t->order.ignored = ignored;
+	for (size_t i = 0; ignored && i < o->n_ignored; i++) {
+		ignored[i] = arena_dup(&t->arena, str_of(o->ignored[i]));
+		if (!ignored[i])
+			return -1;
+	}
 	t->order.key = (struct str){ arena_dup(&t->arena, o->key), o->key.n };
-	return t->order.key.p ? copy_map(&t->arena, &o->metadata, &t->order.metadata) : -1;
+	return ignored && t->order.key.p ? copy_map(&t->arena, &o->metadata, &t->order.metadata) : -1;
 }
 
 static struct take *take_new(struct pool *pool, const struct sandbox_order *o, sandbox_fn *fn, void *arg)
@@ -169,6 +178,7 @@ static void on_handed(struct sandbox *sb, const struct fault *f, void *arg)
 
 	if (!f && m) {
 		m->take = NULL;
+		t->pool->retry_ms = 0;
 		member_set(m, MEMBER_TAKEN);
 		if (t->pool->is_deleted)
 			member_free(m);
@@ -215,7 +225,7 @@ void take_bereaved(struct take *t)
 
 static void take_try(struct take *t)
 {
-	struct member *m = t->pool->idle.first;
+	struct member *m = t->tries++ < TRIES_MAX ? t->pool->idle.first : NULL;
 	struct sandbox *sb = NULL;
 	struct err e = { 0 };
 	struct fault f;

@@ -48,12 +48,12 @@ static void turn(struct rig *r, int n)
 /* Time goes by, in small steps: refilling waits for quiet moments. */
 static void pass(struct rig *r, uint64_t ms)
 {
-	uint64_t step = MAX(ms / 40, UINT64_C(25));
+	uint64_t step = MAX(ms / 20, UINT64_C(25));
 
 	for (uint64_t done = 0; done < ms; done += step) {
 		r->now_ms += step;
 		r->wall_us += (int64_t)step * 1000;
-		turn(r, 8);
+		turn(r, 6);
 	}
 }
 
@@ -299,7 +299,7 @@ static void whoever_takes_one_owns_it(void **state)
 	pass(r, 200);
 	pass(r, 60000); /* no expiry while idle */
 	status_is(r, "p", 1, 0, 1);
-	take(r, "{" FROM("p") ",\"timeout\":600,\"metadata\":{\"k\":\"v\"},\"platform\":{\"os\":\"linux\",\"arch\":\"amd64\"}}", id);
+	take(r, "{" FROM("p") ",\"wings\":2,\"timeout\":600,\"metadata\":{\"k\":\"v\"},\"platform\":{\"os\":\"linux\",\"arch\":\"amd64\"}}", id);
 	is_one_of_the_fake(r, id);
 	has(r->answer, "\"state\":\"Running\"");
 	has(r->answer, "\"entrypoint\":[\"run\",\"me\"]");
@@ -309,6 +309,7 @@ static void whoever_takes_one_owns_it(void **state)
 	has(rig_on(r, "GET", id, "", NULL), "\"expiresAt\"");
 	has(ask(r, "GET /sandboxes?metadata=k%3Dv", NULL), id);
 	has(rig_on(r, "GET", id, "/diagnostics/events", NULL), "HandedOut");
+	has(r->answer, "The request's '$.wings' is not known here");
 	pass(r, 200);
 	status_is(r, "p", 2, 1, 1);
 	pass(r, 600000 - 1000); /* its life began when it was taken */
@@ -421,6 +422,7 @@ static void one_that_ended_or_does_not_answer_is_replaced(void **state)
 	make(r, POOL("p", SIZES(1, 1, 0, 9)));
 	pass(r, 100);
 	(void)snprintf(first, sizeof(first), "%s", r->fake.boxes[0].id);
+	pass(r, 15000);
 	fake_end(&r->fake, first, &(struct runtime_end){ .reason = RUNTIME_END_INIT });
 	pass(r, 300);
 	status_is(r, "p", 1, 0, 1);
@@ -438,6 +440,23 @@ static void one_that_ended_or_does_not_answer_is_replaced(void **state)
 	assert_string_not_equal(id, first);
 	pass(r, 100);
 	assert_null(fake_find(&r->fake, first));
+	rig_stop(r);
+}
+
+static void a_template_whose_sandboxes_do_not_live_is_not_tried_all_the_time(void **state)
+{
+	struct rig *r = &rig;
+
+	(void)state;
+	setup(r);
+	make(r, POOL("p", SIZES(1, 1, 0, 9)));
+	for (unsigned ms = 0; ms < 20000; ms += 500) {
+		r->now_ms += 500;
+		turn(r, 20);
+		if (r->fake.n_boxes > 0)
+			fake_end(&r->fake, r->fake.boxes[0].id, &(struct runtime_end){ .reason = RUNTIME_END_EXITED });
+	}
+	assert_in_range(r->fake.count[FAKE_CREATE], 4, 6); /* after 1, 2, 4 and 8 seconds */
 	rig_stop(r);
 }
 
@@ -669,6 +688,7 @@ int main(void)
 		cmocka_unit_test(an_empty_pool_makes_new_ones_up_to_its_ceiling),
 		cmocka_unit_test(nobody_gets_one_that_somebody_else_got),
 		cmocka_unit_test(one_that_ended_or_does_not_answer_is_replaced),
+		cmocka_unit_test(a_template_whose_sandboxes_do_not_live_is_not_tried_all_the_time),
 		cmocka_unit_test(one_that_is_silent_is_passed_over),
 		cmocka_unit_test(one_that_ends_while_it_is_handed_out_is_not),
 		cmocka_unit_test(a_runtime_that_is_away_says_nothing_about_those_that_wait),

@@ -10,6 +10,7 @@ struct hand {
 	struct sandbox_row row; /* as it will be */
 	struct key key;
 	bool has_key;
+	struct string_list ignored; /* keys of the request that nobody knew */
 };
 
 static void give_back(struct box *b, const struct fault *f)
@@ -103,6 +104,8 @@ void hand_begin(struct box *b, struct task *t)
 		store_tx_key(tx, &sk);
 	}
 	box_event(b, tx, EVENT_LIFECYCLE, "HandedOut", "Sandbox was taken from its pool.");
+	for (size_t i = 0; i < h->ignored.n; i++)
+		box_event(b, tx, EVENT_LIFECYCLE, "IgnoredKeys", "The request's '%s' is not known here, ignored.", h->ignored.items[i]);
 	if (box_submit(b, tx, on_handed, &f) < 0)
 		give_back(b, &f);
 	KILL_POINT("server.hand.queued");
@@ -110,7 +113,32 @@ void hand_begin(struct box *b, struct task *t)
 
 /* ---- asking ---- */
 
-/* What of the row is the box's own: it runs as it was made. */
+static int copy_ignored(struct arena *a, const struct sandbox_order *o, struct string_list *ret)
+{
+	ret->items = arena_array(a, o->n_ignored + 1, sizeof(*ret->items));
+	for (; ret->items && ret->n < o->n_ignored; ret->n++) {
+		ret->items[ret->n] = arena_dup(a, str_of(o->ignored[ret->n]));
+		if (!ret->items[ret->n])
+			return -1;
+	}
+	return ret->items ? 0 : -1;
+}
+
+/* What is the box's own stays: it runs as it was made. */
+static void make_row(struct box *b, struct sandbox_row *r)
+{
+	const struct sandbox_row *own = &b->pub.row;
+
+	r->id = b->id;
+	r->image = own->image;
+	r->entrypoint = own->entrypoint;
+	r->env_names = own->env_names;
+	r->limits = own->limits;
+	r->state = SANDBOX_RUNNING;
+	r->reason = "CONTAINER_RUNNING";
+	r->message = "Sandbox container is running.";
+}
+
 static int make_hand(struct box *b, const struct sandbox_order *o, struct task *t, struct fault *f)
 {
 	struct hand *h = arena_alloc(&t->arena, sizeof(*h));
@@ -122,17 +150,10 @@ static int make_hand(struct box *b, const struct sandbox_order *o, struct task *
 		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of memory");
 	if (create_row(s, o, &h->row, f) < 0)
 		return -1;
-	h->row.id = b->id;
-	h->row.image = b->pub.row.image;
-	h->row.entrypoint = b->pub.row.entrypoint;
-	h->row.env_names = b->pub.row.env_names;
-	h->row.limits = b->pub.row.limits;
-	h->row.state = SANDBOX_RUNNING;
-	h->row.reason = "CONTAINER_RUNNING";
-	h->row.message = "Sandbox container is running.";
+	make_row(b, &h->row);
 	h->row.os = o->os ? arena_dup(&b->arena, str_of(o->os)) : NULL;
 	h->row.arch = o->arch ? arena_dup(&b->arena, str_of(o->arch)) : NULL;
-	if ((o->os && !h->row.os) || (o->arch && !h->row.arch))
+	if ((o->os && !h->row.os) || (o->arch && !h->row.arch) || copy_ignored(&t->arena, o, &h->ignored) < 0)
 		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of memory");
 	h->has_key = o->key.n > 0;
 	h->key.expires_us = sandboxes_wall_us(s) + SANDBOX_KEY_LIFE_US;
