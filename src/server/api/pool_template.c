@@ -162,7 +162,9 @@ static int bind_pod(const struct json *v, struct decode *d, struct create_reques
 
 int template_bind(const struct json *v, struct decode *d, struct create_request *ret, struct err *e)
 {
-	return v && v->type == JSON_OBJECT && json_get(v, "spec") ? bind_pod(v, d, ret, e) : create_bind(v, d, ret, e);
+	const struct json *spec = v && v->type == JSON_OBJECT ? json_get(v, "spec") : NULL;
+
+	return spec && spec->type != JSON_NULL ? bind_pod(v, d, ret, e) : create_bind(v, d, ret, e);
 }
 
 /* What a pool cannot decide for whoever takes a sandbox, or must not keep. */
