@@ -321,7 +321,7 @@ def still(ask):
 
 def test_kills_during_refill_and_acquire_hand_nothing_out_twice(own):
     p = own()
-    p.make("storm", sizes(4, 6))
+    p.make("storm", sizes(4, 6, 0, 1000))
     told, stop, lock = [], threading.Event(), threading.Lock()
 
     def client(_):
@@ -331,7 +331,7 @@ def test_kills_during_refill_and_acquire_hand_nothing_out_twice(own):
                 if a.status == 202:
                     with lock:
                         told.append(a.json["id"])
-                    if len(told) % 3 == 0:
+                    if len(told) % 6 != 0:
                         p.server.request("DELETE", f"/sandboxes/{a.json['id']}", timeout=10)
             time.sleep(0.02)
 
@@ -346,7 +346,8 @@ def test_kills_during_refill_and_acquire_hand_nothing_out_twice(own):
         concurrent.futures.wait(clients)
     until(lambda: still(lambda: p.get("/health").status == 200), 20, "the server's return")
     assert len(told) == len(set(told)) > 10
-    wait_for(lambda: (s := p.status("storm"))["available"] >= 4 and s["total"] == s["available"] + s["allocated"], what="peace")
+    wait_for(lambda: (s := p.status("storm"))["available"] >= 4 and s["total"] == s["available"] + s["allocated"],
+             what="peace")
     listed, idle = p.listed(), p.idle()
     assert not idle & set(told) and not idle & listed
     assert p.status("storm")["allocated"] == len(listed)

@@ -57,7 +57,8 @@ struct pool {
 	size_t n_takes;
 	bool is_filling;
 	uint64_t not_before_ms; /* nothing is made before: it failed */
-	unsigned retry_ms;
+	unsigned retry_ms;      /* after the last making that failed; 0: it did not */
+	unsigned young_ms;      /* after the last that was made and did not live; 0: it did */
 };
 
 /* A change that waits for its commit. */
@@ -120,7 +121,7 @@ void pools_check(void *arg); /* asks those that wait whether they are well */
 /* pool_refill.c */
 void pools_tick(void *arg);
 void pools_poke(struct pools *p);
-void pool_back_off(struct pool *pool); /* nothing is made for a while, and for longer each time */
+void pool_died_young(struct pool *pool); /* nothing is made for a while, and for longer each time */
 void pool_drain(struct pool *pool);
 
 /* pool_take.c */

@@ -106,7 +106,7 @@ static void replace(struct member *m, const char *why)
 {
 	log_warn("an idle sandbox is not well, replacing it", LOG_S("id", m->sb->row.id), LOG_S("pool", m->pool->name), LOG_S("why", why));
 	if (m->made_ms != 0 && loop_now_ms(m->pool->set->loop) - m->made_ms < YOUNG_MS)
-		pool_back_off(m->pool);
+		pool_died_young(m->pool);
 	member_remove(m);
 }
 
@@ -140,7 +140,7 @@ static void on_pinged(const struct http_answer *answer, const struct err *e, voi
 		m->take = NULL;
 		replace(m, e ? e->msg : "it answers /ping with another status than 200");
 	} else if (m->pinged_ms - m->made_ms >= YOUNG_MS) {
-		m->pool->retry_ms = 0;
+		m->pool->young_ms = 0;
 	}
 	if (t)
 		take_pinged(t, is_known, is_well);

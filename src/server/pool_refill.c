@@ -94,10 +94,23 @@ static bool wants_more(struct pool *pool)
 	return pool->is_filling || (int64_t)living(pool) < c->pool_min;
 }
 
-void pool_back_off(struct pool *pool)
+static void rest(struct pool *pool, unsigned *ms)
 {
-	pool->retry_ms = pool->retry_ms == 0 ? RETRY_FIRST_MS : MIN(pool->retry_ms * 2, (unsigned)RETRY_MAX_MS);
-	pool->not_before_ms = loop_now_ms(pool->set->loop) + pool->retry_ms;
+	*ms = *ms == 0 ? RETRY_FIRST_MS : MIN(*ms * 2, (unsigned)RETRY_MAX_MS);
+	pool->not_before_ms = loop_now_ms(pool->set->loop) + *ms;
+}
+
+void pool_died_young(struct pool *pool)
+{
+	rest(pool, &pool->young_ms);
+}
+
+/* A server or a runtime that has no time or is away will be back: that says nothing about the template. */
+static void back_off(struct pool *pool, const struct fault *f)
+{
+	if (f->status == 503 || f->status == 429)
+		pool->retry_ms = 0;
+	rest(pool, &pool->retry_ms);
 }
 
 static void on_made(struct sandbox *sb, const struct fault *f, void *arg)
@@ -109,12 +122,13 @@ static void on_made(struct sandbox *sb, const struct fault *f, void *arg)
 	struct pool *pool = pools_find_id(p, r->pool_id);
 
 	if (pool && f)
-		pool_back_off(pool);
+		back_off(pool, f);
 	if (m && m->state == MEMBER_MAKING && f) { /* the sandboxes remove what there is of it */
 		m->is_removing = true;
 		member_set(m, MEMBER_LEAVING);
 	} else if (m && m->state == MEMBER_MAKING) {
 		m->made_ms = loop_now_ms(p->loop);
+		m->pool->retry_ms = 0;
 		member_set(m, MEMBER_IDLE);
 		(void)member_ping(m, &(struct err){ 0 }); /* it has a connection then, for whoever takes it */
 		timer_in(&p->check, 0);
@@ -193,7 +207,7 @@ static void refill(struct pool *pool, uint64_t *wait_ms)
 	}
 	if (make_one(pool, &f) == 0)
 		return;
-	pool_back_off(pool);
+	back_off(pool, &f);
 	sooner(wait_ms, pool->retry_ms);
 	log_warn("a pool cannot be refilled, trying again", LOG_S("pool", pool->name), LOG_S("code", f.code), LOG_S("why", f.message));
 }

@@ -178,7 +178,7 @@ static void on_handed(struct sandbox *sb, const struct fault *f, void *arg)
 
 	if (!f && m) {
 		m->take = NULL;
-		t->pool->retry_ms = 0;
+		t->pool->young_ms = 0;
 		member_set(m, MEMBER_TAKEN);
 		if (t->pool->is_deleted)
 			member_free(m);
