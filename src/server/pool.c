@@ -390,14 +390,13 @@ static void take_in(struct pools *p, struct sandbox *sb)
 {
 	struct pool *pool = sb->row.pool[0] ? pools_find_id(p, sb->row.pool) : NULL;
 	struct member *m = pool ? member_new(pool, sb, sb->row.is_idle ? MEMBER_IDLE : MEMBER_TAKEN) : NULL;
-	struct fault f;
 
 	if (!sb->row.is_idle || (m && sb->row.state == SANDBOX_RUNNING && !sb->has_end))
 		return;
 	if (m)
 		member_remove(m);
-	else if (sandbox_remove(sb, NULL, NULL, &f) < 0) /* its pool was deleted, or there is no memory for it */
-		log_error("an idle sandbox without a pool stays", LOG_S("id", sb->row.id));
+	else
+		sandbox_discard(sb); /* its pool was deleted, or there is no memory for it */
 }
 
 void pools_recovered(struct pools *p)

@@ -26,7 +26,6 @@ struct member { /* a sandbox in its pool */
 	struct pool *pool;
 	struct sandbox *sb;
 	enum member_state state;
-	bool is_removing;        /* of one that leaves: the sandboxes know */
 	struct http_fetch *ping; /* or NULL */
 	uint64_t made_ms;        /* 0: before this server started */
 	uint64_t pinged_ms;      /* when it was last asked */
@@ -114,7 +113,7 @@ void pool_unref(struct pool *pool); /* frees it if it is deleted and nobody has 
 struct member *member_new(struct pool *pool, struct sandbox *sb, enum member_state state); /* NULL: no memory */
 void member_free(struct member *m);
 void member_set(struct member *m, enum member_state state);
-void member_remove(struct member *m); /* tried again by the refill until it works */
+void member_remove(struct member *m);
 int member_ping(struct member *m, struct err *e); /* what comes of it goes to its take, if there is one */
 void pools_check(void *arg); /* asks those that wait whether they are well */
 

@@ -73,12 +73,8 @@ void member_free(struct member *m)
 
 void member_remove(struct member *m)
 {
-	struct fault f;
-
-	if (m->state != MEMBER_LEAVING)
-		member_set(m, MEMBER_LEAVING);
-	if (!m->is_removing)
-		m->is_removing = sandbox_remove(m->sb, NULL, NULL, &f) == 0;
+	member_set(m, MEMBER_LEAVING);
+	sandbox_discard(m->sb);
 	pools_poke(m->pool->set);
 }
 

@@ -52,15 +52,8 @@ static size_t surplus(const struct pool *pool)
 
 static void shrink(struct pool *pool)
 {
-	struct member *next;
-
 	for (size_t n = surplus(pool); n > 0; n--)
 		member_remove(pool->idle.last);
-	for (struct member *m = pool->others.first; m; m = next) { /* those that could not even be asked to go */
-		next = m->next;
-		if (m->state == MEMBER_LEAVING && !m->is_removing)
-			member_remove(m);
-	}
 }
 
 void pool_drain(struct pool *pool)
@@ -123,9 +116,8 @@ static void on_made(struct sandbox *sb, const struct fault *f, void *arg)
 
 	if (pool && f)
 		back_off(pool, f);
-	if (m && m->state == MEMBER_MAKING && f) { /* the sandboxes remove what there is of it */
-		m->is_removing = true;
-		member_set(m, MEMBER_LEAVING);
+	if (m && m->state == MEMBER_MAKING && f) {
+		member_set(m, MEMBER_LEAVING); /* the sandboxes remove what there is of it */
 	} else if (m && m->state == MEMBER_MAKING) {
 		m->made_ms = loop_now_ms(p->loop);
 		m->pool->retry_ms = 0;
@@ -161,7 +153,7 @@ static int make_one(struct pool *pool, struct fault *f)
 	(void)snprintf(r->id, sizeof(r->id), "%s", sb->row.id);
 	if (member_new(pool, sb, MEMBER_MAKING))
 		return 0;
-	(void)sandbox_remove(sb, NULL, NULL, f); /* should there be no memory for this either, the next start removes it */
+	sandbox_discard(sb);
 	return fault_set(f, 503, NULL, "UNAVAILABLE", "out of memory");
 }
 

@@ -190,7 +190,6 @@ static void on_handed(struct sandbox *sb, const struct fault *f, void *arg)
 	} else {
 		if (m) {
 			m->take = NULL;
-			m->is_removing = !m->sb->row.is_idle; /* then the sandboxes do it themselves */
 			member_remove(m);
 		}
 		try_again(t);

@@ -162,6 +162,7 @@ int sandbox_hand_out(struct sandbox *sb, const struct sandbox_order *order, sand
 int sandbox_pause(struct sandbox *sb, sandbox_fn *fn, void *arg, struct fault *f);
 int sandbox_resume(struct sandbox *sb, sandbox_fn *fn, void *arg, struct fault *f);
 int sandbox_remove(struct sandbox *sb, sandbox_fn *fn, void *arg, struct fault *f);
+void sandbox_discard(struct sandbox *sb); /* removes it; nobody waits for it, and what fails is tried again */
 int sandbox_renew(struct sandbox *sb, int64_t expires_us, sandbox_fn *fn, void *arg, struct fault *f);
 int sandbox_patch(struct sandbox *sb, const struct label_change *changes, size_t n, sandbox_fn *fn, void *arg,
 		  struct fault *f);

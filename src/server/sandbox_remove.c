@@ -149,6 +149,11 @@ void remove_quietly(struct box *b, bool is_expiry)
 		retry_later(b); /* no memory for it now */
 }
 
+void sandbox_discard(struct sandbox *sb)
+{
+	remove_quietly(box_of(sb), false);
+}
+
 void on_expiry(void *arg)
 {
 	KILL_POINT("server.expiry.due");

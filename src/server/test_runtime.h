@@ -135,7 +135,8 @@ static inline void fake_snap(struct fake *f, const struct fake_call *c, const st
 
 static inline void fake_dial(struct fake *f, const struct fake_call *c, const struct runtime_failure *failure)
 {
-	struct err e = { 0 };
+	struct runtime_failure no_memory = { .code = "SANDBOX_QUERY_FAILED", .status = 503 };
+	struct transport *t;
 	int pair[2];
 
 	if (failure) {
@@ -145,7 +146,10 @@ static inline void fake_dial(struct fake *f, const struct fake_call *c, const st
 	assert_true(f->n_far < FAKE_DIALS_MAX);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
 	f->far[f->n_far++] = pair[1];
-	((runtime_dial_fn *)c->fn)(transport_plain(pair[0], &e), NULL, c->arg);
+	t = transport_plain(pair[0], &no_memory.err);
+	if (!t)
+		(void)close(pair[0]);
+	((runtime_dial_fn *)c->fn)(t, t ? NULL : &no_memory, c->arg);
 }
 
 static inline void fake_done(struct fake *f, const struct fake_call *c, const struct runtime_failure *failure)

@@ -2,7 +2,7 @@
 /* Fails the n-th allocation, for every n, of each change of a sandbox: the request is refused or done, never half; and
  * afterwards, with memory again, records and runtime agree and the next request works. The allocator is wrapped at link
  * time, for the loop's thread: the writer of the database has its own tests. */
-#include "server/test_plane.h"
+#include "server/test_pool.h"
 
 #include <pthread.h>
 
@@ -206,6 +206,93 @@ static void forks(void **state)
 	fail_each(&(struct asked){ "POST", "/fork", "{\"count\":2,\"env\":{\"A\":\"b\"},\"metadata\":{\"c\":\"d\"}}", 202 });
 }
 
+/* ---- pools ---- */
+
+#define POOL_TEMPLATE "\"template\":{\"image\":{\"uri\":\"host\"},\"entrypoint\":[\"x\"],\"resourceLimits\":{},\"env\":{\"K\":\"v\"}}"
+#define POOL_SIZES(idle) "\"capacitySpec\":{\"bufferMin\":" #idle ",\"bufferMax\":" #idle ",\"poolMin\":0,\"poolMax\":9}"
+#define POOL_BODY "{\"name\":\"p\"," POOL_TEMPLATE "," POOL_SIZES(1) "}"
+
+static bool is_filled(struct rig *r)
+{
+	has(ask(r, "GET /v1/pools/p", NULL), "\"status\":");
+	return strstr(r->answer, "\"available\":1,") != NULL;
+}
+
+static void pool_fill(struct rig *r)
+{
+	if (rig_status(ask(r, "GET /v1/pools/p", NULL)) == 404)
+		has(ask(r, "POST /v1/pools", POOL_BODY), "HTTP/1.1 201 ");
+	for (int i = 0; i < 100 && !is_filled(r); i++)
+		pass(r, 1000);
+	assert_true(is_filled(r));
+}
+
+/* The pool and everything that came of it: nothing may be left in records and runtime. */
+static void pool_clear(struct rig *r)
+{
+	unsigned status = rig_status(ask(r, "DELETE /v1/pools/p", NULL));
+	const struct sandbox *sb;
+	char line[128];
+
+	assert_true(status == 204 || status == 404);
+	for (int i = 0; (sb = sandboxes_newest(r->plane->sandboxes)); i++) {
+		if (i == 100)
+			fail_msg("%s is %s and stays", sb->row.id, sandbox_state_name(sb->row.state));
+		(void)snprintf(line, sizeof(line), "DELETE /v1/sandboxes/%s", sb->row.id);
+		status = rig_status(ask(r, line, NULL)); /* 404: nobody's, and on its way out */
+		assert_true(status == 204 || status == 404);
+		pass(r, 1000);
+	}
+	assert_int_equal(r->fake.n_boxes, 0);
+	for (unsigned i = 0; i < r->fake.n_far; i++)
+		closep(&r->fake.far[i]);
+	r->fake.n_far = 0;
+}
+
+static void fail_each_of_pool(const char *line, const char *body, bool has_pool, unsigned want)
+{
+	struct rig *r = &rig;
+	long n = 0;
+	unsigned status;
+
+	rig_start(r);
+	do {
+		int fd;
+
+		if (has_pool)
+			pool_fill(r);
+		has_failed = false;
+		fd = rig_send(&r->api, line, AUTH, body);
+		countdown = n++;
+		status = rig_status(receive(r, fd));
+		countdown = -1;
+		if (status != want && !(has_failed && is_refusal(status)))
+			fail_msg("%s: allocation %ld: %s", line, n - 1, r->answer);
+		pool_clear(r);
+	} while (has_failed);
+	assert_int_equal(status, want);
+	assert_true(n > 5);
+	rig_restart(r);
+	for (int i = 0; i < 100 && sandboxes_count(r->plane->sandboxes) > 0; i++) /* what there was no memory to forget */
+		pass(r, 1000);
+	assert_int_equal(sandboxes_count(r->plane->sandboxes), 0);
+	rig_stop(r);
+}
+
+static void pools_change(void **state)
+{
+	(void)state;
+	fail_each_of_pool("POST /v1/pools", POOL_BODY, false, 201);
+	fail_each_of_pool("PUT /v1/pools/p", "{" POOL_SIZES(2) "}", true, 200);
+	fail_each_of_pool("DELETE /v1/pools/p", NULL, true, 204);
+}
+
+static void takes(void **state)
+{
+	(void)state;
+	fail_each_of_pool("POST /v1/sandboxes", "{\"extensions\":{\"poolRef\":\"p\"},\"metadata\":{\"a\":\"1\"},\"timeout\":60,\"x\":1}", true, 202);
+}
+
 /* Each allocation of a start that has something to load: it starts, or refuses to and can be started again. */
 static void starts(void **state)
 {
@@ -250,6 +337,7 @@ int main(void)
 		cmocka_unit_test(creates),  cmocka_unit_test(reads),   cmocka_unit_test(pauses), cmocka_unit_test(renewals),
 		cmocka_unit_test(patches),  cmocka_unit_test(deletes), cmocka_unit_test(starts),
 		cmocka_unit_test(snapshots), cmocka_unit_test(forks),
+		cmocka_unit_test(pools_change), cmocka_unit_test(takes),
 	};
 
 	loop_thread = pthread_self();

@@ -13,6 +13,7 @@
 
 #define POOL_BODY_MAX ((size_t)64 * 1024)
 #define POOLS_BODY_MAX ((size_t)1024 * 1024)
+#define TEMPLATE_TEXT_MAX ((size_t)8 * 1024 * 1024) /* a body in which every character is escaped */
 
 struct pool_body {
 	const char *name;
@@ -193,7 +194,7 @@ static int decode_template(struct request *rq, struct reply *rp, const struct js
 
 static int start_create(struct request *rq, struct reply *rp, const struct pool_body *body, struct err *e)
 {
-	AUTO(buf_done) struct buf text = BUF_INIT(ROW_SPEC_MAX);
+	AUTO(buf_done) struct buf text = BUF_INIT(TEMPLATE_TEXT_MAX);
 	struct pool_order order = { .name = body->name, .capacity = body->capacity };
 	struct json_out o = json_out(&text);
 	struct waiting *w;
@@ -203,6 +204,8 @@ static int start_create(struct request *rq, struct reply *rp, const struct pool_
 	json_tree(&o, body->template);
 	order.template = buf_str(&text);
 	if (text.failed)
+		return err_no_memory(e);
+	if (text.n > ROW_SPEC_MAX)
 		return reply_error(rp, 413, "BODY_TOO_LARGE", "template: more than %zu bytes", ROW_SPEC_MAX);
 	w = waiting_new(rp, 201, e);
 	if (!w)
