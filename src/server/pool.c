@@ -212,12 +212,13 @@ static void on_created(const struct err *e, void *arg)
 	struct pool *pool = pools_find_id(p, c->id);
 
 	KILL_POINT("server.pool.created");
-	if (e) {
+	if (e && pool) {
 		pool_unlink(pool);
 		pool_free(pool);
-		(void)changed(c, e);
-		return;
 	}
+	pool = changed(c, e);
+	if (!pool)
+		return;
 	pool->is_pending = false;
 	log_info("pool created", LOG_S("name", pool->name));
 	pools_poke(p);

@@ -248,24 +248,38 @@ static void take_try(struct take *t)
 
 /* ---- asking ---- */
 
-/* 2: nobody with this key is on the way. */
-static int join(struct pools *p, const struct sandbox_order *o, sandbox_fn *fn, void *arg, struct fault *f)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak" /* the analyser loses sight of W, which is in a list */
+static int wait_for(struct take *t, sandbox_fn *fn, void *arg, struct fault *f)
 {
-	struct take_waiter *w;
-	struct take *t = p->takes;
+	struct take_waiter *w = malloc(sizeof(*w));
 
-	while (t && (o->key.n == 0 || !str_eq(t->order.key, o->key)))
-		t = t->next;
-	if (!t)
-		return 2;
-	if (memcmp(t->order.body, o->body, sizeof(o->body)) != 0)
-		return fault_set(f, 409, "SANDBOX", "IDEMPOTENCY_KEY_REUSED", "this Idempotency-Key came with another request before");
-	w = malloc(sizeof(*w));
 	if (!w)
 		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of memory");
 	*w = (struct take_waiter){ t->waiters, fn, arg };
 	t->waiters = w;
 	return 0;
+}
+#pragma GCC diagnostic pop
+
+static struct take *find_key(const struct pools *p, struct str key)
+{
+	for (struct take *t = p->takes; t && key.n > 0; t = t->next)
+		if (str_eq(t->order.key, key))
+			return t;
+	return NULL;
+}
+
+/* 2: nobody with this key is on the way. */
+static int join(struct pools *p, const struct sandbox_order *o, sandbox_fn *fn, void *arg, struct fault *f)
+{
+	struct take *t = find_key(p, o->key);
+
+	if (!t)
+		return 2;
+	if (memcmp(t->order.body, o->body, sizeof(o->body)) != 0)
+		return fault_set(f, 409, "SANDBOX", "IDEMPOTENCY_KEY_REUSED", "this Idempotency-Key came with another request before");
+	return wait_for(t, fn, arg, f);
 }
 
 int pool_take(struct pool *pool, const struct sandbox_order *order, sandbox_fn *fn, void *arg, struct sandbox **ret,

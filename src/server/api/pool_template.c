@@ -196,7 +196,7 @@ int template_order(struct str text, const struct create_rules *rules, struct are
 		   struct fault *f)
 {
 	struct decode d = { .arena = a };
-	struct create_request rq;
+	struct create_request rq = { 0 };
 	struct err e = { 0 };
 	const struct json *v = json_parse(a, text, NULL, NULL, &e);
 

@@ -223,7 +223,7 @@ int pools_post(struct request *rq, struct reply *rp, struct err *e)
 	const struct plane *plane = plane_of(rq);
 	struct create_rules rules = { plane->spec.runtime, plane->spec.max_timeout_s, plane->snapshots, NULL };
 	struct pool_body body = { 0 };
-	struct create_request template;
+	struct create_request template = { 0 };
 	struct sandbox_order order;
 	struct decode d;
 	struct fault f;
