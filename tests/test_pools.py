@@ -140,7 +140,7 @@ def test_bad_pools_are_refused(pools):
     pools.refused(post(capacitySpec=sizes(2, 1)), 400, "SANDBOX::INVALID_PARAMETER", "bufferMin")
     pools.refused(post(capacitySpec=sizes(0, 0, 2, 1)), 400, "SANDBOX::INVALID_PARAMETER", "poolMin")
     pools.refused(post(template={**TEMPLATE, "timeout": 600}), 400, "SANDBOX::INVALID_PARAMETER", "template.timeout")
-    pools.refused(post(template={**TEMPLATE, "image": {"uri": "nope"}}), 400, "SANDBOX::INVALID_PARAMETER", "template.image.uri")
+    pools.refused(post(template={**TEMPLATE, "image": {"uri": "no such image"}}), 400, "SANDBOX::INVALID_PARAMETER", "template.image.uri")
     assert pools.get("/pools/bad").status == 404
 
 

@@ -27,6 +27,7 @@ struct member { /* a sandbox in its pool */
 	struct sandbox *sb;
 	enum member_state state;
 	struct http_fetch *ping; /* or NULL */
+	bool is_late;            /* of one that is being made: we were told that its image takes long, and will be told no more */
 	uint64_t made_ms;        /* 0: before this server started */
 	uint64_t pinged_ms;      /* when it was last asked */
 	struct take *take;       /* of one that is reserved */

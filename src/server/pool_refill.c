@@ -10,6 +10,7 @@
 #define REFILLS_MAX 4 /* at once, in all pools; each has one */
 #define QUIET_MS 20   /* without a client's create before a refill begins */
 #define LATE_MS 250   /* then one begins all the same */
+#define LOOK_MS 500   /* between two looks at one whose image takes long */
 #define RETRY_FIRST_MS 1000
 #define RETRY_MAX_MS 30000
 
@@ -106,6 +107,39 @@ static void back_off(struct pool *pool, const struct fault *f)
 	rest(pool, &pool->retry_ms);
 }
 
+static void become_idle(struct member *m)
+{
+	struct pools *p = m->pool->set;
+
+	m->is_late = false;
+	m->made_ms = loop_now_ms(p->loop);
+	m->pool->retry_ms = 0;
+	member_set(m, MEMBER_IDLE);
+	(void)member_ping(m, &(struct err){ 0 }); /* it has a connection then, for whoever takes it */
+	timer_in(&p->check, 0);
+}
+
+/* Looks after those whose image takes long. */
+static bool has_late(struct pool *pool)
+{
+	struct member *next;
+	bool is_there = false;
+
+	for (struct member *m = pool->others.first; m; m = next) {
+		next = m->next;
+		if (m->state != MEMBER_MAKING || !m->is_late)
+			continue;
+		is_there |= m->sb->row.state == SANDBOX_PENDING;
+		if (m->sb->row.state == SANDBOX_RUNNING)
+			become_idle(m);
+		else if (m->sb->row.state != SANDBOX_PENDING) {
+			rest(pool, &pool->retry_ms);
+			member_remove(m);
+		}
+	}
+	return is_there;
+}
+
 static void on_made(struct sandbox *sb, const struct fault *f, void *arg)
 {
 	struct refill *r = arg;
@@ -118,12 +152,10 @@ static void on_made(struct sandbox *sb, const struct fault *f, void *arg)
 		back_off(pool, f);
 	if (m && m->state == MEMBER_MAKING && f) {
 		member_set(m, MEMBER_LEAVING); /* the sandboxes remove what there is of it */
+	} else if (m && m->state == MEMBER_MAKING && sb->row.state == SANDBOX_PENDING) {
+		m->is_late = true;
 	} else if (m && m->state == MEMBER_MAKING) {
-		m->made_ms = loop_now_ms(p->loop);
-		m->pool->retry_ms = 0;
-		member_set(m, MEMBER_IDLE);
-		(void)member_ping(m, &(struct err){ 0 }); /* it has a connection then, for whoever takes it */
-		timer_in(&p->check, 0);
+		become_idle(m);
 	}
 	if (f)
 		log_warn("a sandbox for a pool could not be made, trying again", LOG_S("code", f->code), LOG_S("why", f->message));
@@ -211,6 +243,8 @@ void pools_tick(void *arg)
 
 	for (struct pool *pool = p->first; pool; pool = pool->next) {
 		shrink(pool);
+		if (has_late(pool))
+			sooner(&wait_ms, LOOK_MS);
 		refill(pool, &wait_ms);
 	}
 	if (wait_ms > 0)

@@ -125,15 +125,15 @@ static int copy_ignored(struct arena *a, const struct sandbox_order *o, struct s
 }
 
 /* What is the box's own stays: it runs as it was made. */
-static void make_row(struct box *b, struct sandbox_row *r)
+static void make_row(const struct box *b, const struct sandbox_row *asked, struct sandbox_row *r)
 {
-	const struct sandbox_row *own = &b->pub.row;
-
-	r->id = b->id;
-	r->image = own->image;
-	r->entrypoint = own->entrypoint;
-	r->env_names = own->env_names;
-	r->limits = own->limits;
+	*r = b->pub.row;
+	r->is_idle = false;
+	r->renew_s = asked->renew_s;
+	r->created_us = asked->created_us;
+	r->changed_us = asked->changed_us;
+	r->expires_us = asked->expires_us;
+	r->deadline_ms = asked->deadline_ms;
 	r->state = SANDBOX_RUNNING;
 	r->reason = "CONTAINER_RUNNING";
 	r->message = "Sandbox container is running.";
@@ -143,14 +143,15 @@ static int make_hand(struct box *b, const struct sandbox_order *o, struct task *
 {
 	struct hand *h = arena_alloc(&t->arena, sizeof(*h));
 	struct sandboxes *s = b->pub.set;
+	struct sandbox_row asked;
 	struct err e = { 0 };
 
 	t->labels = h ? labels_new(&o->metadata, &e) : NULL;
 	if (!t->labels)
 		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of memory");
-	if (create_row(s, o, &h->row, f) < 0)
+	if (create_row(s, o, &asked, f) < 0)
 		return -1;
-	make_row(b, &h->row);
+	make_row(b, &asked, &h->row);
 	h->row.os = o->os ? arena_dup(&b->arena, str_of(o->os)) : NULL;
 	h->row.arch = o->arch ? arena_dup(&b->arena, str_of(o->arch)) : NULL;
 	if ((o->os && !h->row.os) || (o->arch && !h->row.arch) || copy_ignored(&t->arena, o, &h->ignored) < 0)

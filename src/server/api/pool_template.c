@@ -176,6 +176,8 @@ static const char *foreign(const struct create_request *rq)
 		return "metadata: an idle sandbox has none; whoever takes it names it";
 	if (rq->extensions.n > 0)
 		return "extensions: an idle sandbox has none; whoever takes it names them";
+	if (str_trim(str_of(rq->snapshot_id)).n > 0) /* whose layers could go while nothing of the pool stands on them */
+		return "snapshotId: a pool is made from an image";
 	return rq->image.auth.username ? "image.auth: a pool keeps no credentials" : NULL;
 }
 
