@@ -203,28 +203,13 @@ static int run_steps(struct connection *c, const struct store_tx *tx, struct err
 	return 0;
 }
 
-/* What is to survive power loss waits for the disk; the next one does not. */
-static int run_synced(struct connection *c, const struct store_tx *tx, struct err *e)
-{
-	int r;
-
-	if (!tx->is_durable)
-		return run_steps(c, tx, e);
-	if (exec_noting(c, "PRAGMA synchronous = FULL", e) < 0)
-		return -1;
-	r = run_steps(c, tx, e);
-	if (sqlite3_get_autocommit(c->db)) /* else the connection is closed, or the next one sets it again */
-		(void)connection_exec(c->db, "PRAGMA synchronous = NORMAL", &(struct err){ 0 });
-	return r;
-}
-
 int connection_run(struct connection *c, const struct store_tx *tx, struct err *e)
 {
 	int primary;
 
 	if (!c->db && connection_open(c, e) < 0)
 		return -1;
-	if (run_synced(c, tx, e) == 0)
+	if (run_steps(c, tx, e) == 0)
 		return 0;
 	primary = c->rc & 0xff;
 	if (!sqlite3_get_autocommit(c->db))
