@@ -54,6 +54,18 @@ int caps_set(uint64_t mask, struct err *e)
 	return 0;
 }
 
+int caps_regain(struct err *e)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3, .pid = 0 };
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+
+	if (syscall(SYS_capget, &header, data) < 0)
+		return err_sys(e, errno, "read capabilities");
+	for (size_t i = 0; i < ARRAY_LEN(data); i++)
+		data[i].effective = data[i].permitted;
+	return syscall(SYS_capset, &header, data) < 0 ? err_sys(e, errno, "regain capabilities") : 0;
+}
+
 int caps_limit(uint64_t mask, struct err *e)
 {
 	return caps_bound(mask, e) < 0 ? -1 : caps_set(mask, e);

@@ -19,6 +19,9 @@ int caps_bound(uint64_t mask, struct err *e);
  * capability that is not permitted now. */
 int caps_set(uint64_t mask, struct err *e);
 
+/* Effective becomes all that is permitted: what a change of the effective or the file system id has taken comes back. */
+int caps_regain(struct err *e);
+
 /* Both, in the order that works: SETPCAP is needed for the first and may be gone after the second. */
 int caps_limit(uint64_t mask, struct err *e);
 

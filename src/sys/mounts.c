@@ -201,6 +201,13 @@ int mount_idmap(int fd, int userns, bool whole, struct err *e)
 	return change(fd, whole, &attr) < 0 ? err_sys(e, errno, "map the ids of a mount") : 0;
 }
 
+int mount_private(int fd, struct err *e)
+{
+	const struct kernel_mount_attr attr = { .propagation = MS_PRIVATE };
+
+	return change(fd, false, &attr) < 0 ? err_sys(e, errno, "make a mount private") : 0;
+}
+
 static int propagate_all(uint64_t how, const char *name, struct err *e)
 {
 	const struct kernel_mount_attr attr = { .propagation = how };

@@ -74,6 +74,8 @@ int mount_restrict(int fd, unsigned attrs, bool whole, struct err *e);
  * disk belongs to the root of USERNS. Once per mount, and only before it has a place. */
 int mount_idmap(int fd, int userns, bool whole, struct err *e);
 
+/* No mount event reaches the mount whose root FD is, and none leaves it. */
+int mount_private(int fd, struct err *e);
 /* No mount event of this namespace reaches another one from now on, and none comes in. */
 int mount_private_all(struct err *e);
 /* The same, but what is mounted and unmounted outside is still seen here. */

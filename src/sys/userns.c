@@ -2,7 +2,6 @@
 #include "sys/userns.h"
 
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -15,6 +14,7 @@
 #include "base/err.h"
 #include "base/own.h"
 #include "base/str.h"
+#include "sys/caps.h"
 #include "sys/fd.h"
 #include "sys/namespace.h"
 #include "sys/process.h"
@@ -73,19 +73,6 @@ static int forbid_namespaces(struct err *e)
 	return 0;
 }
 
-/* What is effective goes with root's effective id; what is permitted stays while the real one is root's. */
-static int regain_capabilities(struct err *e)
-{
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3, .pid = 0 };
-	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
-
-	if (syscall(SYS_capget, &header, data) < 0)
-		return err_sys(e, errno, "read capabilities");
-	for (size_t i = 0; i < ARRAY_LEN(data); i++)
-		data[i].effective = data[i].permitted;
-	return syscall(SYS_capset, &header, data) < 0 ? err_sys(e, errno, "regain capabilities") : 0;
-}
-
 /* The kernel counts inotify instances, queued signals, message queues and processes of a user namespace for the user
  * who made it, too. Made by root, all namespaces would share root's limits, and one could use them up for all others
  * and the host: each is made by its own first id. */
@@ -93,7 +80,7 @@ static int make_owned(uint64_t base, struct err *e)
 {
 	if (syscall(SYS_setresuid, -1, (uid_t)base, -1) < 0)
 		return err_sys(e, errno, "become user %llu", (unsigned long long)base);
-	if (regain_capabilities(e) < 0)
+	if (caps_regain(e) < 0) /* what is effective went with root's effective id; what is permitted did not */
 		return -1;
 	return unshare(CLONE_NEWUSER) < 0 ? err_sys(e, errno, "unshare") : 0;
 }
@@ -117,19 +104,46 @@ static _Noreturn void child(int sock, uint64_t base)
 
 /* ---- in the parent ------------------------------------------------------------------------------------- */
 
-/* PROC is a directory to which the path of PID is relative. */
-static int write_maps(int proc, pid_t pid, uint64_t inside, uint64_t outside, struct err *e)
-{
-	static const char *const names[] = { "uid_map", "gid_map" };
-	char path[64], map[64];
+struct maps {
+	char uids[96], gids[96]; /* up to three ranges each */
+};
 
-	(void)snprintf(map, sizeof(map), "%llu %llu %d\n", (unsigned long long)inside, (unsigned long long)outside, USERNS_IDS);
-	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-		(void)snprintf(path, sizeof(path), "%d/%s", (int)pid, names[i]);
-		if (write_setting(proc, path, map, e) < 0)
+/* INSIDE.. are OUTSIDE.., users and groups alike. */
+static void map_range(struct maps *m, uint64_t inside, uint64_t outside)
+{
+	(void)snprintf(m->uids, sizeof(m->uids), "%llu %llu %d\n", (unsigned long long)inside, (unsigned long long)outside,
+		       USERNS_IDS);
+	memcpy(m->gids, m->uids, sizeof(m->gids));
+}
+
+/* PROC is a directory to which the path of PID is relative. */
+static int write_maps(int proc, pid_t pid, const struct maps *m, struct err *e)
+{
+	const struct {
+		const char *name, *map;
+	} files[] = { { "uid_map", m->uids }, { "gid_map", m->gids } };
+	char path[64];
+
+	for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+		(void)snprintf(path, sizeof(path), "%d/%s", (int)pid, files[i].name);
+		if (write_setting(proc, path, files[i].map, e) < 0)
 			return -1;
 	}
 	return 0;
+}
+
+/* OWNER as BASE, and what is left of REST.. as the ids behind it. */
+static void map_owner(char out[96], uint64_t owner, uint64_t base, uint64_t rest)
+{
+	uint64_t at = owner > rest && owner < rest + USERNS_IDS ? owner - rest : USERNS_IDS; /* its own place is taken */
+	int n = snprintf(out, 96, "%llu %llu 1\n", (unsigned long long)owner, (unsigned long long)base);
+
+	if (at > 1)
+		n += snprintf(out + n, 96 - (size_t)n, "%llu %llu %llu\n", (unsigned long long)rest + 1,
+			      (unsigned long long)base + 1, (unsigned long long)at - 1);
+	if (at + 1 < USERNS_IDS)
+		(void)snprintf(out + n, 96 - (size_t)n, "%llu %llu %llu\n", (unsigned long long)(rest + at + 1),
+			       (unsigned long long)(base + at + 1), (unsigned long long)(USERNS_IDS - at - 1));
 }
 
 /* One step of the child is done when this returns 0. */
@@ -150,13 +164,13 @@ static int await_child(int sock, struct err *e)
 	return 0;
 }
 
-static int take_namespace(pid_t pid, int pidfd, int sock, uint64_t base, struct err *e)
+static int take_namespace(pid_t pid, int pidfd, int sock, const struct maps *m, struct err *e)
 {
 	AUTO_FD proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
 	if (proc < 0)
 		return err_sys(e, errno, "open '/proc'");
-	if (await_child(sock, e) < 0 || write_maps(proc, pid, 0, base, e) < 0)
+	if (await_child(sock, e) < 0 || write_maps(proc, pid, m, e) < 0)
 		return -1;
 	if (send(sock, "m", 1, MSG_NOSIGNAL) != 1)
 		return err_sys(e, errno, "wake the child");
@@ -182,7 +196,7 @@ static pid_t clone_child(int socks[2], uint64_t base, int *ret_pidfd, struct err
 	return pid;
 }
 
-int userns_make(uint64_t base, struct err *e)
+static int make(uint64_t base, const struct maps *m, struct err *e)
 {
 	AUTO_FD ours = -1;
 	AUTO_FD theirs = -1;
@@ -192,8 +206,6 @@ int userns_make(uint64_t base, struct err *e)
 	int socks[2];
 	pid_t pid;
 
-	if (userns_check_base(base, e) < 0)
-		return -1;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, socks) < 0)
 		return err_sys(e, errno, "make a user namespace: socket pair");
 	ours = socks[0];
@@ -202,11 +214,34 @@ int userns_make(uint64_t base, struct err *e)
 	if (pid < 0)
 		return err_wrap(e, "make a user namespace");
 	(void)close(take_fd(&theirs));
-	fd = take_namespace(pid, pidfd, ours, base, e);
+	fd = take_namespace(pid, pidfd, ours, m, e);
 	/* Without its collection a zombie would stay: the error of that is worse than a namespace we could use. */
 	if (process_kill_and_wait(pidfd, END_TIMEOUT_MS, &end, fd < 0 ? &(struct err){ 0 } : e) < 0)
 		return err_wrap(e, "make a user namespace");
 	return fd < 0 ? err_wrap(e, "make a user namespace") : take_fd(&fd);
+}
+
+int userns_make(uint64_t base, struct err *e)
+{
+	struct maps m;
+
+	if (userns_check_base(base, e) < 0)
+		return -1;
+	map_range(&m, 0, base);
+	return make(base, &m, e);
+}
+
+int userns_make_for_owner(uint64_t base, uid_t uid, gid_t gid, uint64_t rest, struct err *e)
+{
+	struct maps m;
+
+	if (userns_check_base(base, e) < 0 || userns_check_base(rest, e) < 0)
+		return -1;
+	if (uid == (uid_t)-1 || gid == (gid_t)-1)
+		return err_set(e, ERR_INVALID, "an owner that is none");
+	map_owner(m.uids, uid, base, rest);
+	map_owner(m.gids, gid, base, rest);
+	return make(base, &m, e);
 }
 
 /* ---- maps alone ---- */
@@ -224,16 +259,18 @@ int userns_map(int proc, uint64_t from, uint64_t to, struct err *e)
 	AUTO_FD pidfd = -1;
 	AUTO_FD fd = -1;
 	struct process_end end;
+	struct maps m;
 	pid_t pid;
 
 	if (userns_check_base(from, e) < 0 || userns_check_base(to, e) < 0)
 		return -1;
+	map_range(&m, from, to);
 	pid = namespace_clone(CLONE_NEWUSER, -1, &pidfd, e);
 	if (pid == 0)
 		stay();
 	if (pid < 0)
 		return err_wrap(e, "make a map of ids");
-	if (write_maps(proc, pid, from, to, e) == 0)
+	if (write_maps(proc, pid, &m, e) == 0)
 		fd = namespace_of_process(pidfd, NAMESPACE_USER, e);
 	if (process_kill_and_wait(pidfd, END_TIMEOUT_MS, &end, fd < 0 ? &(struct err){ 0 } : e) < 0)
 		return err_wrap(e, "make a map of ids");

@@ -2,6 +2,7 @@
 /* sys/userns.h - user namespaces with an id range of their own, in which no further namespace can be made. */
 #pragma once
 #include <stdint.h>
+#include <sys/types.h>
 
 struct err;
 
@@ -25,3 +26,8 @@ int userns_make(uint64_t base, struct err *e);
  * 65,536 of them, with mount_idmap(). Both are bases as above. PROC is a /proc of the caller's own pid namespace. No process
  * is left in it. */
 int userns_map(int proc, uint64_t from, uint64_t to, struct err *e);
+
+/* For mount_idmap() alone, nobody enters it: files of UID and GID are shown as those of the host's BASE, the root of a
+ * sandbox, and those of REST + 1.. as BASE + 1... Files of anybody else belong to nobody there, and nothing can be made or
+ * changed into theirs. REST is a range like BASE. */
+int userns_make_for_owner(uint64_t base, uid_t uid, gid_t gid, uint64_t rest, struct err *e);
