@@ -29,7 +29,7 @@ EXECD = pathlib.Path(os.environ.get("EXECD", ROOT / "build/musl/bin/execd")).res
 SANITIZER = re.compile(r"runtime error:|AddressSanitizer|LeakSanitizer|UndefinedBehaviorSanitizer")
 
 CREATE, PAUSE, RESUME, REMOVE, DIAL, LOGS, STATS, LIST, SNAPSHOT, SNAPSHOT_REMOVE, SNAPSHOTS = range(1, 12)
-LAYER_ADD, LAYER_DROP, LAYERS, ENDED = range(12, 16)
+LAYER_ADD, LAYER_DROP, LAYERS, VOLUME_MAKE, VOLUME_REMOVE, ENDED = range(12, 18)
 STARTING, RUNNING, PAUSED, OVER = range(4)
 EXITED, INIT, KILLED, LOST = range(4)
 INVALID, NOT_FOUND, CONFLICT, DENIED, LIMIT, TIMEOUT, UNAVAILABLE, IO, INTERNAL = range(1, 10)
@@ -50,9 +50,9 @@ pytestmark = [
 
 
 class Failed(Exception):
-    def __init__(self, code, message):
+    def __init__(self, code, message, errno=0):
         super().__init__(f"{code}: {message}")
-        self.code, self.message = code, message
+        self.code, self.message, self.errno = code, message, errno
 
 
 class Reply:
@@ -111,7 +111,7 @@ class Peer:
                 self.answers[reply.serial] = reply
         reply = self.answers.pop(serial)
         if reply.failed:
-            raise Failed(reply.code, reply.message)
+            raise Failed(reply.code, reply.message, reply.errno)
         return reply
 
     def call(self, call, name="", fds=(), **more):

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Begins in new mount, pid, ipc and uts namespaces with all privileges of the host's root and ends as execd without any:
  * the user namespace is joined last, so that all that was made before it stays out of the sandbox's reach. Nothing here
- * uses the heap, and every descriptor but those of `struct park` is closed at once: an inherited end of another slot's
- * control socket would keep its child parked for ever. */
+ * uses the heap, but the making of folders for volumes, and every descriptor but those of `struct park` is closed at once: an
+ * inherited end of another slot's control socket would keep its child parked for ever. */
 #include "box/park.h"
 
 #include <errno.h>
@@ -22,6 +22,7 @@
 #include "base/own.h"
 #include "box/host.h"
 #include "box/stage.h"
+#include "box/volume.h"
 #include "sys/caps.h"
 #include "sys/fd.h"
 #include "sys/keyring.h"
@@ -153,14 +154,15 @@ static bool wait_for_order(const struct child *c, struct park_order *order, stru
 
 	while (poll(&p, 1, -1) < 0 && errno == EINTR)
 		;
-	return passing_recv(c->control, order, sizeof(*order), PARK_FDS, got, e) == PASSING_MESSAGE;
+	return passing_recv(c->control, order, sizeof(*order), PARK_FDS + SLOT_VOLUMES_MAX, got, e) == PASSING_MESSAGE;
 }
 
 /* ---- woken ---- */
 
 static int check_order(const struct park_order *order, const struct passed *got, struct err *e)
 {
-	if (got->n != sizeof(*order) || order->size != sizeof(*order) || got->n_fds != PARK_FDS ||
+	if (got->n < PARK_ORDER_SIZE(0) || order->n_volumes > SLOT_VOLUMES_MAX || order->size != got->n ||
+	    order->size != PARK_ORDER_SIZE(order->n_volumes) || got->n_fds != PARK_FDS + order->n_volumes ||
 	    order->n_layers > SLOT_LAYERS_MAX || !memchr(order->dir, '\0', sizeof(order->dir)))
 		return err_set(e, ERR_INTERNAL, "an order that is not one");
 	return 0;
@@ -195,11 +197,20 @@ static int make_root(const struct child *c, const struct park_order *order, stru
 	return stage_make_root(&r, e);
 }
 
-static int enter_root(const struct child *c, const struct park_order *order, struct err *e)
+static int place_volumes(const struct child *c, int root, const struct park_order *order, const struct passed *got,
+			 struct err *e)
+{
+	for (size_t i = 0; i < order->n_volumes; i++)
+		if (volume_place(root, c->stage, got->fds[PARK_FDS + i], order->volumes[i], c->id_base, e) < 0)
+			return -1;
+	return 0;
+}
+
+static int enter_root(const struct child *c, const struct park_order *order, const struct passed *got, struct err *e)
 {
 	AUTO_FD root = make_root(c, order, e);
 
-	if (root < 0 || mount_pivot(root, e) < 0)
+	if (root < 0 || place_volumes(c, root, order, got, e) < 0 || mount_pivot(root, e) < 0)
 		return -1;
 	if (sethostname(order->hostname, strnlen(order->hostname, sizeof(order->hostname))) < 0)
 		return err_sys(e, errno, "set the host name");
@@ -280,8 +291,8 @@ static int become_execd(const struct child *c, const struct park_order *order, s
 	static const char *const envp[] = { NULL };
 
 	(void)snprintf(cgroups, sizeof(cgroups), "--cgroups=%zu", c->n_user);
-	if (check_order(order, got, e) < 0 || raise_received(got, e) < 0 || enter_root(c, order, e) < 0 || give_descriptors(c, got, e) < 0 ||
-	    drop_everything(c, e) < 0)
+	if (check_order(order, got, e) < 0 || raise_received(got, e) < 0 || enter_root(c, order, got, e) < 0 ||
+	    give_descriptors(c, got, e) < 0 || drop_everything(c, e) < 0)
 		return -1;
 	return memfd_exec(c->execd, (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)envp, e);
 }

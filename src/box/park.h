@@ -10,16 +10,19 @@
 #include "sys/cgroup_gauges.h"
 
 /* The order in one packet. The descriptors that go with it, in this order: spec, state file, two log segments, the
- * writing end of the ready pipe. */
+ * writing end of the ready pipe, the mounts of the volumes. */
 struct park_order {
-	uint32_t size; /* of this struct: both ends are the same program */
+	uint32_t size; /* of what is sent of this struct: up to the last volume. Both ends are the same program */
 	uint32_t n_layers;
 	bool has_host_usr;
 	char hostname[64];
 	uint64_t dir_dev, dir_ino;
 	char dir[BOX_PATH_MAX]; /* of the host, below the layers; "": none */
 	struct slot_layer layers[SLOT_LAYERS_MAX];
+	uint32_t n_volumes;
+	char volumes[SLOT_VOLUMES_MAX][SLOT_MOUNT_PATH_MAX + 1]; /* where they go */
 };
+#define PARK_ORDER_SIZE(n_volumes_) (offsetof(struct park_order, volumes) + (n_volumes_) * (size_t)(SLOT_MOUNT_PATH_MAX + 1))
 
 enum { PARK_FD_SPEC, PARK_FD_STATE, PARK_FD_LOG0, PARK_FD_LOG1, PARK_FD_READY, PARK_FDS };
 

@@ -312,10 +312,23 @@ static int child_failure(const struct slot *s, struct err *e)
 	return -1;
 }
 
+static int add_volumes(const struct slot_order *order, struct park_order *o, int *fds, struct err *e)
+{
+	if (order->n_volumes > SLOT_VOLUMES_MAX)
+		return err_set(e, ERR_LIMIT, "more than %d volumes", SLOT_VOLUMES_MAX);
+	for (size_t i = 0; i < order->n_volumes; i++) {
+		(void)snprintf(o->volumes[i], sizeof(o->volumes[i]), "%s", order->volumes[i].path);
+		fds[PARK_FDS + i] = order->volumes[i].mount;
+	}
+	o->n_volumes = (uint32_t)order->n_volumes;
+	o->size = (uint32_t)PARK_ORDER_SIZE(order->n_volumes);
+	return 0;
+}
+
 static int send_order(const struct slot *s, const struct slot_order *order, const struct wake *w, struct err *e)
 {
-	struct park_order o = { .size = sizeof(o), .n_layers = (uint32_t)order->n_layers, .has_host_usr = order->has_host_usr };
-	const int fds[PARK_FDS] = {
+	struct park_order o = { .n_layers = (uint32_t)order->n_layers, .has_host_usr = order->has_host_usr };
+	int fds[PARK_FDS + SLOT_VOLUMES_MAX] = {
 		[PARK_FD_SPEC] = order->spec, [PARK_FD_STATE] = w->files[0], [PARK_FD_LOG0] = w->files[1],
 		[PARK_FD_LOG1] = w->files[2], [PARK_FD_READY] = w->ready[1],
 	};
@@ -331,7 +344,9 @@ static int send_order(const struct slot *s, const struct slot_order *order, cons
 	(void)snprintf(o.hostname, sizeof(o.hostname), "%s", order->hostname);
 	for (size_t i = 0; i < order->n_layers; i++)
 		o.layers[i] = order->layers[i];
-	return passing_send(s->control, &o, sizeof(o), fds, PARK_FDS, e) == 1 ? 0 : child_failure(s, e);
+	if (add_volumes(order, &o, fds, e) < 0)
+		return -1;
+	return passing_send(s->control, &o, o.size, fds, PARK_FDS + o.n_volumes, e) == 1 ? 0 : child_failure(s, e);
 }
 
 int slot_wake_start(const struct box_host *h, struct slot *s, const struct slot_order *order, struct err *e)

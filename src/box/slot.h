@@ -72,6 +72,14 @@ struct slot_layer {
 	bool is_disk;     /* the snapshot of a disk: its "upper" is the layer, its "usr-upper" one of /usr */
 };
 
+/* A volume that is open (box/volume.h), and where it goes in the box. Those in others come behind them. */
+#define SLOT_VOLUMES_MAX 16
+#define SLOT_MOUNT_PATH_MAX 1023
+struct slot_volume {
+	int mount;
+	const char *path;
+};
+
 struct slot_order {
 	struct slot_limits limits;
 	const struct slot_layer *layers; /* the uppermost first */
@@ -80,6 +88,8 @@ struct slot_order {
 	bool has_host_usr; /* the host's own /usr, below a writable layer of its own */
 	int spec;          /* sealed description for execd, handed on unread */
 	const char *hostname;
+	const struct slot_volume *volumes;
+	size_t n_volumes;
 };
 
 /* Sets the limits and wakes the child. A limit that cannot be enforced is ERR_UNAVAILABLE; for the disk see

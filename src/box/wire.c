@@ -3,9 +3,12 @@
 
 #include <string.h>
 
+#include "base/own.h"
 #include "base/uuid.h"
 
 #include "base/banned.h"
+
+#define WIRE_NAME_MAX 255 /* of one file */
 
 static bool has_id(const char id[WIRE_ID_SIZE])
 {
@@ -15,6 +18,100 @@ static bool has_id(const char id[WIRE_ID_SIZE])
 static int bad(struct err *e, const char *what)
 {
 	return err_set(e, ERR_INVALID, "a message with %s", what);
+}
+
+/* ---- sizes ---- */
+
+size_t wire_request_size(const struct wire_request *rq)
+{
+	return offsetof(struct wire_request, layers) + rq->n_layers * sizeof(rq->layers[0]);
+}
+
+size_t wire_pack(const struct wire_request *rq, const struct wire_volume *volumes, size_t n, struct wire_create *ret)
+{
+	size_t at = wire_request_size(rq);
+
+	memcpy(ret, rq, at);
+	memcpy((char *)ret + at, volumes, n * sizeof(volumes[0]));
+	return at + n * sizeof(volumes[0]);
+}
+
+/* ---- volumes ---- */
+
+bool wire_path_valid(const char *path)
+{
+	struct str rest = str_of(path), word;
+
+	if (rest.n >= WIRE_PATH_SIZE)
+		return false;
+	while (rest.n > 0) {
+		bool has_more = str_cut(rest, '/', &word, &rest);
+
+		if (word.n == 0 || word.n > WIRE_NAME_MAX || str_is(word, ".") || str_is(word, ".."))
+			return false;
+		if (has_more && rest.n == 0)
+			return false;
+	}
+	return true;
+}
+
+bool wire_path_within(const char *path, const char *other)
+{
+	size_t n = strlen(other);
+
+	return strncmp(path, other, n) == 0 && (path[n] == '\0' || path[n] == '/');
+}
+
+bool wire_mount_path_valid(const char *path)
+{
+	return path[0] == '/' && path[1] && strlen(path) < WIRE_PATH_SIZE && wire_path_valid(path + 1) &&
+	       !wire_path_within(path, "/proc") && !wire_path_within(path, "/sys") && !wire_path_within(path, "/dev");
+}
+
+static int check_volume(const struct wire_volume *v, struct err *e)
+{
+	if (v->kind != WIRE_VOLUME_HOST && v->kind != WIRE_VOLUME_NAMED)
+		return bad(e, "a volume of an unknown kind");
+	if (v->is_read_only > 1)
+		return bad(e, "a value out of range");
+	if (!memchr(v->path, '\0', sizeof(v->path)) || !memchr(v->mount_path, '\0', sizeof(v->mount_path)))
+		return bad(e, "text without an end");
+	if (v->kind == WIRE_VOLUME_NAMED ? !has_id(v->id) || v->prefix != 0 : v->id[0] != '\0')
+		return bad(e, "a volume that is not named as its kind is");
+	if (!wire_path_valid(v->path) || !wire_mount_path_valid(v->mount_path))
+		return bad(e, "a bad path of a volume");
+	return 0;
+}
+
+int wire_check_volumes(const void *bytes, size_t n, const struct wire_request *rq, struct wire_volumes *ret, struct err *e)
+{
+	size_t at = wire_request_size(rq);
+
+	ret->n = (n - at) / sizeof(ret->at[0]);
+	memcpy(ret->at, (const char *)bytes + at, ret->n * sizeof(ret->at[0]));
+	for (size_t i = 0; i < ret->n; i++) {
+		if (check_volume(&ret->at[i], e) < 0)
+			return -1;
+		for (size_t k = 0; k < i; k++)
+			if (wire_path_within(ret->at[k].mount_path, ret->at[i].mount_path))
+				return bad(e, "a volume that would cover another");
+	}
+	return 0;
+}
+
+/* ---- requests ---- */
+
+/* MORE: bytes behind the request. */
+static bool is_size(uint32_t call, size_t more)
+{
+	if (call != WIRE_CREATE)
+		return more == 0;
+	return more % sizeof(struct wire_volume) == 0 && more / sizeof(struct wire_volume) <= WIRE_VOLUMES_MAX;
+}
+
+static bool is_about_volume(uint32_t call)
+{
+	return call == WIRE_VOLUME_MAKE || call == WIRE_VOLUME_REMOVE;
 }
 
 static int check_create(const struct wire_request *rq, struct err *e)
@@ -31,15 +128,10 @@ static int check_create(const struct wire_request *rq, struct err *e)
 	return 0;
 }
 
-size_t wire_request_size(const struct wire_request *rq)
-{
-	return offsetof(struct wire_request, layers) + rq->n_layers * sizeof(rq->layers[0]);
-}
-
 bool wire_is_about_one(uint32_t call)
 {
 	return call != WIRE_LIST && call != WIRE_SNAPSHOTS && call != WIRE_SNAPSHOT_REMOVE && call != WIRE_LAYER_ADD &&
-	       call != WIRE_LAYER_DROP && call != WIRE_LAYERS;
+	       call != WIRE_LAYER_DROP && call != WIRE_LAYERS && !is_about_volume(call);
 }
 
 static int check_snapshot(const struct wire_request *rq, struct err *e)
@@ -56,18 +148,21 @@ int wire_check_request(const void *bytes, size_t n, size_t n_fds, struct wire_re
 {
 	struct wire_request rq = { 0 };
 
-	if (n < offsetof(struct wire_request, layers) || n > sizeof(rq))
+	if (n < offsetof(struct wire_request, layers))
 		return bad(e, "another size");
-	memcpy(&rq, bytes, n);
-	if (rq.n_layers > WIRE_LAYERS_MAX || n != wire_request_size(&rq))
+	memcpy(&rq, bytes, MIN(n, sizeof(rq)));
+	if (rq.n_layers > WIRE_LAYERS_MAX || n < wire_request_size(&rq))
 		return bad(e, "another size than its layers have");
+	memset(rq.layers + rq.n_layers, 0, (WIRE_LAYERS_MAX - rq.n_layers) * sizeof(rq.layers[0]));
 	if (rq.version != WIRE_VERSION)
 		return bad(e, "another version");
 	if (rq.call < WIRE_CREATE || rq.call >= WIRE_ENDED || rq.serial == 0)
 		return bad(e, "an unknown call");
+	if (!is_size(rq.call, n - wire_request_size(&rq)))
+		return bad(e, "another size");
 	if (n_fds != (rq.call == WIRE_CREATE || rq.call == WIRE_LAYER_ADD))
 		return bad(e, "the wrong descriptors");
-	if (wire_is_about_one(rq.call) && !has_id(rq.id))
+	if ((wire_is_about_one(rq.call) || is_about_volume(rq.call)) && !has_id(rq.id))
 		return bad(e, "a bad id");
 	if (rq.call == WIRE_DIAL && rq.port > 65535)
 		return bad(e, "a bad port");

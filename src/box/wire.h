@@ -37,6 +37,8 @@ enum wire_call {
 	WIRE_LAYER_ADD,
 	WIRE_LAYER_DROP, /* layers[0]; not there is fine, ERR_CONFLICT while a box has it */
 	WIRE_LAYERS, /* answered with one row per layer of an image, then one without a kind */
+	WIRE_VOLUME_MAKE,   /* a named volume: its id, and disk_bytes of the limits (0: none). Once it is there, nothing changes */
+	WIRE_VOLUME_REMOVE, /* with all that is in it; of what is not there at once */
 	WIRE_ENDED, /* from the warden, serial 0: a box has ended */
 };
 
@@ -61,7 +63,7 @@ struct wire_request {
 	uint32_t version;
 	uint32_t call; /* enum wire_call */
 	uint64_t serial; /* not 0 */
-	char id[WIRE_ID_SIZE]; /* not looked at where no sandbox is meant */
+	char id[WIRE_ID_SIZE]; /* not looked at where neither a sandbox nor a volume is meant */
 	uint32_t image;  /* of a create: what is lowest */
 	uint32_t port;   /* of a dial */
 	struct wire_limits limits;
@@ -71,6 +73,44 @@ struct wire_request {
 };
 
 size_t wire_request_size(const struct wire_request *rq);
+
+/* A create is followed by those that the sandbox has, in the same message: its size tells how many. Those whose place is in
+ * another's come behind it. */
+#define WIRE_VOLUMES_MAX 16
+#define WIRE_PATH_SIZE 1024 /* with its NUL */
+
+enum wire_volume_kind { WIRE_VOLUME_HOST = 1, WIRE_VOLUME_NAMED };
+
+struct wire_volume {
+	uint32_t kind;   /* enum wire_volume_kind */
+	uint32_t prefix; /* of the host's: which of the folders that the operator has listed, from 0 on */
+	uint32_t is_read_only; /* 0 or 1 */
+	char id[WIRE_ID_SIZE]; /* of a named one, else empty */
+	char path[WIRE_PATH_SIZE];       /* in there: words with one '/' between them, none "." or ".."; empty: all of it */
+	char mount_path[WIRE_PATH_SIZE]; /* in the sandbox: likewise, each after a '/'; not in /proc, /sys or /dev */
+};
+
+struct wire_create { /* room for the largest of all requests: volumes follow the layers that there are */
+	struct wire_request rq;
+	struct wire_volume volumes[WIRE_VOLUMES_MAX];
+};
+/* Both as one message; returns its size. */
+size_t wire_pack(const struct wire_request *rq, const struct wire_volume *volumes, size_t n, struct wire_create *ret);
+
+struct wire_volumes { /* those that came with one */
+	size_t n;
+	struct wire_volume at[WIRE_VOLUMES_MAX];
+};
+
+/* Why a create failed because of a volume: `sys` of the error, where no errno is as high. */
+enum wire_volume_fault {
+	WIRE_FAULT_HOST_PATH = 4097, /* it cannot be allowed: a symlink, a device, our own state */
+	WIRE_FAULT_HOST_CREATE,      /* it is not there and cannot be made */
+	WIRE_FAULT_IDS,              /* its file system cannot show it with the sandbox's ids */
+	WIRE_FAULT_SUB_PATH,         /* of a named volume */
+	WIRE_FAULT_NO_VOLUME,        /* there is none of this id */
+	WIRE_FAULT_MOUNT_PATH,
+};
 
 struct wire_stats {
 	uint64_t cpu_usec, memory_bytes, memory_peak_bytes, pids, disk_bytes, oom_kills;
@@ -107,4 +147,10 @@ bool wire_is_about_one(uint32_t call); /* whether it is about a sandbox, which i
 
 /* Whether bytes that came are a message of this kind: size, version, enums, termination. ERR_INVALID. */
 int wire_check_request(const void *bytes, size_t n, size_t n_fds, struct wire_request *ret, struct err *e);
+/* What comes behind RQ, which has passed. */
+int wire_check_volumes(const void *bytes, size_t n, const struct wire_request *rq, struct wire_volumes *ret, struct err *e);
+/* For both sides: whether paths are as struct wire_volume has them. */
+bool wire_path_valid(const char *path);       /* relative; "" is one */
+bool wire_mount_path_valid(const char *path);
+bool wire_path_within(const char *path, const char *other); /* it is OTHER or in it: of two that are valid */
 int wire_check_reply(const void *bytes, size_t n, struct wire_reply *ret, struct err *e);

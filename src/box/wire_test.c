@@ -108,6 +108,115 @@ static void a_snapshot_has_one_name_of_its_own_kind(void **state)
 	}
 }
 
+/* ---- volumes ---- */
+
+struct asked {
+	struct wire_request rq;
+	struct wire_volume volumes[WIRE_VOLUMES_MAX];
+};
+
+static struct asked with_volumes(size_t n)
+{
+	struct asked m = { .rq = good_request(WIRE_CREATE) };
+
+	for (size_t i = 0; i < n; i++) {
+		m.volumes[i] = (struct wire_volume){ .kind = WIRE_VOLUME_NAMED, .id = "v-1", .is_read_only = i % 2, .path = "a/b" };
+		(void)snprintf(m.volumes[i].mount_path, WIRE_PATH_SIZE, "/mnt/%zu", i);
+	}
+	return m;
+}
+
+static int check_volumes(const struct asked *m, size_t n)
+{
+	static struct wire_create bytes;
+	size_t size = wire_pack(&m->rq, m->volumes, n, &bytes);
+	struct wire_volumes got;
+	struct wire_request rq;
+	struct err e = { 0 };
+	int r = wire_check_request(&bytes, size, 1, &rq, &e);
+
+	if (r == 0)
+		r = wire_check_volumes(&bytes, size, &rq, &got, &e);
+	assert_true(r == 0 || e.code == ERR_INVALID);
+	if (r == 0) {
+		assert_memory_equal(&rq, &m->rq, sizeof(rq));
+		assert_int_equal(got.n, n);
+		assert_memory_equal(got.at, m->volumes, n * sizeof(got.at[0]));
+	}
+	return r;
+}
+
+static void a_create_has_as_many_volumes_as_its_size_says(void **state)
+{
+	struct asked m = with_volumes(WIRE_VOLUMES_MAX);
+	static struct wire_create bytes;
+	struct wire_request rq;
+	size_t size;
+
+	(void)state;
+	for (uint32_t layers = 0; layers <= WIRE_LAYERS_MAX; layers += 127) {
+		for (uint32_t i = 0; i < layers; i++)
+			m.rq.layers[i].kind = WIRE_LAYER_BLOB;
+		m.rq.n_layers = layers;
+		for (size_t n = 0; n <= WIRE_VOLUMES_MAX; n++)
+			assert_int_equal(check_volumes(&m, n), 0);
+	}
+	m = with_volumes(1);
+	size = wire_pack(&m.rq, m.volumes, 1, &bytes);
+	for (size_t n = 1; n < 3; n++) {
+		assert_int_equal(wire_check_request(&bytes, size - n, 1, &rq, &(struct err){ 0 }), -1);
+		assert_int_equal(wire_check_request(&bytes, size + n, 1, &rq, &(struct err){ 0 }), -1);
+	}
+	bytes.rq.call = WIRE_PAUSE;
+	assert_int_equal(wire_check_request(&bytes, size, 0, &rq, &(struct err){ 0 }), -1);
+	assert_int_equal(wire_check_request(&bytes, wire_request_size(&bytes.rq), 0, &rq, &(struct err){ 0 }), 0);
+}
+
+static void no_bad_volume_passes(void **state)
+{
+	static struct asked bad[12];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+		bad[i] = with_volumes(2);
+	bad[0].volumes[1].kind = 0;
+	bad[1].volumes[1].kind = 3;
+	bad[2].volumes[1].is_read_only = 2;
+	bad[3].volumes[1].id[0] = '\0';
+	memcpy(bad[4].volumes[1].id, "../x", 5);
+	bad[5].volumes[1].prefix = 1;
+	bad[6].volumes[1].kind = WIRE_VOLUME_HOST; /* with an id */
+	memset(bad[7].volumes[1].path, 'a', WIRE_PATH_SIZE);
+	memset(bad[8].volumes[1].mount_path, '/', WIRE_PATH_SIZE);
+	memcpy(bad[9].volumes[1].mount_path, "/mnt/0", 7); /* the same */
+	memcpy(bad[10].volumes[1].mount_path, "/mnt", 5);  /* covers it */
+	memset(bad[11].volumes[1].id, 'a', WIRE_ID_SIZE);
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+		assert_int_equal(check_volumes(&bad[i], 2), -1);
+	memcpy(bad[9].volumes[1].mount_path, "/mnt/0/in", 10); /* in it, and behind it */
+	assert_int_equal(check_volumes(&bad[9], 2), 0);
+}
+
+static void paths_are_plain(void **state)
+{
+	static const char *const good[] = { "", "a", "a/b", "...", "a b/\303\244", ".a/..b" };
+	static const char *const bad[] = { "/", "/a", "a/", "a//b", ".", "..", "a/..", "a/./b", "../a" };
+	static const char *const mounts[] = { "/a", "/a/b", "/procs", "/device", "/usr", "/a/proc" };
+	static const char *const no_mounts[] = { "",      "/",    "a",        "//a",       "/a/",   "/a/..", "/proc",
+						 "/proc/x", "/sys", "/dev/shm", "/dev",      "/./proc", "/a//b" };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(good); i++)
+		assert_true(wire_path_valid(good[i]));
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+		assert_false(wire_path_valid(bad[i]));
+	for (size_t i = 0; i < ARRAY_LEN(mounts); i++)
+		assert_true(wire_mount_path_valid(mounts[i]));
+	for (size_t i = 0; i < ARRAY_LEN(no_mounts); i++)
+		assert_false(wire_mount_path_valid(no_mounts[i]));
+	assert_true(wire_path_within("/a/b", "/a") && wire_path_within("/a", "/a") && !wire_path_within("/ab", "/a"));
+}
+
 static struct wire_reply good_reply(void)
 {
 	return (struct wire_reply){ .version = WIRE_VERSION, .call = WIRE_PAUSE, .serial = 7, .id = "ab-12" };
@@ -150,6 +259,9 @@ int main(void)
 		cmocka_unit_test(good_requests_pass), cmocka_unit_test(layers_are_added_one_by_one_and_only_those_of_images),
 		cmocka_unit_test(anything_else_is_refused),
 		cmocka_unit_test(a_snapshot_has_one_name_of_its_own_kind),
+		cmocka_unit_test(a_create_has_as_many_volumes_as_its_size_says),
+		cmocka_unit_test(no_bad_volume_passes),
+		cmocka_unit_test(paths_are_plain),
 		cmocka_unit_test(replies_are_checked_too),
 	};
 

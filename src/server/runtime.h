@@ -30,6 +30,7 @@ struct transport;
 
 struct runtime_failure {
 	const char *code; /* a constant */
+	const char *prefix; /* of the code, a constant; NULL: the runtime's */
 	unsigned status;  /* of the HTTP answer */
 	struct err err;   /* for the log; the client sees it only with a status below 500 */
 	char says[RUNTIME_SAYS_MAX]; /* for the client with any status: names nothing of the host; empty: what the code says */
@@ -54,12 +55,29 @@ enum runtime_limit { /* bits: which limits a runtime can hold a sandbox to */
 	LIMIT_GPU = 16,
 };
 
+/* Something that outlives the sandbox, or that several have. Those whose place is in another's come behind it. */
+enum runtime_volume_kind {
+	RUNTIME_VOLUME_HOST,  /* of the host: in a folder that its operator has listed */
+	RUNTIME_VOLUME_NAMED, /* made by volume_make() */
+};
+
+struct runtime_volume {
+	enum runtime_volume_kind kind;
+	unsigned prefix;        /* of the host's: which of the listed folders */
+	const char *id;         /* of a named one */
+	const char *path;       /* in there, as box/wire.h has it */
+	const char *mount_path; /* in the sandbox, likewise */
+	bool is_read_only;
+};
+
 struct runtime_spec {
 	const char *id;
 	const char *image;             /* passed check_image() */
 	struct string_list entrypoint; /* one or more */
 	struct string_map env;
 	struct runtime_limits limits;
+	const struct runtime_volume *volumes;
+	size_t n_volumes;
 	const char *execd_token;       /* what execd asks for; the programs of the sandbox never see it */
 	const char *os, *arch;         /* NULL: as the runtime is */
 	const char *username, *password; /* for the image's registry; NULL: none */
@@ -167,6 +185,11 @@ struct runtime_ops {
 	/* Of what is not there succeeds. ERR_CONFLICT while a sandbox stands on it. */
 	void (*snapshot_remove)(struct runtime *rt, const char *layer, runtime_done_fn *fn, void *arg);
 	void (*snapshots)(struct runtime *rt, runtime_layers_fn *fn, void *arg); /* all that there are */
+	/* Volumes with a name of ours (id_valid()). What was made is on the disk when this succeeds, whatever happens; making one
+	 * that is there succeeds. LIMIT_BYTES 0: none, where disks have none. One is removed when no sandbox has it. NULL: the
+	 * runtime has no volumes at all. */
+	void (*volume_make)(struct runtime *rt, const char *id, uint64_t limit_bytes, runtime_done_fn *fn, void *arg);
+	void (*volume_remove)(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg);
 	/* A create in progress may fail as soon as that can be; its completion comes all the same. May be NULL. */
 	void (*cancel)(struct runtime *rt, const char *id);
 	/* At once: whether the image can be named like that. ERR_INVALID and a message that says which forms there are. */

@@ -60,15 +60,18 @@ static struct runtime_failure failure_of(const struct call *c, const struct err 
 		[WIRE_SNAPSHOT] = "SNAPSHOT_FAILED",     [WIRE_SNAPSHOT_REMOVE] = "SNAPSHOT_DELETE_FAILED",
 		[WIRE_SNAPSHOTS] = "SANDBOX_QUERY_FAILED", [WIRE_LAYER_ADD] = RUNTIME_PULL_FAILED,
 		[WIRE_LAYER_DROP] = "SANDBOX_QUERY_FAILED", [WIRE_LAYERS] = "SANDBOX_QUERY_FAILED",
+		[WIRE_VOLUME_MAKE] = "VOLUME_CREATE_FAILED", [WIRE_VOLUME_REMOVE] = "VOLUME_DELETE_FAILED",
 	};
 	struct runtime_failure f = { .code = codes[c->kind], .status = 500, .err = *e };
 
+	if (c->kind == WIRE_CREATE && native_is_volume_fault(e, &f))
+		return f;
 	if (e->code == ERR_NOT_FOUND && c->kind != WIRE_CREATE) {
 		f.code = "SANDBOX_NOT_FOUND";
 		f.status = 404;
 	} else if (e->code == ERR_CONFLICT) {
 		f.status = 409;
-	} else if (c->kind == WIRE_CREATE && e->code == ERR_UNAVAILABLE && e->sys == EDQUOT) {
+	} else if ((c->kind == WIRE_CREATE || c->kind == WIRE_VOLUME_MAKE) && e->code == ERR_UNAVAILABLE && e->sys == EDQUOT) {
 		f.code = "DISK_LIMIT_UNSUPPORTED";
 		f.status = 400;
 	} else if (c->kind == WIRE_LAYER_ADD && (e->code == ERR_INVALID || e->code == ERR_LIMIT)) {
@@ -119,6 +122,8 @@ void native_call_fail(struct call *c, const struct err *e)
 	case WIRE_SNAPSHOT_REMOVE:
 	case WIRE_LAYER_ADD:
 	case WIRE_LAYERS:
+	case WIRE_VOLUME_MAKE:
+	case WIRE_VOLUME_REMOVE:
 	case WIRE_ENDED:
 		copy.fn.done(&f, copy.arg);
 		break;
@@ -181,7 +186,7 @@ struct call *native_call_new(struct runtime *rt, enum wire_call kind, void *arg)
 	return c;
 }
 
-void native_call_send(struct call *c, const char *id, struct wire_request *rq, int fd)
+void native_call_send_all(struct call *c, const char *id, struct wire_request *rq, size_t size, int fd)
 {
 	int sent;
 
@@ -194,16 +199,21 @@ void native_call_send(struct call *c, const char *id, struct wire_request *rq, i
 		native_call_fail_later(c);
 		return;
 	}
-	sent = passing_send(c->n->fd, rq, wire_request_size(rq), &fd, fd >= 0, &c->failure);
+	sent = passing_send(c->n->fd, rq, size, &fd, fd >= 0, &c->failure);
 	if (sent == 0)
 		(void)err_set(&c->failure, ERR_UNAVAILABLE, "the warden is busy");
 	if (sent != 1)
 		native_call_fail_later(c);
 }
 
+void native_call_send(struct call *c, const char *id, struct wire_request *rq, int fd)
+{
+	native_call_send_all(c, id, rq, wire_request_size(rq), fd);
+}
+
 /* ---- the operations ---- */
 
-static void call_simple(struct runtime *rt, enum wire_call kind, const char *id, runtime_done_fn *fn, void *arg)
+void native_call_simple(struct runtime *rt, enum wire_call kind, const char *id, runtime_done_fn *fn, void *arg)
 {
 	struct call *c = native_call_new(rt, kind, arg);
 	struct wire_request rq = { 0 };
@@ -218,17 +228,17 @@ static void call_simple(struct runtime *rt, enum wire_call kind, const char *id,
 
 static void native_pause(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg)
 {
-	call_simple(rt, WIRE_PAUSE, id, fn, arg);
+	native_call_simple(rt, WIRE_PAUSE, id, fn, arg);
 }
 
 static void native_resume(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg)
 {
-	call_simple(rt, WIRE_RESUME, id, fn, arg);
+	native_call_simple(rt, WIRE_RESUME, id, fn, arg);
 }
 
 static void native_remove(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg)
 {
-	call_simple(rt, WIRE_REMOVE, id, fn, arg);
+	native_call_simple(rt, WIRE_REMOVE, id, fn, arg);
 }
 
 /* Its number, as the warden counts: the host's own first; -1. */
@@ -288,7 +298,7 @@ static void native_create(struct runtime *rt, const struct runtime_spec *spec, r
 	if (fd < 0 || native_add_layers(&rq, &spec->layers, &c->failure) < 0)
 		native_call_fail_later(c);
 	else
-		native_call_send(c, spec->id, &rq, fd);
+		native_create_send(c, spec, &rq, fd);
 }
 
 static void native_dial(struct runtime *rt, const char *id, unsigned port, runtime_dial_fn *fn, void *arg)
@@ -559,6 +569,8 @@ static void answer(struct call *c, const struct wire_reply *rp, struct passed *g
 	case WIRE_REMOVE:
 	case WIRE_SNAPSHOT_REMOVE:
 	case WIRE_LAYER_ADD:
+	case WIRE_VOLUME_MAKE:
+	case WIRE_VOLUME_REMOVE:
 	case WIRE_ENDED:
 		break;
 	}
@@ -675,7 +687,8 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 		.create = native_create,   .pause = native_pause, .resume = native_resume, .remove = native_remove,
 		.dial = native_dial,       .logs = native_logs,   .inspect = native_inspect, .stats = native_stats,
 		.list = native_list,       .snapshot = native_snapshot, .snapshot_remove = native_snapshot_remove,
-		.snapshots = native_snapshots, .cancel = native_image_cancel, .check_image = native_check_image, .free = native_free,
+		.snapshots = native_snapshots, .volume_make = native_volume_make, .volume_remove = native_volume_remove,
+		.cancel = native_image_cancel, .check_image = native_check_image, .free = native_free,
 	};
 	struct native *n = calloc(1, sizeof(*n));
 

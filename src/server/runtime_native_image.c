@@ -156,7 +156,7 @@ static void make_box(struct image_create *ic)
 	if (fd < 0 || fill_request(ic, &rq, &c->failure) < 0)
 		native_call_fail_later(c);
 	else
-		native_call_send(c, ic->spec.id, &rq, fd);
+		native_create_send(c, &ic->spec, &rq, fd);
 	create_free(ic);
 }
 
@@ -352,6 +352,22 @@ static void on_tick(void *arg)
 
 /* ---- beginning ---- */
 
+static int copy_volumes(struct arena *a, const struct runtime_spec *from, struct runtime_spec *to)
+{
+	struct runtime_volume *copies = arena_array(a, from->n_volumes + 1, sizeof(*copies));
+
+	if (!copies)
+		return -1;
+	for (size_t i = 0; i < from->n_volumes; i++) {
+		copies[i] = from->volumes[i];
+		if (copy_text(a, from->volumes[i].id, &copies[i].id) < 0 || copy_text(a, from->volumes[i].path, &copies[i].path) < 0 ||
+		    copy_text(a, from->volumes[i].mount_path, &copies[i].mount_path) < 0)
+			return -1;
+	}
+	to->volumes = copies;
+	return 0;
+}
+
 static int copy_spec(struct image_create *ic, const struct runtime_spec *from)
 {
 	struct runtime_spec *to = &ic->spec;
@@ -369,7 +385,9 @@ static int copy_spec(struct image_create *ic, const struct runtime_spec *from)
 	    copy_text(a, from->password, &to->password) < 0 || copy_text(a, from->os, &to->os) < 0 ||
 	    copy_text(a, from->arch, &to->arch) < 0)
 		return -1;
-	return copy_list(a, &from->entrypoint, &to->entrypoint) < 0 || copy_list(a, &from->layers, &to->layers) < 0 ? -1 : 0;
+	if (copy_list(a, &from->entrypoint, &to->entrypoint) < 0 || copy_list(a, &from->layers, &to->layers) < 0)
+		return -1;
+	return copy_volumes(a, from, to);
 }
 
 void native_image_create(struct native *n, const struct runtime_spec *spec, runtime_done_fn *fn, void *arg)

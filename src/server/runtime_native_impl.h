@@ -78,12 +78,15 @@ static inline struct native *native_of(struct runtime *rt)
 /* NULL: out of memory, and the caller tells so at once. */
 struct call *native_call_new(struct runtime *rt, enum wire_call kind, void *arg);
 void native_call_send(struct call *c, const char *id, struct wire_request *rq, int fd); /* FD -1: none */
+/* SIZE: of the request with what comes behind it. */
+void native_call_send_all(struct call *c, const char *id, struct wire_request *rq, size_t size, int fd);
+void native_call_simple(struct runtime *rt, enum wire_call kind, const char *id, runtime_done_fn *fn, void *arg); /* all of it */
 void native_call_free(struct call *c);
 void native_call_fail(struct call *c, const struct err *e); /* completes it */
 void native_call_fail_later(struct call *c); /* with c->failure */
 bool native_more_rows(struct call *c);
 
-struct wire_request native_request(const struct runtime_spec *spec, uint32_t image); /* for a create */
+struct wire_request native_request(const struct runtime_spec *spec, uint32_t image); /* for a create, without its volumes */
 
 /* runtime_native_spec.c */
 struct native_config { /* what an image says of the programs that are run from it */
@@ -118,3 +121,9 @@ void native_snapshot_remove(struct runtime *rt, const char *layer, runtime_done_
 void native_snapshots(struct runtime *rt, runtime_layers_fn *fn, void *arg);
 void native_answer_snapshot(struct call *c, const struct wire_snapshot *w);
 void native_answer_snapshots(struct call *c, const struct wire_reply *rp);
+
+/* runtime_native_volume.c */
+void native_create_send(struct call *c, const struct runtime_spec *spec, const struct wire_request *rq, int fd); /* with its volumes */
+bool native_is_volume_fault(const struct err *e, struct runtime_failure *f); /* of a create: fills F then */
+void native_volume_make(struct runtime *rt, const char *id, uint64_t limit_bytes, runtime_done_fn *fn, void *arg);
+void native_volume_remove(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg);

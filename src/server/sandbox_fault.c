@@ -42,6 +42,8 @@ static const char *sentence(const char *code)
 		{ "SANDBOX_NOT_FOUND", "there is no such sandbox" },
 		{ "SNAPSHOT_FAILED", "the snapshot could not be taken" },
 		{ "SNAPSHOT_DELETE_FAILED", "the snapshot could not be removed yet; the server goes on trying" },
+		{ "VOLUME_CREATE_FAILED", "the volume could not be made" },
+		{ "VOLUME_DELETE_FAILED", "the volume could not be removed yet; the server goes on trying" },
 		{ "DISK_LIMIT_UNSUPPORTED", "a disk limit cannot be enforced here" },
 	};
 
@@ -57,5 +59,5 @@ int fault_of_runtime(struct fault *f, const struct runtime *rt, const struct run
 
 	if (says[0] == '\0')
 		says = failure->status < 500 && failure->err.msg[0] != '\0' ? failure->err.msg : sentence(failure->code);
-	return fault_set(f, failure->status, rt->code_prefix, failure->code, "%s", says);
+	return fault_set(f, failure->status, failure->prefix ? failure->prefix : rt->code_prefix, failure->code, "%s", says);
 }

@@ -6,9 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "base/guest.h"
 #include "base/kill_point.h"
 #include "base/log.h"
 #include "base/own.h"
@@ -20,6 +18,7 @@
 #include "warden/ending.h"
 #include "warden/ready.h"
 #include "warden/snapshot.h"
+#include "warden/volumes.h"
 #include "warden/warden.h"
 
 #include "base/banned.h"
@@ -111,6 +110,7 @@ static void box_free(struct box *b)
 	drop_held(b);
 	worker_forget(&b->worker);
 	snapshot_forget(b);
+	box_volumes_free(b);
 	io_del(&b->end_io);
 	timer_done(&b->timer);
 	closep(&b->mounts);
@@ -468,6 +468,8 @@ static void tell_late(const struct box *b, struct err *e)
 {
 	if (b->is_waiting)
 		(void)err_set(e, ERR_TIMEOUT, "there is no slot for it after %d ms", BOX_SLOT_MS);
+	else if (worker_is_busy(&b->worker))
+		(void)err_set(e, ERR_TIMEOUT, "its volumes are not open after %d ms", VOLUMES_OPEN_MS);
 	else if (b->held)
 		(void)err_set(e, ERR_TIMEOUT, "the image is not unpacked after %d ms", BOX_IMAGE_MS);
 	else
@@ -481,27 +483,14 @@ static void on_timer(void *arg)
 
 	if (b->file.stage == BOX_STARTING) {
 		tell_late(b, &e);
+		worker_forget(&b->worker); /* it may wait for a file system that never answers */
 		fail(b, &e);
 		return;
 	}
 	box_next_work(b);
 }
 
-/* P2: a descriptor of the server's goes into the sandbox only when it is what it has to be. */
-static int check_spec(int spec, struct err *e)
-{
-	const int want = F_SEAL_SEAL | F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
-	int seals = fcntl(spec, F_GET_SEALS);
-	struct stat st;
-
-	if (seals < 0 || (seals & want) != want || fstat(spec, &st) < 0 || !S_ISREG(st.st_mode))
-		return err_set(e, ERR_INVALID, "the description of the sandbox is not sealed");
-	if (st.st_size > GUEST_SPEC_MAX)
-		return err_set(e, ERR_LIMIT, "the description of the sandbox has more than %d bytes", GUEST_SPEC_MAX);
-	return 0;
-}
-
-static int check_create(const struct warden *w, const struct wire_request *rq, int spec, struct err *e)
+static int check_create(const struct warden *w, const struct wire_request *rq, struct err *e)
 {
 	const struct wire_limits *l = &rq->limits;
 
@@ -512,7 +501,7 @@ static int check_create(const struct warden *w, const struct wire_request *rq, i
 	if (l->memory_bytes < MEMORY_MIN || l->memory_bytes > MEMORY_MAX || l->pids > PIDS_MAX ||
 	    l->cpu_milli > CGROUP_CPU_MILLI_MAX || l->disk_bytes < STORE_LIMIT_MIN || l->disk_bytes > STORE_LIMIT_MAX)
 		return err_set(e, ERR_INVALID, "a limit that cannot be set");
-	return check_spec(spec, e);
+	return 0;
 }
 
 /* From here on it is the box of this id, though there may be nothing else of it. */
@@ -551,6 +540,7 @@ static int wake(struct box *b, const struct wire_request *rq, const struct image
 	struct slot_order order = {
 		.limits = limits_of(rq), .layers = layers, .n_layers = b->stack.n, .dir = use->dir,
 		.has_host_usr = use->has_host_usr, .spec = spec, .hostname = b->file.id,
+		.volumes = b->volumes ? b->volumes->list : NULL, .n_volumes = b->volumes ? b->volumes->asked.n : 0,
 	};
 
 	KILL_POINT("warden.create.claimed");
@@ -559,18 +549,11 @@ static int wake(struct box *b, const struct wire_request *rq, const struct image
 	if (use->layer[0])
 		memcpy(layers[order.n_layers++].name, use->layer, sizeof(use->layer));
 	b->ready = slot_wake_start(&b->w->host, &b->slot, &order, e);
+	box_volumes_free(b); /* they are the child's now */
 	if (b->ready < 0 || io_add(&b->ready_io, b->w->loop, b->ready, IO_IN, on_ready, b, "box that starts", e) < 0)
 		return -1;
 	timer_in(&b->timer, BOX_WAKE_MS);
 	return 0;
-}
-
-static int start(struct box *b, const struct wire_request *rq, const struct image_use *use, int spec, struct err *e)
-{
-	KILL_POINT("warden.create.slot_taken");
-	b->is_waking = true;
-	b->w->n_starting++;
-	return claim(b, rq, use, e) < 0 ? -1 : wake(b, rq, use, spec, e);
 }
 
 static int hold(struct box *b, const struct wire_request *rq, int spec, struct err *e)
@@ -588,6 +571,20 @@ static int hold(struct box *b, const struct wire_request *rq, int spec, struct e
 }
 
 static void on_image(const struct err *failure, void *arg);
+static void on_volumes(const struct err *failure, void *arg);
+
+/* With volumes it comes by twice: before they are open and after. */
+static int start(struct box *b, const struct wire_request *rq, const struct image_use *use, int spec, struct err *e)
+{
+	KILL_POINT("warden.create.slot_taken");
+	b->w->n_starting += !b->is_waking;
+	b->is_waking = true;
+	if (claim(b, rq, use, e) < 0)
+		return -1;
+	if (b->volumes && !b->volumes->is_open)
+		return hold(b, rq, spec, e) < 0 ? -1 : box_volumes_open(b, on_volumes, e);
+	return wake(b, rq, use, spec, e);
+}
 
 /* Begins with what the request asks for, or waits: for its image, then for a slot. */
 static int begin(struct box *b, const struct wire_request *rq, int spec, struct err *e)
@@ -620,8 +617,21 @@ static void go_on(struct box *b)
 
 	if (begin(b, &b->held->rq, b->held->spec, &e) < 0)
 		fail(b, &e);
-	else if (!b->held->wait.at && !b->is_waiting)
+	else if (!b->held->wait.at && !b->is_waiting && !worker_is_busy(&b->worker))
 		drop_held(b);
+}
+
+static void on_volumes(const struct err *failure, void *arg)
+{
+	struct box *b = arg;
+	struct err e = { 0 };
+
+	if (b->file.stage == BOX_REMOVING)
+		box_next_work(b);
+	else if (failure || box_volumes_take(b, &e) < 0)
+		fail(b, failure ? failure : &e);
+	else
+		go_on(b);
 }
 
 static void on_image(const struct err *failure, void *arg)
@@ -652,19 +662,20 @@ void box_fail_start(struct box *b, const struct err *why)
 	fail(b, why);
 }
 
-void box_create(struct warden *w, const struct wire_request *rq, int spec, const struct ticket *t)
+void box_create(struct warden *w, const struct wire_request *rq, const struct wire_volumes *volumes, int spec,
+		const struct ticket *t)
 {
 	struct box *b = NULL;
 	struct err e;
 
 	KILL_POINT("warden.create.asked");
-	if (check_create(w, rq, spec, &e) < 0 || !(b = box_new(w, &e)) || box_add_waiter(b, t, &e) < 0) {
+	if (check_create(w, rq, &e) < 0 || !(b = box_new(w, &e)) || box_add_waiter(b, t, &e) < 0) {
 		answer(w, t, &e);
 		if (b)
 			box_free(b);
 		return;
 	}
-	if (name_box(b, rq, &e) < 0 || begin(b, rq, spec, &e) < 0)
+	if (name_box(b, rq, &e) < 0 || box_volumes_keep(b, volumes, &e) < 0 || begin(b, rq, spec, &e) < 0)
 		fail(b, &e);
 	ready_note(w);
 	KILL_POINT("warden.create.woken");

@@ -20,6 +20,7 @@
 #include "warden/stack.h"
 #include "warden/worker.h"
 
+struct box_volumes;
 struct snapshot;
 struct warden;
 struct waiter;
@@ -44,6 +45,7 @@ struct box {
 	bool has_slot;
 	struct slot slot;
 	struct held *held; /* or NULL */
+	struct box_volumes *volumes; /* STARTING: those that it is to have, or NULL */
 	bool is_paused;
 	bool is_waiting; /* STARTING: for a slot, so far it has none */
 	bool is_waking;  /* STARTING: it has one */
@@ -63,7 +65,8 @@ struct box {
 };
 
 /* All of these answer the ticket, sooner or later. */
-void box_create(struct warden *w, const struct wire_request *rq, int spec, const struct ticket *t);
+void box_create(struct warden *w, const struct wire_request *rq, const struct wire_volumes *volumes, int spec,
+		const struct ticket *t);
 void box_pause(struct box *b, const struct ticket *t);
 void box_resume(struct box *b, const struct ticket *t);
 void box_remove(struct box *b, const struct ticket *t);

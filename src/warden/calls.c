@@ -5,9 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include "base/err.h"
+#include "base/guest.h"
 #include "base/own.h"
 #include "sys/cgroup_stats.h"
 #include "sys/netns.h"
@@ -16,6 +18,7 @@
 #include "warden/layers.h"
 #include "warden/peer.h"
 #include "warden/snapshot.h"
+#include "warden/volumes.h"
 #include "warden/warden.h"
 
 #include "base/banned.h"
@@ -58,6 +61,33 @@ static void call_dial(struct box *b, const struct wire_request *rq, const struct
 		answer(b->w, t, &e);
 	else
 		answer_with(b->w, t, &rp, &fd, 1);
+}
+
+/* ---- creating ---- */
+
+/* P2: a descriptor of the server's goes into the sandbox only when it is what it has to be. */
+static int check_spec(int spec, struct err *e)
+{
+	const int want = F_SEAL_SEAL | F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
+	int seals = fcntl(spec, F_GET_SEALS);
+	struct stat st;
+
+	if (seals < 0 || (seals & want) != want || fstat(spec, &st) < 0 || !S_ISREG(st.st_mode))
+		return err_set(e, ERR_INVALID, "the description of the sandbox is not sealed");
+	if (st.st_size > GUEST_SPEC_MAX)
+		return err_set(e, ERR_LIMIT, "the description of the sandbox has more than %d bytes", GUEST_SPEC_MAX);
+	return 0;
+}
+
+static void call_create(struct warden *w, const struct wire_request *rq, const struct wire_volumes *volumes, int spec,
+			const struct ticket *t)
+{
+	struct err e;
+
+	if (check_spec(spec, &e) < 0)
+		answer(w, t, &e);
+	else
+		box_create(w, rq, volumes, spec, t);
 }
 
 /* ---- looking ---- */
@@ -138,16 +168,19 @@ static void not_yet(const struct box *b, const struct ticket *t)
 }
 
 /* What is not about a box that there is. */
-static bool handle_general(struct warden *w, const struct wire_request *rq, const struct ticket *t, struct passed *got)
+static bool handle_general(struct warden *w, const struct wire_request *rq, const struct wire_volumes *volumes,
+			   const struct ticket *t, struct passed *got)
 {
 	switch ((enum wire_call)rq->call) {
-	case WIRE_CREATE: box_create(w, rq, got->fds[0], t); return true;
+	case WIRE_CREATE: call_create(w, rq, volumes, got->fds[0], t); return true;
 	case WIRE_LIST: call_list(w, t); return true;
 	case WIRE_SNAPSHOT_REMOVE: snapshot_layer_remove(w, rq, t); return true;
 	case WIRE_SNAPSHOTS: snapshots_list(w, t); return true;
 	case WIRE_LAYER_ADD: layers_add(w, rq, got, t); return true;
 	case WIRE_LAYER_DROP: layers_drop(w, rq, t); return true;
 	case WIRE_LAYERS: layers_list(w, t); return true;
+	case WIRE_VOLUME_MAKE:
+	case WIRE_VOLUME_REMOVE: volume_call(w, rq, t); return true;
 	case WIRE_PAUSE:
 	case WIRE_RESUME:
 	case WIRE_REMOVE:
@@ -160,11 +193,12 @@ static bool handle_general(struct warden *w, const struct wire_request *rq, cons
 	return false;
 }
 
-void calls_handle(struct warden *w, const struct wire_request *rq, const struct ticket *t, struct passed *got)
+void calls_handle(struct warden *w, const struct wire_request *rq, const struct wire_volumes *volumes, const struct ticket *t,
+		  struct passed *got)
 {
 	struct box *b;
 
-	if (handle_general(w, rq, t, got))
+	if (handle_general(w, rq, volumes, t, got))
 		return;
 	b = map_get(&w->by_id, str_of(rq->id));
 	if (!b) {
@@ -190,6 +224,8 @@ void calls_handle(struct warden *w, const struct wire_request *rq, const struct 
 	case WIRE_LAYER_ADD:
 	case WIRE_LAYER_DROP:
 	case WIRE_LAYERS:
+	case WIRE_VOLUME_MAKE:
+	case WIRE_VOLUME_REMOVE:
 	case WIRE_ENDED: break; /* the last is no request, the others are done */
 	}
 }

@@ -5,6 +5,7 @@
  *             The limits of cpu, memory, pids and disk hold from the first instruction on, or the create fails (ERR_UNAVAILABLE; with EDQUOT in `sys` when it
  *             is the disk's: a store of plain directories takes the default, and does not hold it, but nothing else).
  *             There is no limit on inodes but the disk's, which counts them as bytes.
+ *             ERR_INVALID with an enum wire_volume_fault in `sys`: one of its volumes.
  *     PAUSE, RESUME  ERR_CONFLICT in any other state.
  *     REMOVE  answered when no process is left, however long that takes, and the rest goes in the background; of what is
  *             not there at once.
@@ -18,6 +19,8 @@ struct passed;
 struct ticket;
 struct warden;
 struct wire_request;
+struct wire_volumes;
 
 /* RQ has been checked; the ticket is answered now or later. */
-void calls_handle(struct warden *w, const struct wire_request *rq, const struct ticket *t, struct passed *got);
+void calls_handle(struct warden *w, const struct wire_request *rq, const struct wire_volumes *volumes, const struct ticket *t,
+		  struct passed *got);

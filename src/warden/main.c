@@ -29,7 +29,7 @@ enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_TAKEN = 4 /* as of the server: ano
 
 struct options {
 	const char *state_dir, *prefix, *execd, *unpack;
-	struct opt_list images;
+	struct opt_list images, volume_prefixes;
 	int64_t socket_fd, server_uid, slots, disk_size;
 	const char *log_level;
 	bool no_disk_limit, log_json;
@@ -43,6 +43,8 @@ static const struct opt opts[] = {
 	    "The program that unpacks images. Default: opensandbox-unpack beside this one."),
 	OPT(struct options, images, OPT_LIST, "image", 0, "PATH",
 	    "One more image: a directory or a tar. The first one is image 1."),
+	OPT(struct options, volume_prefixes, OPT_LIST, "volume-prefix", 0, "PATH",
+	    "Let sandboxes have what is in this folder of the host. The first one is number 0."),
 	OPT(struct options, socket_fd, OPT_INT, "socket-fd", 0, "N", "Take requests from the listening socket N.", .min = 3,
 	    .max = 1 << 20),
 	OPT(struct options, server_uid, OPT_INT, "server-uid", 0, "UID", "Listen to this user, besides root.", .min = -1,
@@ -114,7 +116,8 @@ static int run(const struct options *o)
 					  .listener = (int)o->socket_fd, .server_uid = o->server_uid,
 					  .slots = (unsigned)o->slots, .disk_size_bytes = (uint64_t)o->disk_size,
 					  .no_disk_limit = o->no_disk_limit,
-					  .images = { o->images.items, o->images.n, o->unpack } };
+					  .images = { o->images.items, o->images.n, o->unpack },
+					  .volumes = { o->volume_prefixes.items, o->volume_prefixes.n, o->state_dir } };
 	static struct warden w; /* too large for the stack */
 	struct err e = { 0 };
 	int status = EXIT_OK;

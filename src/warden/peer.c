@@ -236,10 +236,11 @@ static struct ticket take_ticket(struct peer *p, const struct wire_request *rq)
 /* A message whose head is right gets an answer even when the rest is wrong. */
 static int refuse(struct peer *p, const struct wire_request *rq, const struct passed *got, const struct err *why)
 {
+	size_t size = rq->n_layers > WIRE_LAYERS_MAX ? SIZE_MAX : wire_request_size(rq);
 	struct ticket t;
 
-	if (rq->n_layers > WIRE_LAYERS_MAX || got->n != wire_request_size(rq) || rq->version != WIRE_VERSION ||
-	    rq->serial == 0 || rq->call < WIRE_CREATE || rq->call >= WIRE_ENDED)
+	if (got->n < size || (got->n > size && rq->call != WIRE_CREATE) || rq->version != WIRE_VERSION || rq->serial == 0 ||
+	    rq->call < WIRE_CREATE || rq->call >= WIRE_ENDED)
 		return -1;
 	t = take_ticket(p, rq);
 	t.id[0] = '\0';
@@ -247,17 +248,18 @@ static int refuse(struct peer *p, const struct wire_request *rq, const struct pa
 	return 0;
 }
 
-static int take_message(struct peer *p, const struct wire_request *bytes, struct passed *got, struct err *e)
+static int take_message(struct peer *p, const struct wire_create *bytes, struct passed *got, struct err *e)
 {
+	struct wire_volumes volumes;
 	struct wire_request rq;
 	struct ticket t;
 
 	if (!got->has_sender || !is_allowed(p->w, got->sender.uid))
 		return err_set(e, ERR_DENIED, "a message of a foreign user");
-	if (wire_check_request(bytes, got->n, got->n_fds, &rq, e) < 0)
-		return refuse(p, bytes, got, e);
+	if (wire_check_request(bytes, got->n, got->n_fds, &rq, e) < 0 || wire_check_volumes(bytes, got->n, &rq, &volumes, e) < 0)
+		return refuse(p, &bytes->rq, got, e);
 	t = take_ticket(p, &rq);
-	calls_handle(p->w, &rq, &t, got);
+	calls_handle(p->w, &rq, &volumes, &t, got);
 	return 0;
 }
 
@@ -265,9 +267,11 @@ static int take_message(struct peer *p, const struct wire_request *bytes, struct
 static int receive_one(struct peer *p, struct err *e)
 {
 	AUTO(passed_done) struct passed got = PASSED_INIT;
-	struct wire_request bytes = { 0 };
-	int r = passing_recv(p->fd, &bytes, sizeof(bytes), 1, &got, e);
+	struct wire_create bytes;
+	int r;
 
+	memset(&bytes, 0, offsetof(struct wire_request, layers)); /* a message may be shorter than what is looked at */
+	r = passing_recv(p->fd, &bytes, sizeof(bytes), 1, &got, e);
 	if (r == PASSING_END)
 		peer_end(p);
 	if (r != PASSING_MESSAGE)

@@ -348,7 +348,7 @@ int warden_open(struct warden *w, const struct warden_spec *spec, struct err *e)
 	preflight_run(&host, &report);
 	if (open_boxes(w, spec, &report, &alive, e) < 0)
 		return explain(w, &report, e);
-	if (images_open(w, &spec->images, e) < 0 || ready_open(w, e) < 0 || peers_open(w, spec->listener, e) < 0)
+	if (images_open(w, &spec->images, e) < 0 || volumes_open(w, &spec->volumes, e) < 0 || ready_open(w, e) < 0 || peers_open(w, spec->listener, e) < 0)
 		return -1;
 	KILL_POINT("warden.start.ready");
 	warn(&report);
@@ -371,6 +371,7 @@ void warden_done(struct warden *w)
 	snapshots_done(w);
 	layers_done(w);
 	images_done(w);
+	volumes_done(w);
 	worker_forget(&w->layers);
 	io_del(&w->signal);
 	timer_done(&w->stop_by);

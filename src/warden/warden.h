@@ -17,6 +17,7 @@
 #include "warden/box_file.h"
 #include "warden/images.h"
 #include "warden/maker.h"
+#include "warden/volumes.h"
 #include "warden/worker.h"
 
 struct box;
@@ -33,6 +34,7 @@ struct warden_spec {
 	int64_t server_uid; /* who may ask, besides root; -1: nobody */
 	unsigned slots;   /* kept ready */
 	struct images_spec images; /* as the operator lists them */
+	struct volumes_spec volumes;
 	uint64_t disk_size_bytes; /* see box/store.h */
 	bool no_disk_limit;
 };
@@ -50,6 +52,7 @@ struct warden {
 	struct images *images;
 	struct layer_add *adds; /* layers that are being added */
 	struct workers unpackers;
+	struct volumes *volumes;
 	struct worker layers; /* removes those of earlier starts */
 	bool has_old_layers;  /* there may be more to remove when it is done */
 	struct snapshot_removal *snapshot_removals;

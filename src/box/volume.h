@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/* box/volume.h - folders and files that outlive a sandbox, or that several have.
+ *
+ * A volume is opened once, outside of the box, into a mount that has no place yet: private, nosuid, nodev, read-only if so
+ * wanted, shown with the ids of the box. That descriptor is what the box's child puts into its root; nobody looks at the
+ * path again. There are two kinds:
+ *
+ *     host    in one of the folders that the operator has listed. Its owner is the root of the sandbox; all other users
+ *             of it have ids on the disk that are nobody's on the host, the same ones in every sandbox. What belongs to
+ *             anybody else there belongs to nobody inside.
+ *     named   the folder "data" of a disk of the store, with its quota. Ids on the disk are those inside.
+ *
+ * Mounts below a volume are not part of it. Names of named volumes in disks/:
+ *
+ *     vol-ID           complete
+ *     new-vol-RANDOM   being made; becomes one by its name alone, after it is on the disk
+ *     gone-vol-RANDOM  being removed
+ *
+ * Everything here may block and is for a process that others do not wait for. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct box_store;
+struct err;
+struct wire_volume;
+
+/* Above those of all boxes and images: see box/slot.h. */
+#define VOLUME_ID_BASE (UINT64_C(20480) * 65536)
+
+/* Returns the mount. Of a volume of the host PREFIX is its folder's path. What is missing on the way to it is made, for the
+ * owner of what it is made in. STATE is our own state directory, which no sandbox gets, nor a folder above it. `sys` of an
+ * error is an enum wire_volume_fault, if any fits; then the words are fit for a client. */
+struct volume_spec {
+	const struct wire_volume *volume;
+	const char *prefix;
+	const struct box_store *store;
+	const char *state_dir;
+	uint64_t id_base; /* of the box */
+};
+int volume_open(const struct volume_spec *spec, struct err *e);
+
+/* ---- named ones ---- */
+
+/* LIMIT_BYTES 0: none, which is refused where there are limits; another number where there are none is ERR_UNAVAILABLE with
+ * EDQUOT in `sys`. When it succeeds the volume is on the disk, whatever happens. One that is there stays as it is. */
+int volume_make(const struct box_store *s, const char *id, uint64_t limit_bytes, struct err *e);
+int volume_remove(const struct box_store *s, const char *id, struct err *e); /* not there is removed already */
+/* Removes what others were cut off in making or removing. */
+int volumes_sweep(const struct box_store *s, struct err *e);
+
+/* ---- in the box's child ---- */
+
+/* Puts the mount at PATH in the root, which is resolved there, following symlinks; what is missing is made, for the box's
+ * own root. Nothing is put on or into what STAGE has made of proc, sys and dev, by whatever name. */
+int volume_place(int root, int stage, int mount, const char *path, uint64_t id_base, struct err *e);

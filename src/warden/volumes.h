@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+/* warden/volumes.h - the volumes of boxes: named ones made and removed, and those of a create opened.
+ *
+ * The folders of the host that sandboxes may have are the --volume-prefix of the command line, in their order. All of it may
+ * wait for a disk, or for ever for a file system of the network, so it happens in workers of a pool of their own: at the
+ * worst creates with volumes wait for each other. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "box/slot.h"
+#include "box/wire.h"
+
+struct box;
+struct err;
+struct ticket;
+struct volumes;
+struct warden;
+
+#define VOLUME_PREFIXES_MAX 256
+#define VOLUMES_OPEN_MS 20000 /* of one box */
+
+struct volumes_spec {
+	const char *const *prefixes; /* absolute; borrowed */
+	size_t n;
+	const char *state_dir;
+};
+
+/* And removes what an earlier warden was cut off in. */
+int volumes_open(struct warden *w, const struct volumes_spec *spec, struct err *e);
+void volumes_done(struct warden *w);
+bool volumes_are_busy(const struct warden *w);
+
+/* WIRE_VOLUME_MAKE and WIRE_VOLUME_REMOVE: answers the ticket, later. */
+void volume_call(struct warden *w, const struct wire_request *rq, const struct ticket *t);
+
+/* ---- of one box ---- */
+
+struct box_volumes {
+	struct wire_volumes asked;
+	bool is_open;
+	int socket, theirs; /* where the mounts come from, and the worker's end; -1 */
+	struct slot_volume list[SLOT_VOLUMES_MAX]; /* once open */
+};
+
+/* Keeps what a create asks for, if it is anything. */
+int box_volumes_keep(struct box *b, const struct wire_volumes *volumes, struct err *e);
+/* Opens them, by the worker of the box, which has a slot. FN is its end: box_volumes_take() then. */
+int box_volumes_open(struct box *b, void (*fn)(const struct err *failure, void *arg), struct err *e);
+int box_volumes_take(struct box *b, struct err *e);
+void box_volumes_free(struct box *b); /* closes them: the box has its own */
