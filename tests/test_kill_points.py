@@ -76,6 +76,19 @@ PLACES = {
         "server.pool.delete_queued", "server.pool.deleted", "server.store.written", "server.store.committed", "server.remove.marked",
         "server.remove.gone", "server.remove.forgotten", "warden.remove.marked", "warden.destroy.emptied",
     ],
+    "volume create": [
+        "warden.volume.made", "warden.volume.named", "server.volume.made", "server.create.intent_committed", "server.create.made",
+        "server.create.volumes_kept",
+        "server.store.written", "server.store.committed", "server.store.committed:2", "warden.create.slot_taken:2", "warden.create.claimed",
+        "warden.create.ready",
+    ],
+    "volume delete": [
+        "warden.volume.taken", "server.volume.marked", "server.volume.gone", "server.volume.forgotten", "server.store.written",
+        "server.store.committed", "server.store.committed:2",
+    ],
+    "volume expire": [
+        "server.remove.gone", "server.store.committed:3", "server.volume.marked", "warden.volume.taken",
+    ],
     "restart server": ["server.recover.loaded", "server.recover.listed", "server.recover.one", "server.recover.all"],
     "restart warden": [
         "warden.adopt.one", "warden.adopt.one:2", "warden.adopt.all", "warden.start.image_made", "warden.start.trial",
@@ -268,6 +281,72 @@ def run_expire(w, arm):
     arm()
     w.wait_struck()
     until(lambda: w.state(name) == "none", 5, "expiring")
+
+
+def volumes(w):
+    """Their names, once the server tells them; and what there is of them on the disk."""
+    def ask():
+        with contextlib.suppress(*BROKEN, IndexError):  # no warden at the moment
+            answer = w.server.get("/v1/volumes")
+            disks = pathlib.Path(f"/proc/{w.server.warden_pid}/root{w.server.home.state}/store/disks")
+            on_disk = [name for name in os.listdir(disks) if "vol-" in name]
+            return ([v["name"] for v in answer.json["items"]], on_disk) if answer.status == 200 else None
+    return until(ask, 10, "a list of volumes")
+
+
+def delete_volume(w, name):
+    with contextlib.suppress(*BROKEN):
+        return w.server.request("DELETE", f"/v1/volumes/{name}", timeout=30)
+    return None
+
+
+def claim(name, **more):
+    return [{"name": "v", "mountPath": "/data", "pvc": {"claimName": name, "storage": "16Mi", **more}}]
+
+
+def run_volume_create(w, arm):
+    """What was told is there, with what is in it; what was not told is whole or gone."""
+    volume, key = f"v{uuid.uuid4().hex}", str(uuid.uuid4())
+    arm()
+    answer = w.create(key, volumes=claim(volume))
+    w.wait_struck()
+    name = answer.json["id"] if answer and answer.status == 202 else None
+    if not name:
+        name = until(lambda: (a := w.create(key, volumes=claim(volume))) and a.status == 202 and a.json["id"], 10, "asking again")
+    assert w.command(name, "echo kept >/data/f && cat /data/f") == "kept"
+    w.remove(name)
+    again = w.made(volumes=claim(volume, createIfNotExists=False))
+    assert w.command(again, "cat /data/f") == "kept"
+    assert delete_volume(w, volume).status == 409
+    w.remove(again)
+    # A create that was cut off has it until that is removed.
+    until(lambda: (a := delete_volume(w, volume)) and a.status in (204, 404), 10, "deleting the volume")
+    until(lambda: volumes(w) == ([], []), 10, "forgetting the volume")
+
+
+def run_volume_delete(w, arm):
+    volume = f"v{uuid.uuid4().hex}"
+    name = w.made(volumes=claim(volume))
+    assert w.command(name, "echo fine >/data/f && cat /data/f") == "fine"
+    w.remove(name)
+    arm()
+    answer = delete_volume(w, volume)
+    w.wait_struck()
+    if answer and answer.status == 204:
+        assert volume not in volumes(w)[0]
+    elif volumes(w)[0]:  # whole still, or on its way
+        until(lambda: (a := delete_volume(w, volume)) and a.status in (204, 404), 10, "deleting again")
+    until(lambda: volumes(w) == ([], []), 10, "forgetting the volume")
+
+
+def run_volume_expire(w, arm):
+    volume = f"v{uuid.uuid4().hex}"
+    name = w.made(volumes=claim(volume, deleteOnSandboxTermination=True))
+    when = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=0.5)
+    assert w.renew(name, when.isoformat()).status == 200
+    arm()
+    w.wait_struck()
+    until(lambda: w.state(name) == "none" and volumes(w) == ([], []), 10, "expiring")
 
 
 def run_end(w, arm):

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/escape.h"
 #include "base/hex.h"
+#include "base/kill_point.h"
 #include "base/own.h"
 #include "base/random.h"
 #include "base/str.h"
@@ -299,6 +300,7 @@ static int fill(const struct box_store *s, const char *temp, uint64_t limit_byte
 
 	if (disk < 0)
 		return -1;
+	KILL_POINT("warden.volume.made");
 	if (mkdirat(disk, DATA, 0700) < 0 || fchmodat(disk, DATA, MADE_MODE, 0) < 0 || syncfs(disk) < 0)
 		return err_sys(e, errno, "fill a new volume");
 	return 0;
@@ -326,6 +328,7 @@ int volume_make(const struct box_store *s, const char *id, uint64_t limit_bytes,
 		(void)box_disk_remove(s, temp, &(struct err){ 0 });
 		return is_there(s, name) ? write_down(s, e) : -1; /* somebody else was faster */
 	}
+	KILL_POINT("warden.volume.named");
 	return write_down(s, e);
 }
 
@@ -339,6 +342,7 @@ int volume_remove(const struct box_store *s, const char *id, struct err *e)
 		return -1;
 	if (renameat(s->disks, name, s->disks, gone) < 0)
 		return errno == ENOENT ? 0 : err_sys(e, errno, "take a volume away");
+	KILL_POINT("warden.volume.taken");
 	if (write_down(s, e) < 0)
 		return -1;
 	return box_disk_remove(s, gone, e);

@@ -86,6 +86,8 @@ struct config_docker {
 	int64_t pids_limit;
 };
 
+#define CONFIG_HOST_PATHS_MAX 256
+
 struct config_storage {
 	struct string_list allowed_host_paths;
 	const char *volume_default_size, *ossfs_mount_root;

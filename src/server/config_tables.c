@@ -233,7 +233,7 @@ static const struct field docker_fields[] = {
 };
 
 static const struct field storage_fields[] = {
-	FIELD(struct config_storage, allowed_host_paths, FIELD_STRINGS, "allowed_host_paths", .max = 256,
+	FIELD(struct config_storage, allowed_host_paths, FIELD_STRINGS, "allowed_host_paths", .max = CONFIG_HOST_PATHS_MAX,
 	      .check = check_absolute_list, .help = "folders of the host that may be mounted; empty: none"),
 	FIELD(struct config_storage, volume_default_size, FIELD_STRING, "volume_default_size", .min = 1, .max = 32,
 	      .check = check_size, .help = "size of a claim that names none"),

@@ -84,6 +84,9 @@ static int copy_order(struct job *j, const struct sandbox_order *o, struct err *
 	j->order.key = (struct str){ 0 };
 	j->order.ignored = NULL;
 	j->order.n_ignored = 0;
+	j->order.volumes = NULL; /* forks have none: their order cannot name any */
+	j->order.volume_sizes = NULL;
+	j->order.n_volumes = 0;
 	copy_list(j, &o->entrypoint, &j->order.entrypoint);
 	copy_map(j, &o->env, &j->order.env);
 	copy_map(j, &o->metadata, &j->order.metadata);

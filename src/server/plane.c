@@ -76,7 +76,7 @@ static void on_ended(struct sandbox *sb, void *arg)
 static int make_order(struct str template, struct arena *a, struct sandbox_order *ret, struct fault *f, void *arg)
 {
 	const struct plane *p = arg;
-	struct create_rules rules = { p->spec.runtime, p->spec.max_timeout_s, p->snapshots, NULL };
+	struct create_rules rules = { .runtime = p->spec.runtime, .max_timeout_s = p->spec.max_timeout_s, .snapshots = p->snapshots };
 
 	return template_order(template, &rules, a, ret, f);
 }

@@ -36,6 +36,8 @@ struct plane_spec {
 	const char *eip;         /* what clients know it by, or NULL */
 	unsigned proxy_port;
 	int64_t max_timeout_s;   /* 0: no ceiling */
+	struct string_list host_paths; /* of the host, that may be mounted; borrowed */
+	uint64_t volume_bytes;         /* of a named volume that names no size */
 	bool renews_on_access;
 	int64_t renew_interval_s;
 };

@@ -137,7 +137,8 @@ static int copy_row(struct box *b, const struct sandbox_row *row, struct err *e)
 	if (!r->image || (row->os && !r->os) || (row->arch && !r->arch))
 		return err_no_memory(e);
 	if (box_set_stack(b, row->snapshot, &row->layers, e) < 0 || copy_list(&b->arena, &row->entrypoint, &r->entrypoint, e) < 0 ||
-	    copy_list(&b->arena, &row->env_names, &r->env_names, e) < 0)
+	    copy_list(&b->arena, &row->env_names, &r->env_names, e) < 0 ||
+	    row_volumes_copy(&b->arena, row->volumes, row->n_volumes, &r->volumes, e) < 0)
 		return -1;
 	b->labels = labels_new(&row->metadata, e);
 	if (!b->labels)
@@ -429,6 +430,11 @@ unsigned sandboxes_creating(const struct sandboxes *s)
 	return s->creates;
 }
 
+struct volumes *sandboxes_volumes(const struct sandboxes *s)
+{
+	return s->volumes;
+}
+
 struct runtime *sandboxes_runtime(const struct sandboxes *s)
 {
 	return s->spec.runtime;
@@ -453,6 +459,7 @@ void sandboxes_free(struct sandboxes *s)
 		box_free(box_of(sb));
 	}
 	orphans_free(s);
+	volumes_free(s->volumes);
 	keys_free(s);
 	map_done(&s->by_id);
 	timer_done(&s->flush);
@@ -468,6 +475,8 @@ struct sandboxes *sandboxes_new(const struct sandboxes_spec *spec, enum store_fa
 	static const struct runtime_events events = { .ended = on_ended, .returned = sandboxes_compare,
 						      .progress = on_create_progress };
 	AUTO(sandboxes_free) struct sandboxes *s = calloc(1, sizeof(*s));
+	struct volumes_spec volumes = { .loop = spec->loop, .runtime = spec->runtime, .store = spec->store,
+					.wall_us = spec->wall_us ? spec->wall_us : real_wall_us, .wall_arg = spec->wall_arg };
 
 	*ret_fault = STORE_FAILED;
 	if (!s) {
@@ -477,6 +486,10 @@ struct sandboxes *sandboxes_new(const struct sandboxes_spec *spec, enum store_fa
 	s->spec = *spec;
 	if (!s->spec.wall_us)
 		s->spec.wall_us = real_wall_us;
+	volumes.random = &s->random;
+	s->volumes = volumes_new(&volumes, e);
+	if (!s->volumes)
+		return NULL;
 	if (timer_init(&s->flush, spec->loop, on_flush, s, "sandbox states", e) < 0 ||
 	    timer_init(&s->sweep, spec->loop, keys_sweep, s, "idempotency keys", e) < 0 ||
 	    timer_init(&s->compare, spec->loop, sandboxes_compare, s, "comparing with the runtime", e) < 0 ||

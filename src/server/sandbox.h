@@ -122,6 +122,9 @@ bool sandbox_can_be_called(const struct sandbox *sb); /* Running: requests may g
 
 /* ---- changes ---- */
 
+struct volumes;
+struct volumes *sandboxes_volumes(const struct sandboxes *s);
+
 struct sandbox_order {
 	const char *image;
 	const char *snapshot;      /* that it is made from; NULL: none that clients know of */
@@ -132,6 +135,9 @@ struct sandbox_order {
 	const char *username, *password; /* for the image's registry, or NULL; kept nowhere */
 	struct runtime_limits limits;
 	int64_t timeout_s; /* 0: lives until it is deleted */
+	const struct row_volume *volumes; /* without what volumes_claim() finds out */
+	const uint64_t *volume_sizes;     /* of each: 0 for none */
+	size_t n_volumes;
 	int64_t renew_s;   /* 0: accesses do not extend its life */
 	const char *const *ignored; /* keys of the request that nobody knew */
 	size_t n_ignored;

@@ -137,6 +137,16 @@ static void drop_failed(struct box *b, const struct fault *f)
 	}
 }
 
+/* The store never had it. */
+static void drop_unrecorded(struct box *b, const struct fault *f)
+{
+	key_forget_of(b->pub.set, b->id, NULL);
+	box_release_volumes(b, NULL);
+	box_volumes_released(b);
+	create_over(b);
+	drop_failed(b, f);
+}
+
 static void roll_back(struct box *b, const struct fault *f)
 {
 	create_over(b);
@@ -186,6 +196,7 @@ static void on_failure_recorded(const struct err *e, void *arg)
 		roll_back(b, &f);
 		return;
 	}
+	box_volumes_released(b);
 	create_over(b);
 	drop_failed(b, &f);
 }
@@ -223,8 +234,41 @@ static void create_failed(struct box *b, const struct runtime_failure *failure)
 	}
 	b->first->failure = f;
 	store_tx_delete(tx, b->id);
+	box_release_volumes(b, tx);
 	key_forget_of(s, b->id, tx);
 	if (box_submit(b, tx, on_failure_recorded, &scratch) < 0)
+		roll_back(b, &f);
+}
+
+static void on_volumes_kept(const struct err *e, void *arg)
+{
+	struct box *b = arg;
+	struct fault f;
+
+	if (e) {
+		(void)fault_of_store(&f, e);
+		roll_back(b, &f);
+		return;
+	}
+	KILL_POINT("server.create.volumes_kept");
+	box_volumes_kept(b);
+	created(b);
+}
+
+/* What a loss of power must not take is written down before anybody is told: without its sandbox, which goes with the power,
+ * the next start would take a volume for one of a create that never was. */
+static void keep_volumes(struct box *b)
+{
+	struct store_tx *tx;
+	struct fault f;
+
+	if (!box_has_unmade_volumes(b)) {
+		created(b);
+		return;
+	}
+	tx = store_tx_new();
+	box_keep_volumes(b, tx);
+	if (box_submit(b, tx, on_volumes_kept, &f) < 0)
 		roll_back(b, &f);
 }
 
@@ -239,9 +283,7 @@ static void not_logged(struct box *b)
 		roll_back(b, &f);
 		return;
 	}
-	key_forget_of(b->pub.set, b->id, NULL);
-	create_over(b);
-	drop_failed(b, &f);
+	drop_unrecorded(b, &f);
 }
 
 /* Once both the store and the runtime have answered. */
@@ -266,15 +308,13 @@ void create_join(struct box *b)
 	else if (t->has_failed)
 		create_failed(b, &t->made);
 	else
-		created(b);
+		keep_volumes(b);
 }
 
-static void on_created(const struct runtime_failure *failure, void *arg)
+static void note_made(struct box *b, const struct runtime_failure *failure)
 {
-	struct box *b = arg;
 	struct task *t = b->first;
 
-	KILL_POINT("server.create.made");
 	t->is_made = true;
 	t->has_failed = failure != NULL;
 	if (failure)
@@ -282,6 +322,65 @@ static void on_created(const struct runtime_failure *failure, void *arg)
 	create_join(b);
 }
 
+static void on_created(const struct runtime_failure *failure, void *arg)
+{
+	KILL_POINT("server.create.made");
+	note_made(arg, failure);
+}
+
+static void ask_runtime(struct box *b)
+{
+	struct sandboxes *s = b->pub.set;
+	struct runtime_volume volumes[VOLUMES_OF_SANDBOX_MAX];
+	char token[SANDBOX_TOKEN_LEN + 1];
+	struct runtime_spec spec = {
+		.id = b->id, .image = b->pub.row.image, .entrypoint = b->pub.row.entrypoint, .env = b->first->env,
+		.limits = b->pub.row.limits, .execd_token = token, .layers = b->pub.row.layers, .volumes = volumes,
+		.n_volumes = box_runtime_volumes(b, volumes),
+		.os = b->pub.row.os, .arch = b->pub.row.arch, .username = b->first->username, .password = b->first->password,
+	};
+
+	sandbox_token(&b->pub, "execd", token);
+	s->spec.runtime->ops->create(s->spec.runtime, &spec, on_created, b);
+	KILL_POINT("server.create.asked");
+	secret_wipe(token, sizeof(token));
+}
+
+static void on_volume_made(const struct runtime_failure *failure, void *arg);
+
+/* One after the other; then the sandbox itself. */
+static void make_volumes(struct box *b)
+{
+	const struct sandbox_row *r = &b->pub.row;
+	struct runtime *rt = b->pub.set->spec.runtime;
+	const struct volume *v = volumes_unmade(b->pub.set->volumes, r->volumes, r->n_volumes, &b->first->next_volume);
+
+	if (v)
+		rt->ops->volume_make(rt, v->id, v->row.size_bytes, on_volume_made, b);
+	else
+		ask_runtime(b);
+}
+
+static void on_volume_made(const struct runtime_failure *failure, void *arg)
+{
+	static const struct runtime_failure unwanted = {
+		.code = "SANDBOX_START_FAILED", .status = 409,
+		.err = { .code = ERR_CONFLICT, .msg = "the sandbox was removed while its volumes were being made" },
+	};
+	struct box *b = arg;
+
+	KILL_POINT("server.volume.made");
+	if (!failure && b->first->is_unwanted)
+		failure = &unwanted;
+	if (failure || b->first->is_overdue) {
+		note_made(b, failure);
+		return;
+	}
+	b->first->next_volume++;
+	make_volumes(b);
+}
+
+/* Nothing that outlives a sandbox is made before the store knows of it: nobody else would ever miss it. */
 static void on_logged(const struct err *e, void *arg)
 {
 	struct box *b = arg;
@@ -292,23 +391,13 @@ static void on_logged(const struct err *e, void *arg)
 	t->is_refused = e != NULL;
 	if (e)
 		(void)fault_of_store(&t->failure, e);
+	if (t->makes_volumes && !e && !t->is_overdue) {
+		make_volumes(b);
+		return;
+	}
+	if (t->makes_volumes)
+		t->is_made = t->has_failed = true; /* the runtime was not asked for anything */
 	create_join(b);
-}
-
-static void ask_runtime(struct box *b)
-{
-	struct sandboxes *s = b->pub.set;
-	char token[SANDBOX_TOKEN_LEN + 1];
-	struct runtime_spec spec = {
-		.id = b->id, .image = b->pub.row.image, .entrypoint = b->pub.row.entrypoint, .env = b->first->env,
-		.limits = b->pub.row.limits, .execd_token = token, .layers = b->pub.row.layers,
-		.os = b->pub.row.os, .arch = b->pub.row.arch, .username = b->first->username, .password = b->first->password,
-	};
-
-	sandbox_token(&b->pub, "execd", token);
-	s->spec.runtime->ops->create(s->spec.runtime, &spec, on_created, b);
-	KILL_POINT("server.create.asked");
-	secret_wipe(token, sizeof(token));
 }
 
 void create_begin(struct box *b, struct task *t)
@@ -319,8 +408,10 @@ void create_begin(struct box *b, struct task *t)
 	struct fault f;
 
 	t->begun_ms = loop_now_ms(s->spec.loop);
+	t->makes_volumes = box_has_unmade_volumes(b);
 	store_tx_insert(tx, &b->pub.row);
 	store_tx_intent(tx, b->id, INTENT_CREATE);
+	volumes_record(s->volumes, b->pub.row.volumes, b->pub.row.n_volumes, false, tx);
 	if (k) {
 		struct store_key sk = { .key = str_of(k->hex), .sandbox_id = b->id, .expires_us = k->expires_us };
 
@@ -335,19 +426,21 @@ void create_begin(struct box *b, struct task *t)
 	timer_in(&b->watchdog, SANDBOX_CREATE_MS);
 	if (box_submit(b, tx, on_logged, &f) == 0) {
 		KILL_POINT("server.create.intent_queued");
-		ask_runtime(b);
+		if (!t->makes_volumes)
+			ask_runtime(b);
 		return;
 	}
-	key_forget_of(s, b->id, NULL);
-	create_over(b);
-	drop_failed(b, &f);
+	drop_unrecorded(b, &f);
 }
 
 void create_cancel(struct box *b)
 {
 	struct runtime *rt = b->pub.set->spec.runtime;
 
-	if (b->is_busy && b->first->kind == TASK_CREATE && !b->first->is_made && rt->ops->cancel)
+	if (!b->is_busy || b->first->kind != TASK_CREATE || b->first->is_made)
+		return;
+	b->first->is_unwanted = true; /* the runtime may not know of it yet */
+	if (rt->ops->cancel)
 		rt->ops->cancel(rt, b->id);
 }
 
@@ -484,35 +577,47 @@ static int add_key(struct sandboxes *s, const struct sandbox_order *o, const cha
 	return key_add(s, &k, e);
 }
 
+static struct box *make_box(struct sandboxes *s, const struct sandbox_order *o, struct sandbox_row *row, struct task *t)
+{
+	char id[UUID_LEN + 1];
+	struct box *b = NULL;
+	struct err e = { 0 };
+
+	row->id = id;
+	if (task_copy_env(t, &o->env, &row->env_names) == 0 && copy_auth(t, o) == 0 && uuid_text(&s->random, id, &e) == 0)
+		b = box_new(s, row, &e);
+	if (b && box_link(b, &e) == 0)
+		return b;
+	box_free(b);
+	return NULL;
+}
+
 static int start(struct sandboxes *s, const struct sandbox_order *o, const char *hex, sandbox_fn *fn, void *arg,
 		 struct sandbox **ret, struct fault *f)
 {
 	struct task t = { .kind = TASK_CREATE, .fn = fn, .arg = arg, .arena = ARENA_INIT(BOX_ARENA_MAX) };
 	struct sandbox_row row = { 0 };
-	char id[UUID_LEN + 1];
-	struct box *b = NULL;
+	struct box *b;
 	struct err e = { 0 };
 
 	if (create_row(s, o, &row, f) < 0)
 		return -1;
-	if (task_copy_env(&t, &o->env, &row.env_names) < 0 || copy_auth(&t, o) < 0)
-		(void)err_no_memory(&e);
-	row.id = id;
-	if (e.code == ERR_NONE && uuid_text(&s->random, id, &e) == 0)
-		b = box_new(s, &row, &e);
-	if (!b || box_link(b, &e) < 0) {
-		box_free(b);
+	if (order_claim_volumes(s, o, &t.arena, &row, f) < 0) {
 		task_done(&t);
-		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of resources");
+		return -1;
 	}
-	first_events(b, o);
-	if (add_key(s, o, hex, b->id, &e) == 0 && task_add(b, &t, f) == 0) {
-		s->creates++;
-		*ret = &b->pub;
-		return 0;
+	b = make_box(s, o, &row, &t);
+	if (b) {
+		first_events(b, o);
+		if (add_key(s, o, hex, b->id, &e) == 0 && task_add(b, &t, f) == 0) {
+			s->creates++;
+			*ret = &b->pub;
+			return 0;
+		}
+		key_forget_of(s, b->id, NULL);
+		box_unlink(b);
 	}
-	key_forget_of(s, b->id, NULL);
-	box_unlink(b);
+	row_unclaim_volumes(s, &row);
 	box_free(b);
 	task_done(&t);
 	return fault_set(f, 503, NULL, "UNAVAILABLE", "out of resources");

@@ -9,6 +9,7 @@
 #include "net/loop.h"
 #include "server/sandbox.h"
 #include "server/store/store.h"
+#include "server/volumes.h"
 
 #define RETRY_FIRST_MS 1000
 #define RETRY_MAX_MS 30000
@@ -50,6 +51,9 @@ struct task {
 	uint64_t begun_ms, progress_ms;  /* the latter: of the last event that told of it; 0: none did */
 	bool is_pulling;                 /* there was progress: it may take long */
 	bool is_recording, is_told;      /* that it is Pending: the store is asked; whoever waited knows */
+	size_t next_volume;         /* those before it are made */
+	bool makes_volumes;         /* which waits for the store, and the runtime for that */
+	bool is_unwanted;           /* create_cancel() */
 	bool is_logged, is_refused; /* the store has answered, and did not take it */
 	bool is_made, has_failed;   /* the runtime has answered, and failed */
 	struct runtime_failure made;
@@ -106,6 +110,7 @@ struct sandboxes {
 	struct sandbox *newest, *oldest;
 	struct map keys;  /* of struct key */
 	struct orphan *orphans;
+	struct volumes *volumes;
 	struct random_pool random;
 	unsigned creates; /* in progress */
 	unsigned char secret[SHA256_SIZE];
@@ -151,6 +156,17 @@ void task_finish(struct box *b, const struct fault *f); /* the first: tells, and
 void task_stop_all(struct box *b);                      /* everybody who waits is told that the server stops */
 void box_drop(struct box *b);                           /* out of the set; whoever waits is told */
 int box_submit(struct box *b, struct store_tx *tx, store_done_fn *fn, struct fault *f);
+
+/* sandbox_volumes.c */
+/* Copies what the order says of volumes into A, and claims them for ROW; and the opposite, of what was never recorded. */
+int order_claim_volumes(struct sandboxes *s, const struct sandbox_order *o, struct arena *a, struct sandbox_row *row, struct fault *f);
+void row_unclaim_volumes(struct sandboxes *s, const struct sandbox_row *row);
+bool box_has_unmade_volumes(const struct box *b);
+void box_keep_volumes(struct box *b, struct store_tx *tx); /* they are made for good, and when TX is committed: */
+void box_volumes_kept(struct box *b);
+size_t box_runtime_volumes(const struct box *b, struct runtime_volume ret[VOLUMES_OF_SANDBOX_MAX]);
+void box_release_volumes(struct box *b, struct store_tx *tx); /* volumes_release(), and when TX is committed: */
+void box_volumes_released(struct box *b);
 
 /* sandbox_create.c */
 void create_begin(struct box *b, struct task *t);

@@ -47,6 +47,7 @@ static void on_recorded(const struct err *e, void *arg)
 	} else {
 		timer_in(&b->watchdog, SANDBOX_CREATE_MS);
 		log_info("a create takes long, going on in the background", LOG_S("id", b->id));
+		box_volumes_kept(b);
 		tell(b, t);
 	}
 	create_join(b);
@@ -64,6 +65,7 @@ void pending_tell(struct box *b)
 	}
 	tx = store_tx_new();
 	store_tx_state(tx, &b->pub.row);
+	box_keep_volumes(b, tx); /* all are made before the image is asked for, and what was told stays */
 	if (box_submit(b, tx, on_recorded, &f) < 0)
 		timer_in(&b->watchdog, RETRY_MS);
 	else

@@ -18,7 +18,15 @@ static int load_sandbox(const struct sandbox_row *row, void *arg, struct err *e)
 		box_free(b);
 		return -1;
 	}
+	volumes_count_user(s->volumes, b->pub.row.volumes, b->pub.row.n_volumes);
 	return 0;
+}
+
+static int load_volume(const struct volume_row *row, void *arg, struct err *e)
+{
+	struct sandboxes *s = arg;
+
+	return volumes_load(s->volumes, row, e);
 }
 
 static int load_event(const struct store_event *ev, void *arg, struct err *e)
@@ -78,8 +86,8 @@ static int load_boot(struct sandboxes *s, struct err *e)
 
 int sandboxes_load(struct sandboxes *s, enum store_fault *ret_fault, struct err *e)
 {
-	static const struct store_reader reader = { .sandbox = load_sandbox, .event = load_event, .key = load_key,
-						     .member = load_member };
+	static const struct store_reader reader = { .volume = load_volume, .sandbox = load_sandbox, .event = load_event,
+						     .key = load_key, .member = load_member };
 
 	if (store_secret(s->spec.store, s->secret, e) < 0 || load_boot(s, e) < 0)
 		return -1;
@@ -181,6 +189,19 @@ static bool is_to_be_rolled_back(const struct box *b, const struct runtime_box *
 	return b->pub.row.intent == INTENT_CREATE && (!found || found->state == RUNTIME_STARTING);
 }
 
+/* Its create counts as done, and with that its volumes as made. Should this not be written, the next start does it. */
+static void keep_volumes(struct box *b)
+{
+	struct store_tx *tx;
+
+	if (!box_has_unmade_volumes(b))
+		return;
+	tx = store_tx_new();
+	box_keep_volumes(b, tx);
+	(void)store_submit(b->pub.set->spec.store, tx, NULL, NULL, &(struct err){ 0 });
+	box_volumes_kept(b);
+}
+
 static void settle(struct box *b, const struct runtime_box *found)
 {
 	if (b->pub.row.intent == INTENT_REMOVE) {
@@ -195,10 +216,12 @@ static void settle(struct box *b, const struct runtime_box *found)
 	} else if (is_to_be_rolled_back(b, found)) {
 		key_forget(b->pub.set, b->id);
 		remove_quietly(b, false);
-	} else if (found) {
-		settle_found(b, found);
 	} else {
-		settle_gone(b);
+		keep_volumes(b);
+		if (found)
+			settle_found(b, found);
+		else
+			settle_gone(b);
 	}
 	b->pub.row.intent = INTENT_NONE;
 	restore_expiry(b);
@@ -277,6 +300,7 @@ static void on_listed(const struct runtime_box *boxes, size_t n, const struct ru
 	store_tx_meta(tx, "boot_id", str_of(s->spec.boot_id));
 	if (store_submit(s->spec.store, tx, NULL, NULL, &e) < 0)
 		log_warn("the boot could not be recorded, ignoring", LOG_ERR(&e));
+	volumes_recover(s->volumes);
 	KILL_POINT("server.recover.all");
 	log_info("sandboxes recovered", LOG_U("records", s->by_id.n), LOG_U("found", n), LOG_B("new_boot", s->is_new_boot));
 	recovered(s, NULL);

@@ -27,8 +27,23 @@ static void remove_failed(struct box *b, const struct fault *f)
 	task_finish(b, f);
 }
 
+/* Its volumes first: once the store has forgotten the sandbox, it cannot know that they were to go with it. What is not
+ * written here, they write themselves when they go. */
+static void release_volumes(struct box *b)
+{
+	struct store_tx *tx;
+
+	if (b->pub.row.n_volumes == 0)
+		return;
+	tx = store_tx_new();
+	box_release_volumes(b, tx);
+	(void)store_submit(b->pub.set->spec.store, tx, NULL, NULL, &(struct err){ 0 });
+	box_volumes_released(b);
+}
+
 static void finish(struct box *b)
 {
+	release_volumes(b);
 	if (!b->is_unrecorded) /* the store knows that it is to go: nobody waits until it has forgotten it */
 		orphan_forget(b->pub.set, b->id);
 	KILL_POINT("server.remove.delete_queued");

@@ -135,10 +135,12 @@ static void on_gone(const struct runtime_failure *failure, void *arg)
 {
 	struct box *b = arg;
 	struct runtime *rt = b->pub.set->spec.runtime;
+	struct runtime_volume volumes[VOLUMES_OF_SANDBOX_MAX];
 	char token[SANDBOX_TOKEN_LEN + 1];
 	struct runtime_spec spec = {
 		.id = b->id, .image = b->pub.row.image, .entrypoint = b->pub.row.entrypoint, .env = b->first->env,
-		.limits = b->pub.row.limits, .execd_token = token, .layers = b->pub.row.layers,
+		.limits = b->pub.row.limits, .execd_token = token, .layers = b->pub.row.layers, .volumes = volumes,
+		.n_volumes = box_runtime_volumes(b, volumes),
 	};
 	struct fault f;
 

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "base/quantity.h"
 #include "net/loop.h"
 #include "net/tls.h"
 #include "net/transport.h"
@@ -305,12 +306,14 @@ static int start_plane(struct serving *s, const struct serve_spec *spec, struct 
 		.loop = s->loop, .state_dir = spec->state_dir, .boot_id = s->boot_id, .host = c->server.host,
 		.eip = c->server.eip, .proxy_port = (unsigned)c->server.proxy_port,
 		.max_timeout_s = c->server.max_sandbox_timeout_seconds, .renews_on_access = c->renew_intent.enabled,
-		.renew_interval_s = c->renew_intent.min_interval_seconds,
+		.renew_interval_s = c->renew_intent.min_interval_seconds, .host_paths = c->storage.allowed_host_paths,
 	};
 	enum store_fault fault = STORE_FAILED;
 
 	if (!spec->make_runtime)
 		return 0;
+	if (quantity_storage(str_of(c->storage.volume_default_size), &plane.volume_bytes, e) < 0)
+		return err_wrap(e, "storage.volume_default_size");
 	if (spec->make_puller) {
 		s->puller = spec->make_puller(s->loop, c, e);
 		if (!s->puller)

@@ -63,7 +63,7 @@ struct supervisor {
 /* ---- the warden ---- */
 
 struct arguments {
-	const char *argv[32 + 2 * CONFIG_IMAGES_MAX];
+	const char *argv[32 + 2 * CONFIG_IMAGES_MAX + 2 * CONFIG_HOST_PATHS_MAX];
 	size_t n;
 	char uid[24], slots[24], disk_size[24];
 };
@@ -102,6 +102,8 @@ static void make_arguments(const struct supervisor *s, struct arguments *a)
 		add(a, "--unsafe-no-disk-limit", NULL);
 	for (size_t i = 0; i < c->native.images.n; i++) /* numbered by their order, for the server as well */
 		add(a, "--image", c->native.images.items[i].value);
+	for (size_t i = 0; i < c->storage.allowed_host_paths.n; i++) /* likewise */
+		add(a, "--volume-prefix", c->storage.allowed_host_paths.items[i]);
 }
 
 static bool is_job(const struct supervisor *s)

@@ -20,7 +20,7 @@
 #define FAKE_DIALS_MAX 64
 
 enum fake_kind { FAKE_CREATE, FAKE_PAUSE, FAKE_RESUME, FAKE_REMOVE, FAKE_DIAL, FAKE_LOGS, FAKE_INSPECT, FAKE_STATS, FAKE_SNAPSHOT, FAKE_SNAPSHOT_REMOVE,
-		 FAKE_SNAPSHOTS, FAKE_LIST };
+		 FAKE_SNAPSHOTS, FAKE_VOLUME_MAKE, FAKE_VOLUME_REMOVE, FAKE_LIST };
 
 struct fake_call {
 	enum fake_kind kind;
@@ -51,6 +51,10 @@ struct fake {
 	char layers[FAKE_BOXES_MAX][RUNTIME_LAYER_LEN + 1]; /* snapshots */
 	unsigned n_layers;
 	char stack[512]; /* of the last create */
+	char volumes[FAKE_BOXES_MAX][ID_MAX + 1]; /* that there are */
+	unsigned n_volumes;
+	uint64_t volume_bytes;                    /* of the last one */
+	char mounts[1024];                        /* of the last create: "kind prefix path mount_path ro|", without ids */
 	int far[FAKE_DIALS_MAX]; /* the other ends of what was dialled */
 	unsigned n_far;
 	const char *logs;
@@ -169,6 +173,28 @@ static inline void fake_done(struct fake *f, const struct fake_call *c, const st
 	((runtime_done_fn *)c->fn)(failure, c->arg);
 }
 
+static inline bool fake_has_volume(struct fake *f, const char *id)
+{
+	for (unsigned i = 0; i < f->n_volumes; i++)
+		if (strcmp(f->volumes[i], id) == 0)
+			return true;
+	return false;
+}
+
+static inline void fake_volume(struct fake *f, const struct fake_call *c, const struct runtime_failure *failure)
+{
+	bool is_there = fake_has_volume(f, c->id);
+
+	if (!failure && c->kind == FAKE_VOLUME_MAKE && !is_there) {
+		assert_true(f->n_volumes < FAKE_BOXES_MAX);
+		(void)snprintf(f->volumes[f->n_volumes++], ID_MAX + 1, "%s", c->id);
+	}
+	for (unsigned i = 0; !failure && c->kind == FAKE_VOLUME_REMOVE && i < f->n_volumes; i++)
+		if (strcmp(f->volumes[i], c->id) == 0)
+			memcpy(f->volumes[i], f->volumes[--f->n_volumes], ID_MAX + 1);
+	((runtime_done_fn *)c->fn)(failure, c->arg);
+}
+
 static inline void fake_complete(struct fake *f, struct fake_call *c)
 {
 	static const struct runtime_fact facts[] = { { "network", "10.0.0.2/30" } };
@@ -179,6 +205,10 @@ static inline void fake_complete(struct fake *f, struct fake_call *c)
 
 	c->is_done = true;
 	switch (call.kind) {
+	case FAKE_VOLUME_MAKE:
+	case FAKE_VOLUME_REMOVE:
+		fake_volume(f, &call, failure);
+		break;
 	case FAKE_CREATE:
 	case FAKE_PAUSE:
 	case FAKE_RESUME:
@@ -258,7 +288,28 @@ static inline void fake_create(struct runtime *rt, const struct runtime_spec *sp
 	n = 0;
 	for (size_t i = 0; i < spec->entrypoint.n; i++)
 		n += (size_t)snprintf(f->entrypoint + n, sizeof(f->entrypoint) - n, "%s|", spec->entrypoint.items[i]);
+	n = 0;
+	f->mounts[0] = '\0';
+	for (size_t i = 0; i < spec->n_volumes; i++) {
+		const struct runtime_volume *v = &spec->volumes[i];
+
+		assert_true(v->kind == RUNTIME_VOLUME_HOST || fake_has_volume(f, v->id));
+		n += (size_t)snprintf(f->mounts + n, sizeof(f->mounts) - n, "%s %u '%s' %s%s|",
+				      v->kind == RUNTIME_VOLUME_HOST ? "host" : "named", v->prefix, v->path, v->mount_path,
+				      v->is_read_only ? " ro" : "");
+	}
 	fake_call(rt, FAKE_CREATE, spec->id, (void *)fn, arg, 0);
+}
+
+static inline void fake_volume_make(struct runtime *rt, const char *id, uint64_t limit_bytes, runtime_done_fn *fn, void *arg)
+{
+	container_of(rt, struct fake, rt)->volume_bytes = limit_bytes;
+	fake_call(rt, FAKE_VOLUME_MAKE, id, (void *)fn, arg, 0);
+}
+
+static inline void fake_volume_remove(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg)
+{
+	fake_call(rt, FAKE_VOLUME_REMOVE, id, (void *)fn, arg, 0);
 }
 
 static inline void fake_pause(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg)
@@ -342,6 +393,7 @@ static inline void fake_init(struct fake *f, struct loop *l)
 		.create = fake_create, .pause = fake_pause, .resume = fake_resume, .remove = fake_remove, .dial = fake_dial_op,
 		.logs = fake_logs, .inspect = fake_inspect, .stats = fake_stats, .list = fake_list_op,
 		.snapshot = fake_snapshot, .snapshot_remove = fake_snapshot_remove, .snapshots = fake_snapshots,
+		.volume_make = fake_volume_make, .volume_remove = fake_volume_remove,
 		.cancel = fake_cancel, .check_image = fake_check_image, .free = fake_free,
 	};
 

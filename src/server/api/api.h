@@ -17,6 +17,7 @@ handler_fn sandbox_get, sandbox_delete, sandbox_metadata_patch;
 handler_fn sandbox_pause_post, sandbox_resume_post, sandbox_renew_post;
 handler_fn sandbox_snapshots_post, snapshots_get, snapshot_get, snapshot_delete;
 handler_fn sandbox_fork_post, sandbox_rollback_post;
+handler_fn volumes_get, volume_delete_route;
 handler_fn endpoint_get;
 handler_fn diagnostics_logs_get, diagnostics_inspect_get, diagnostics_events_get, diagnostics_summary_get;
 handler_fn images_get, images_delete, images_pull_post, images_load_post, images_save_post;

@@ -33,6 +33,35 @@ struct create_platform {
 	const char *os, *arch;
 };
 
+struct create_host {
+	const char *path;
+};
+
+struct create_pvc {
+	const char *claim, *storage;
+	bool is_to_be_made, is_deleted_with;
+};
+
+struct create_ossfs {
+	const char *bucket, *endpoint, *key_id, *key_secret;
+	int version; /* of its program: 0 is "1.0" */
+	struct string_list options;
+};
+
+/* Exactly one of the three is there. */
+struct create_volume {
+	const char *name, *mount_path, *sub_path;
+	bool is_read_only;
+	struct create_host host;
+	struct create_pvc pvc;
+	struct create_ossfs ossfs;
+	bool has_host, has_pvc, has_ossfs;
+};
+
+extern const struct field create_volume_fields[];
+extern const struct create_volume create_volume_defaults;
+const char *create_volume_check(const void *item);
+
 struct create_request {
 	struct create_image image;
 	const char *snapshot_id;
@@ -45,7 +74,7 @@ struct create_request {
 	const struct json *network_policy;
 	bool has_network_policy;
 	bool proxies_credentials, is_secure_access;
-	size_t n_volumes;
+	struct object_list volumes; /* of struct create_volume */
 };
 
 /* Binds and checks the shape. Returns as service_decode() does. */
@@ -56,12 +85,19 @@ struct create_rules {
 	int64_t max_timeout_s; /* 0: no ceiling */
 	const struct snapshots *snapshots; /* that can be named; NULL: none */
 	const struct sandbox_row *source;  /* of a fork: what the request does not say is as it is there; NULL: no fork */
+	struct volumes *volumes; /* named ones that there are */
+	const struct string_list *host_paths; /* folders of the host that may be mounted, as the runtime numbers them */
+	uint64_t volume_bytes; /* of a volume that names no size */
 };
 
 /* What the server can do for it, in the order of the checks that clients know; the first failure is F. ORDER's strings
  * live in A, in the request, or where the snapshot or the source has them. */
 int create_check(const struct create_request *rq, const struct create_rules *rules, struct arena *a,
 		 struct sandbox_order *ret, struct fault *f);
+
+/* The part of it that is about volumes. */
+int create_check_volumes(const struct create_request *rq, const struct create_rules *rules, struct arena *a,
+			 struct sandbox_order *o, struct fault *f);
 
 /* The same for a request that names a pool, whose sandboxes are made by TEMPLATE: what it names itself must be what they have; the
  * rest of *ret is the template's. */

@@ -326,8 +326,6 @@ static int check_unsupported(const struct create_request *rq, struct fault *f)
 		return INVALID(f, "secureAccess: not supported by this server");
 	if (rq->has_network_policy)
 		return INVALID(f, "networkPolicy: not supported by this server");
-	if (rq->n_volumes > 0)
-		return fault_set(f, 400, "VOLUME", "UNSUPPORTED_BACKEND", "volumes: not supported by this server");
 	return 0;
 }
 
@@ -414,6 +412,8 @@ static int check_same(const struct create_request *rq, const struct sandbox_orde
 {
 	const char *other = NULL;
 
+	if (rq->volumes.n > 0)
+		return INVALID(f, "volumes: the sandboxes of pool '%s' run already, without any", t->pool_name);
 	if (o->image && strcmp(o->image, t->image) != 0)
 		return INVALID(f, "image.uri: the sandboxes of pool '%s' have '%s'", t->pool_name, t->image);
 	if (o->entrypoint.n > 0 && !is_same_list(&o->entrypoint, &t->entrypoint))
@@ -463,8 +463,8 @@ int create_check(const struct create_request *rq, const struct create_rules *rul
 	if (check_entrypoint(rq, rules, a, &o, f) < 0 || check_metadata(rq, &o, f) < 0 ||
 	    check_platform(rq, rules, &o, f) < 0 || check_timeout(rq, rules, &o, f) < 0)
 		return -1;
-	if (check_unsupported(rq, f) < 0 || check_limits(rq, rules, &o, f) < 0 || check_env(rq, &o, f) < 0 ||
-	    check_image(rq, rules, a, &o, f) < 0)
+	if (check_unsupported(rq, f) < 0 || create_check_volumes(rq, rules, a, &o, f) < 0 || check_limits(rq, rules, &o, f) < 0 ||
+	    check_env(rq, &o, f) < 0 || check_image(rq, rules, a, &o, f) < 0)
 		return -1;
 	*ret = o;
 	return 0;

@@ -20,33 +20,12 @@ struct policy {
 	struct object_list egress;
 };
 
-struct volume {
-	const char *name, *mount_path, *sub_path;
-	bool read_only;
-	const struct json *host, *pvc, *ossfs;
-};
-
-/* What the table binds to. The two objects that are not supported yet are bound for their shape alone. */
+/* What the table binds to. The policy is not supported yet, and bound for its shape alone. */
 struct bound {
 	struct create_request rq;
 	struct policy policy;
 	struct credential_proxy credentials;
-	struct object_list volumes;
 };
-
-static const char *check_mount_path(const void *value)
-{
-	const char *path = *(const char *const *)value;
-
-	return path[0] == '/' ? NULL : "must start with '/'";
-}
-
-static const char *check_volume(const void *item)
-{
-	const struct volume *v = item;
-
-	return !!v->host + !!v->pvc + !!v->ossfs == 1 ? NULL : "exactly one of host, pvc and ossfs must be given";
-}
 
 static const struct field auth_fields[] = {
 	FIELD(struct create_auth, username, FIELD_STRING, "username", .required = true, .secret = true),
@@ -83,18 +62,6 @@ static const struct field policy_fields[] = {
 	{ 0 },
 };
 
-static const struct field volume_fields[] = {
-	FIELD(struct volume, name, FIELD_STRING, "name", .required = true, .min = 1, .max = 63),
-	FIELD(struct volume, mount_path, FIELD_STRING, "mountPath", .alias = "mount_path", .required = true,
-	      .check = check_mount_path, .pattern = "^/.*"),
-	FIELD(struct volume, sub_path, FIELD_STRING, "subPath", .alias = "sub_path"),
-	FIELD(struct volume, read_only, FIELD_BOOL, "readOnly", .alias = "read_only"),
-	FIELD(struct volume, host, FIELD_ANY, "host"),
-	FIELD(struct volume, pvc, FIELD_ANY, "pvc"),
-	FIELD(struct volume, ossfs, FIELD_ANY, "ossfs", .secret = true),
-	{ 0 },
-};
-
 #define MEMBER(member, kind, name, ...) FIELD(struct bound, member, kind, name, __VA_ARGS__)
 static const struct field create_fields[] = {
 	MEMBER(rq.image, FIELD_OBJECT, "image", .fields = image_fields),
@@ -110,8 +77,8 @@ static const struct field create_fields[] = {
 	       .has = HAS(struct bound, rq.has_network_policy)),
 	MEMBER(credentials, FIELD_OBJECT, "credentialProxy", .alias = "credential_proxy", .fields = credential_fields),
 	MEMBER(rq.is_secure_access, FIELD_BOOL, "secureAccess", .alias = "secure_access"),
-	MEMBER(volumes, FIELD_OBJECTS, "volumes", .fields = volume_fields, .size = sizeof(struct volume),
-	       .check_item = check_volume),
+	MEMBER(rq.volumes, FIELD_OBJECTS, "volumes", .fields = create_volume_fields, .size = sizeof(struct create_volume),
+	       .defaults = &create_volume_defaults, .check_item = create_volume_check),
 	MEMBER(rq.extensions, FIELD_MAP, "extensions", .no_nulls = true),
 	{ 0 },
 };
@@ -154,7 +121,6 @@ static int finish(struct bound *b, struct decode *d, struct create_request *ret,
 	const char *why;
 
 	b->rq.proxies_credentials = b->credentials.enabled;
-	b->rq.n_volumes = b->volumes.n;
 	why = broken_rule(&b->rq);
 	if (why)
 		return decode_refuse(d, NULL, why, e);

@@ -57,6 +57,19 @@ static void add_words(struct buf *b, const char *key, const struct string_list *
 	buf_add_char(b, '\n');
 }
 
+static void add_volume(struct buf *b, const struct row_volume *v)
+{
+	buf_addf(b, "volume: %s, %s ", v->name, v->kind == ROW_VOLUME_HOST ? "host" : "pvc");
+	text_utf8(b, str_of(v->source));
+	if (v->sub_path[0]) {
+		buf_addf(b, ", ");
+		text_utf8(b, str_of(v->sub_path));
+	}
+	buf_addf(b, " at ");
+	text_utf8(b, str_of(v->mount_path));
+	buf_addf(b, "%s%s\n", v->is_read_only ? ", read-only" : "", v->is_made && v->is_deleted_with ? ", deleted with the sandbox" : "");
+}
+
 static void add_record(struct buf *b, const struct sandbox *sb)
 {
 	const struct sandbox_row *r = &sb->row;
@@ -77,6 +90,8 @@ static void add_record(struct buf *b, const struct sandbox *sb)
 		 (unsigned long long)r->limits.cpu_milli, (unsigned long long)r->limits.memory_bytes,
 		 (unsigned long long)r->limits.pids, (unsigned long long)r->limits.disk_bytes,
 		 (unsigned long long)r->limits.inodes);
+	for (size_t i = 0; i < r->n_volumes; i++)
+		add_volume(b, &r->volumes[i]);
 	for (size_t i = 0; i < r->metadata.n; i++)
 		buf_addf(b, "metadata: %s=%s\n", r->metadata.items[i].key, r->metadata.items[i].value);
 	for (size_t i = 0; i < r->env_names.n; i++) {

@@ -71,7 +71,8 @@ static void on_forked(const char (*ids)[ID_MAX + 1], size_t n, const struct faul
 static int fork_source(struct request *rq, struct reply *rp, const struct forking *fk, struct sandbox *source, struct err *e)
 {
 	struct plane *plane = plane_of(rq);
-	const struct create_rules rules = { plane->spec.runtime, plane->spec.max_timeout_s, plane->snapshots, &source->row };
+	const struct create_rules rules = { .runtime = plane->spec.runtime, .max_timeout_s = plane->spec.max_timeout_s,
+					    .snapshots = plane->snapshots, .source = &source->row };
 	struct sandbox_order order;
 	struct fork_spec spec = { .snapshots = plane->snapshots, .sandboxes = plane->sandboxes, .source = source, .order = &order,
 				  .name = fk->name, .count = (size_t)fk->count };
@@ -122,7 +123,8 @@ static const struct field rollback_fields[] = {
 static const struct snapshot *check_rollback(const struct request *rq, const struct rolling *r, const struct sandbox *sb, struct fault *f)
 {
 	struct plane *plane = plane_of(rq);
-	const struct create_rules rules = { plane->spec.runtime, plane->spec.max_timeout_s, plane->snapshots, &sb->row };
+	const struct create_rules rules = { .runtime = plane->spec.runtime, .max_timeout_s = plane->spec.max_timeout_s,
+					    .snapshots = plane->snapshots, .source = &sb->row };
 	const struct create_request as_create = { .env = r->env };
 	struct str id = str_trim(str_of(r->snapshot_id));
 	const struct snapshot *sn = snapshots_find(plane->snapshots, id);

@@ -178,6 +178,8 @@ static const char *foreign(const struct create_request *rq)
 		return "extensions: an idle sandbox has none; whoever takes it names them";
 	if (str_trim(str_of(rq->snapshot_id)).n > 0) /* whose layers could go while nothing of the pool stands on them */
 		return "snapshotId: a pool is made from an image";
+	if (rq->volumes.n > 0) /* one named volume for all that wait would be theirs before it is anybody's */
+		return "volumes: the sandboxes of a pool have none";
 	return rq->image.auth.username ? "image.auth: a pool keeps no credentials" : NULL;
 }
 

@@ -51,6 +51,8 @@ const struct route api_sandbox_routes[] = {
 	{ "GET",    "/pools/:name",                            pool_get,                0, 0 },
 	{ "PUT",    "/pools/:name",                            pool_put,                0, API_BODY_MAX },
 	{ "DELETE", "/pools/:name",                            pool_delete_one,         0, 0 },
+	{ "GET",    "/volumes",                                volumes_get,             0, 0 },
+	{ "DELETE", "/volumes/:name",                          volume_delete_route,     0, 0 },
 	PROXY_ROUTES,
 	{ 0 },
 };

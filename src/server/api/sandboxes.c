@@ -63,7 +63,11 @@ static int check_create(struct request *rq, const struct create_request *cr, con
 int sandboxes_post(struct request *rq, struct reply *rp, struct err *e)
 {
 	struct plane *plane = plane_of(rq);
-	struct create_rules rules = { plane->spec.runtime, plane->spec.max_timeout_s, plane->snapshots, NULL };
+	struct create_rules rules = {
+		.runtime = plane->spec.runtime, .max_timeout_s = plane->spec.max_timeout_s, .snapshots = plane->snapshots,
+		.volumes = sandboxes_volumes(plane->sandboxes), .host_paths = &plane->spec.host_paths,
+		.volume_bytes = plane->spec.volume_bytes,
+	};
 	struct create_request *cr = arena_alloc(rq->arena, sizeof(*cr));
 	struct sandbox_order order;
 	struct pool *pool = NULL;

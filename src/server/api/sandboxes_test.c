@@ -56,7 +56,7 @@ static void bodies_are_bound_and_refused_as_clients_know_it(void **state)
 		{ "{" IMAGE "," REST ",\"network_policy\":{\"egress\":[{\"action\":\"allow\",\"target\":\"\"}]}}", 422, "target" },
 		{ "{" IMAGE "," REST ",\"credentialProxy\":{\"enabled\":true}}", 422, "credentialProxy requires networkPolicy" },
 		{ "{" IMAGE "," REST ",\"volumes\":[]}", 202, "" },
-		{ "{" IMAGE "," REST ",\"volumes\":[{\"name\":\"v\",\"mountPath\":\"/m\",\"host\":{\"path\":\"/x\"}}]}", 400, "VOLUME::UNSUPPORTED_BACKEND" },
+		{ "{" IMAGE "," REST ",\"volumes\":[{\"name\":\"v\",\"mountPath\":\"/m\",\"host\":{\"path\":\"/x\"}}]}", 400, "VOLUME::HOST_PATH_NOT_ALLOWED" },
 		{ "{" IMAGE "," REST ",\"volumes\":[{\"name\":\"v\",\"mountPath\":\"/m\"}]}", 422, "exactly one of host, pvc and ossfs" },
 		{ "{" IMAGE "," REST ",\"volumes\":[{\"name\":\"v\",\"mount_path\":\"m\",\"pvc\":{}}]}", 422, "string_pattern_mismatch" },
 		{ "{\"extensions\":{\"poolRef\":\" p \"}}", 404, "NATIVE::POOL_NOT_FOUND" },

@@ -271,6 +271,24 @@ static int take_snapshot(struct recovery *r, sqlite3_stmt *st, struct err *e)
 	return n < 0 ? -1 : 0;
 }
 
+static int take_volume(struct recovery *r, sqlite3_stmt *st, struct err *e)
+{
+	struct volume_columns c = { .name = text_of(st, 0), .id = text_of(st, 1), .size_bytes = sqlite3_column_int64(st, 2),
+				    .created_us = sqlite3_column_int64(st, 3), .state = text_of(st, 4) };
+	struct volume_row row;
+	struct store_tx *tx;
+
+	if (volume_row_load(&c, &r->arena, &row, &(struct err){ 0 }) < 0) {
+		r->report->bad++;
+		return 0;
+	}
+	/* Nobody knows what came after this: what may hold somebody's files is not removed on such a word. */
+	row.state = VOLUME_READY;
+	tx = store_tx_new();
+	store_tx_volume(tx, &row);
+	return put(r, tx, e) < 0 ? -1 : 0;
+}
+
 static int take_meta(struct recovery *r, sqlite3_stmt *st, struct err *e)
 {
 	const char *name = arena_dup(&r->arena, text_of(st, 0));
@@ -370,6 +388,7 @@ static int salvage(struct recovery *r, struct err *e)
 		const char *table; /* that older versions do not have */
 	} reads[] = {
 		{ "SELECT name, value FROM meta", take_meta, NULL },
+		{ "SELECT name, id, size_bytes, created_us, state FROM volumes", take_volume, "volumes" },
 		{ SANDBOXES " ASC", take_sandbox, NULL },
 		{ SANDBOXES " DESC", take_sandbox, NULL },
 		{ SNAPSHOTS " ASC", take_snapshot, NULL },

@@ -152,7 +152,7 @@ static int on_pool(const struct store_pool *p, void *arg, struct err *e)
 
 static const char *load(char boot[STORE_META_MAX])
 {
-	static const struct store_reader reader = { on_sandbox, on_event, on_key, on_member };
+	static const struct store_reader reader = { .sandbox = on_sandbox, .event = on_event, .key = on_key, .member = on_member };
 	enum store_fault fault;
 	struct err e = { 0 };
 	struct store *s = store_open(dir, &fault, &e);

@@ -72,6 +72,7 @@ struct spec {
 	struct string_list entrypoint, env, layers;
 	struct spec_platform platform;
 	struct spec_limits limits;
+	struct object_list volumes; /* of struct row_volume */
 	int64_t renew;
 };
 
@@ -95,6 +96,8 @@ static const struct field spec_fields[] = {
 	FIELD(struct spec, limits, FIELD_OBJECT, "limits", .required = true, .fields = limit_fields),
 	FIELD(struct spec, snapshot, FIELD_STRING, "snapshot", .min = 1, .max = ID_MAX),
 	FIELD(struct spec, layers, FIELD_STRINGS, "layers", .max = RUNTIME_LAYERS_MAX),
+	FIELD(struct spec, volumes, FIELD_OBJECTS, "volumes", .max = VOLUMES_OF_SANDBOX_MAX, .fields = row_volume_fields,
+	      .size = sizeof(struct row_volume), .check_item = row_volume_check),
 	FIELD(struct spec, renew, FIELD_INT, "renew", .min = 0, .max = 86400),
 	{ 0 },
 };
@@ -132,6 +135,10 @@ bool row_write_spec(const struct sandbox_row *r, struct buf *b)
 	json_key(&o, "disk"), json_uint(&o, r->limits.disk_bytes);
 	json_key(&o, "inodes"), json_uint(&o, r->limits.inodes);
 	json_close(&o, '}');
+	if (r->n_volumes > 0) {
+		json_key(&o, "volumes");
+		row_volumes_write(&o, r->volumes, r->n_volumes);
+	}
 	json_key(&o, "renew"), json_int(&o, r->renew_s);
 	json_close(&o, '}');
 	return !b->failed;
@@ -156,6 +163,8 @@ static int load_spec(struct str text, struct arena *a, struct sandbox_row *r, st
 	r->os = s.platform.os;
 	r->arch = s.platform.arch;
 	r->renew_s = s.renew;
+	r->volumes = s.volumes.items;
+	r->n_volumes = s.volumes.n;
 	r->limits = (struct runtime_limits){
 		.cpu_milli = (uint64_t)s.limits.cpu, .memory_bytes = (uint64_t)s.limits.memory,
 		.pids = (uint64_t)s.limits.pids, .disk_bytes = (uint64_t)s.limits.disk,

@@ -9,6 +9,7 @@
 #include "base/decode.h"
 #include "base/str.h"
 #include "server/runtime.h"
+#include "server/store/row_volume.h"
 
 struct arena;
 struct buf;
@@ -56,6 +57,8 @@ struct sandbox_row {
 	struct string_list env_names; /* the values are nobody's business once it runs, and are kept nowhere */
 	const char *os, *arch;        /* NULL: the request named no platform */
 	struct runtime_limits limits;
+	const struct row_volume *volumes;
+	size_t n_volumes;
 	int64_t renew_s;              /* what an access extends the life by; 0: nothing */
 	struct string_map metadata;
 	int64_t created_us;           /* wall clock */

@@ -40,6 +40,9 @@ static const char *const steps[] = {
 	"CREATE TABLE pool_members ("
 	" sandbox_id TEXT PRIMARY KEY REFERENCES sandboxes (id) ON DELETE CASCADE, pool_id TEXT NOT NULL,"
 	" is_idle INTEGER NOT NULL) STRICT;",
+	"CREATE TABLE volumes ("
+	" name TEXT PRIMARY KEY, id TEXT NOT NULL UNIQUE, size_bytes INTEGER NOT NULL, created_us INTEGER NOT NULL,"
+	" state TEXT NOT NULL) STRICT;",
 };
 
 const struct schema store_schema = { steps, sizeof(steps) / sizeof(steps[0]) };

@@ -55,6 +55,7 @@ struct store_key {
 };
 
 struct store_reader { /* each returns 0, or -1 to end it */
+	int (*volume)(const struct volume_row *row, void *arg, struct err *e); /* before all sandboxes; or NULL */
 	int (*sandbox)(const struct sandbox_row *row, void *arg, struct err *e);
 	int (*event)(const struct store_event *event, void *arg, struct err *e); /* oldest first, after its sandbox */
 	int (*key)(const struct store_key *key, void *arg, struct err *e);
@@ -157,6 +158,8 @@ void store_tx_intent(struct store_tx *tx, const char *id, enum sandbox_intent in
 void store_tx_event(struct store_tx *tx, const struct store_event *event);
 void store_tx_key(struct store_tx *tx, const struct store_key *key);
 void store_tx_forget_key(struct store_tx *tx, struct str key);
+void store_tx_volume(struct store_tx *tx, const struct volume_row *row); /* whole, whether there is one or not */
+void store_tx_forget_volume(struct store_tx *tx, const char *name);
 void store_tx_meta(struct store_tx *tx, const char *name, struct str value);
 /* Everything of ROW but its environment and its id, for its owner: from here on it is no longer idle. */
 void store_tx_hand_out(struct store_tx *tx, const struct sandbox_row *row);

@@ -39,6 +39,8 @@ enum statement { /* rows of the table of SQL in store_sql.c */
 	SQL_POOL,
 	SQL_POOL_CAPACITY,
 	SQL_POOL_DELETE,
+	SQL_VOLUME,
+	SQL_FORGET_VOLUME,
 	SQL_COUNT,
 };
 

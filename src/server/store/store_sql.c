@@ -44,6 +44,8 @@ static const char *const texts[SQL_COUNT] = {
 	[SQL_SNAPSHOT] = snapshot_text,
 	[SQL_SNAPSHOT_STATE] = "UPDATE snapshots SET state = ?, reason = ?, message = ?, changed_us = ? WHERE id = ?",
 	[SQL_SNAPSHOT_DELETE] = "DELETE FROM snapshots WHERE id = ?",
+	[SQL_VOLUME] = "INSERT OR REPLACE INTO volumes (name, id, size_bytes, created_us, state) VALUES (?, ?, ?, ?, ?)",
+	[SQL_FORGET_VOLUME] = "DELETE FROM volumes WHERE name = ?",
 	[SQL_META] = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)",
 	[SQL_IMAGE] = "INSERT OR REPLACE INTO images (name, os, arch, digest, manifest, config, is_private, pulled_us)"
 		      " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -250,6 +252,17 @@ static int load_sandbox(sqlite3_stmt *st, struct loading *l, struct err *e)
 	return row_load(&c, &l->arena, &row, e) < 0 ? -1 : l->r->sandbox(&row, l->arg, e);
 }
 
+static int load_volume(sqlite3_stmt *st, struct loading *l, struct err *e)
+{
+	struct volume_columns c = { .name = column_str(st, 0), .id = column_str(st, 1), .size_bytes = sqlite3_column_int64(st, 2),
+				    .created_us = sqlite3_column_int64(st, 3), .state = column_str(st, 4) };
+	struct volume_row row;
+
+	if (volume_row_load(&c, &l->arena, &row, e) < 0)
+		return -1;
+	return l->r->volume ? l->r->volume(&row, l->arg, e) : 0;
+}
+
 static int load_event(sqlite3_stmt *st, struct loading *l, struct err *e)
 {
 	struct store_event ev = {
@@ -314,6 +327,10 @@ static int load_all(struct connection *c, const char *sql, load_fn *fn, struct l
 	return r;
 }
 
+static const char sandboxes_text[] =
+	"SELECT id, spec, metadata, created_us, expires_us, deadline_ms, state, reason, message, changed_us,"
+	" operation FROM sandboxes LEFT JOIN intents ON sandbox_id = id ORDER BY created_us";
+
 int connection_load(struct connection *c, const struct store_reader *r, void *arg, enum store_fault *ret_fault,
 		    struct err *e)
 {
@@ -321,10 +338,9 @@ int connection_load(struct connection *c, const struct store_reader *r, void *ar
 	int rc;
 
 	c->rc = SQLITE_OK;
-	rc = load_all(c,
-		      "SELECT id, spec, metadata, created_us, expires_us, deadline_ms, state, reason, message, changed_us,"
-		      " operation FROM sandboxes LEFT JOIN intents ON sandbox_id = id ORDER BY created_us",
-		      load_sandbox, &l, e);
+	rc = load_all(c, "SELECT name, id, size_bytes, created_us, state FROM volumes", load_volume, &l, e);
+	if (rc == 0)
+		rc = load_all(c, sandboxes_text, load_sandbox, &l, e);
 	if (rc == 0)
 		rc = load_all(c, "SELECT sandbox_id, at_us, scope, type, message FROM events ORDER BY n", load_event, &l, e);
 	if (rc == 0)

@@ -169,7 +169,8 @@ static int read_pool(const struct store_pool *p, void *arg, struct err *e)
 /* Closes, opens again and counts what is there. */
 static void reread(struct rig *r)
 {
-	static const struct store_reader reader = { read_sandbox, read_event, read_key, read_member };
+	static const struct store_reader reader = { .sandbox = read_sandbox, .event = read_event, .key = read_key,
+						     .member = read_member };
 
 	rig_close(r);
 	r->sandboxes = r->events = r->keys = r->members = r->idle = 0;
@@ -333,7 +334,8 @@ static void spoil(const char *path, off_t at, const char *bytes, size_t n)
 
 static void damage_is_named(void **state)
 {
-	static const struct store_reader reader = { read_sandbox, read_event, read_key, read_member };
+	static const struct store_reader reader = { .sandbox = read_sandbox, .event = read_event, .key = read_key,
+						     .member = read_member };
 	static char noise[3000];
 	struct rig r;
 

@@ -195,6 +195,22 @@ void store_tx_forget_key(struct store_tx *tx, struct str key)
 	add_bytes(tx, add_step(tx, SQL_FORGET_KEY), PARAM_TEXT, key);
 }
 
+void store_tx_volume(struct store_tx *tx, const struct volume_row *row)
+{
+	struct step *s = add_step(tx, SQL_VOLUME);
+
+	add_text(tx, s, row->name);
+	add_text(tx, s, row->id);
+	add_int(s, (int64_t)row->size_bytes);
+	add_int(s, row->created_us);
+	add_text(tx, s, volume_state_name(row->state));
+}
+
+void store_tx_forget_volume(struct store_tx *tx, const char *name)
+{
+	add_text(tx, add_step(tx, SQL_FORGET_VOLUME), name);
+}
+
 void store_tx_meta(struct store_tx *tx, const char *name, struct str value)
 {
 	struct step *s = add_step(tx, SQL_META);
