@@ -10,8 +10,8 @@ import uuid
 
 import pytest
 
-from test_warden import CREATE, INVALID, REMOVE, VOLUME_MAKE, VOLUME_REMOVE, Failed, guest, pid1, pytestmark, request, \
-    sealed, warden  # noqa: F401
+from test_warden import CONFLICT, CREATE, INTERNAL, INVALID, REMOVE, VOLUME_MAKE, VOLUME_REMOVE, Failed, guest, pid1, pytestmark, \
+    request, sealed, warden  # noqa: F401
 
 HOST, NAMED = 1, 2
 NO_HOST_PATH, NO_HOST_MADE, NO_IDS, NO_SUB_PATH, NO_VOLUME, NO_MOUNT_PATH = range(4097, 4103)
@@ -94,3 +94,28 @@ def test_what_is_left_of_volumes_is_swept(warden):
     while sorted(p.name for p in disks.glob("*vol-*")) != ["vol-v-1"]:
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_a_box_that_goes_while_its_volumes_are_opened_leaves_nothing(warden):
+    prefix = warden.folder / "shared"
+    prefix.mkdir()
+    peer = warden.start("--volume-prefix", prefix).peer()
+    before = warden.census()
+    for i in range(10):
+        name = str(uuid.uuid4())
+        fd = sealed({"id": name})
+        peer.serial += 1
+        created = peer.serial
+        socket.send_fds(peer.sock, [request(CREATE, created, name) + volume(HOST, "/a", f"f{i}") + volume(HOST, "/b", f"g{i}")], [fd])
+        os.close(fd)
+        time.sleep(0.001 * i)
+        removed = peer.send(REMOVE, name)
+        peer.wait(removed)
+        try:
+            peer.wait(created)
+        except Failed as e:
+            assert e.code in (CONFLICT, INTERNAL), e
+    deadline = time.monotonic() + 20
+    while warden.census() != before:
+        assert time.monotonic() < deadline, (warden.census(), before)
+        time.sleep(0.05)

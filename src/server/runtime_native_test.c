@@ -362,6 +362,91 @@ static void a_create_hands_on_numbers_and_a_sealed_spec(void **state)
 	assert_int_equal(f->failed, 0);
 }
 
+static void volumes_follow_their_create(void **state)
+{
+	static const char *entrypoint[] = { "x" };
+	const struct runtime_volume volumes[] = {
+		{ RUNTIME_VOLUME_HOST, 3, "", "a/b", "/m", true }, { RUNTIME_VOLUME_NAMED, 0, "v-1", "", "/m/n", false },
+	};
+	const struct runtime_spec spec = { .id = "ab-12", .image = "host", .entrypoint = { entrypoint, 1 }, .execd_token = "t",
+					   .limits = RUNTIME_LIMITS_DEFAULT, .volumes = volumes, .n_volumes = 2 };
+	struct fixture *f = *state;
+	AUTO(passed_done) struct passed got = PASSED_INIT;
+	static struct wire_create m;
+	static struct wire_volumes heard;
+	struct wire_request rq;
+	struct err e = { 0 };
+
+	f->rt->ops->create(f->rt, &spec, on_done, f);
+	turn(f);
+	assert_int_equal(passing_recv(f->warden, &m, sizeof(m), 1, &got, &e), PASSING_MESSAGE);
+	assert_int_equal(wire_check_request(&m, got.n, got.n_fds, &rq, &e), 0);
+	assert_int_equal(wire_check_volumes(&m, got.n, &rq, &heard, &e), 0);
+	assert_int_equal(heard.n, 2);
+	assert_true(heard.at[0].kind == WIRE_VOLUME_HOST && heard.at[0].prefix == 3 && heard.at[0].is_read_only);
+	assert_true(heard.at[1].kind == WIRE_VOLUME_NAMED && !heard.at[1].is_read_only);
+	assert_string_equal(heard.at[0].path, "a/b");
+	assert_string_equal(heard.at[1].id, "v-1");
+	assert_string_equal(heard.at[1].mount_path, "/m/n");
+}
+
+static void a_volume_that_cannot_be_is_told_by_the_contracts_code(void **state)
+{
+	static const struct {
+		int fault;
+		unsigned status;
+		const char *code;
+	} rows[] = {
+		{ WIRE_FAULT_HOST_PATH, 400, "HOST_PATH_NOT_ALLOWED" }, { WIRE_FAULT_HOST_CREATE, 500, "HOST_PATH_CREATE_FAILED" },
+		{ WIRE_FAULT_IDS, 400, "UNSUPPORTED_BACKEND" }, { WIRE_FAULT_SUB_PATH, 400, "INVALID_SUB_PATH" },
+		{ WIRE_FAULT_NO_VOLUME, 500, "PVC_INSPECT_FAILED" }, { WIRE_FAULT_MOUNT_PATH, 400, "INVALID_MOUNT_PATH" },
+	};
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		AUTO(passed_done) struct passed got = PASSED_INIT;
+		struct wire_request rq;
+		struct wire_reply rp;
+
+		start_create(f);
+		rq = hear(f, &got);
+		rp = reply_to(&rq);
+		rp.failed = 1;
+		(void)err_set(&rp.err, ERR_INVALID, "words of the warden");
+		rp.err.sys = rows[i].fault;
+		say(f, &rp, NULL, 0);
+		assert_int_equal(f->failure.status, rows[i].status);
+		assert_string_equal(f->failure.prefix, "VOLUME");
+		assert_string_equal(f->failure.code, rows[i].code);
+		assert_string_equal(f->failure.says, "words of the warden");
+	}
+}
+
+static void named_volumes_are_made_and_removed(void **state)
+{
+	struct fixture *f = *state;
+	AUTO(passed_done) struct passed got = PASSED_INIT;
+	struct wire_request rq;
+	struct wire_reply rp;
+
+	f->rt->ops->volume_make(f->rt, "v-1", 1 << 20, on_done, f);
+	rq = hear(f, &got);
+	assert_true(rq.call == WIRE_VOLUME_MAKE && rq.limits.disk_bytes == 1 << 20 && strcmp(rq.id, "v-1") == 0);
+	rp = reply_to(&rq);
+	rp.failed = 1;
+	(void)err_set(&rp.err, ERR_UNAVAILABLE, "no limits");
+	rp.err.sys = EDQUOT;
+	say(f, &rp, NULL, 0);
+	assert_int_equal(f->failure.status, 400);
+	assert_string_equal(f->failure.code, "DISK_LIMIT_UNSUPPORTED");
+	f->rt->ops->volume_remove(f->rt, "v-1", on_done, f);
+	rq = hear(f, &got);
+	assert_int_equal(rq.call, WIRE_VOLUME_REMOVE);
+	rp = reply_to(&rq);
+	say(f, &rp, NULL, 0);
+	assert_true(f->done == 2 && f->failed == 1);
+}
+
 static void a_failure_gets_the_code_of_its_operation(void **state)
 {
 	struct fixture *f = *state;
@@ -537,6 +622,9 @@ int main(void)
 		TEST(a_snapshot_that_has_no_room_says_so),
 		TEST(a_disk_that_cannot_be_limited_is_told_by_name),
 		TEST(a_failure_gets_the_code_of_its_operation),
+		TEST(volumes_follow_their_create),
+		TEST(a_volume_that_cannot_be_is_told_by_the_contracts_code),
+		TEST(named_volumes_are_made_and_removed),
 		TEST(a_dial_gives_the_socket_as_a_transport),
 		TEST(lists_come_in_rows),
 		TEST(logs_stats_and_ends_are_told),

@@ -25,7 +25,8 @@ struct volume_waiter {
 
 struct volumes {
 	struct volumes_spec spec;
-	struct map by_name;
+	struct map by_id;   /* all of them */
+	struct map by_name; /* without those that are being removed */
 };
 
 /* ---- one of them ---- */
@@ -44,11 +45,32 @@ static void tell(struct volume *v, const struct fault *f)
 	}
 }
 
+static void give_up_name(struct volume *v)
+{
+	if (map_get(&v->set->by_name, str_of(v->name)) == v)
+		(void)map_del(&v->set->by_name, str_of(v->name));
+}
+
 static void volume_free(struct volume *v)
 {
-	(void)map_del(&v->set->by_name, str_of(v->name));
+	give_up_name(v);
+	(void)map_del(&v->set->by_id, str_of(v->id));
 	timer_done(&v->retry);
 	free(v);
+}
+
+static int add_to_set(struct volume *v, struct err *e)
+{
+	struct volumes *s = v->set;
+
+	if (map_get(&s->by_id, str_of(v->id)) || (v->row.state != VOLUME_REMOVING && map_get(&s->by_name, str_of(v->name))))
+		return err_set(e, ERR_INVALID, "volume '%s' is there twice", v->name);
+	if (!map_put(&s->by_id, str_of(v->id), v))
+		return err_no_memory(e);
+	if (v->row.state == VOLUME_REMOVING || map_put(&s->by_name, str_of(v->name), v))
+		return 0;
+	(void)map_del(&s->by_id, str_of(v->id));
+	return err_no_memory(e);
 }
 
 static struct volume *volume_new(struct volumes *s, const struct volume_row *row, struct err *e)
@@ -66,16 +88,18 @@ static struct volume *volume_new(struct volumes *s, const struct volume_row *row
 	(void)snprintf(v->id, sizeof(v->id), "%s", row->id);
 	v->row.name = v->name;
 	v->row.id = v->id;
-	if (timer_init(&v->retry, s->spec.loop, on_retry, v, "volume", e) < 0) {
-		free(v);
-		return NULL;
-	}
-	if (map_put(&s->by_name, str_of(v->name), v))
+	if (timer_init(&v->retry, s->spec.loop, on_retry, v, "volume", e) == 0 && add_to_set(v, e) == 0)
 		return v;
 	timer_done(&v->retry);
 	free(v);
-	(void)err_no_memory(e);
 	return NULL;
+}
+
+/* From here on nobody gets it any more. */
+static void mark(struct volume *v)
+{
+	v->row.state = VOLUME_REMOVING;
+	give_up_name(v);
 }
 
 /* ---- removing: mark, let the runtime remove it, forget ---- */
@@ -126,7 +150,7 @@ static void on_removed(const struct runtime_failure *failure, void *arg)
 		return;
 	}
 	tx = store_tx_new();
-	store_tx_forget_volume(tx, v->name);
+	store_tx_forget_volume(tx, v->id);
 	store_tx_durable(tx);
 	if (store_submit(v->set->spec.store, tx, on_forgotten, v, &e) < 0)
 		store_failed(v, &e);
@@ -145,7 +169,6 @@ static void on_marked(const struct err *e, void *arg)
 	rt->ops->volume_remove(rt, v->id, on_removed, v);
 }
 
-/* From here on nobody gets it any more. */
 static void remove_begin(struct volume *v)
 {
 	struct store_tx *tx;
@@ -155,7 +178,7 @@ static void remove_begin(struct volume *v)
 		return;
 	v->is_busy = true;
 	timer_cancel(&v->retry);
-	v->row.state = VOLUME_REMOVING;
+	mark(v);
 	tx = store_tx_new();
 	store_tx_volume(tx, &v->row);
 	store_tx_durable(tx);
@@ -183,7 +206,7 @@ int volume_delete(struct volume *v, volume_fn *fn, void *arg, struct fault *f)
 	*w = (struct volume_waiter){ v->waiters, fn, arg };
 	v->waiters = w;
 	v->n_waiters++;
-	v->row.state = VOLUME_REMOVING;
+	mark(v);
 	timer_in(&v->retry, 0); /* from the loop, where it may tell of a failure */
 	return 0;
 }
@@ -213,6 +236,7 @@ void volumes_free(struct volumes *s)
 		tell(v, &f);
 		volume_free(v);
 	}
+	map_done(&s->by_id);
 	map_done(&s->by_name);
 	free(s);
 }
@@ -237,32 +261,40 @@ struct volume *volumes_find(const struct volumes *s, struct str name)
 	return map_get(&s->by_name, name);
 }
 
+struct volume *volumes_find_going(const struct volumes *s, struct str name)
+{
+	struct volume *v;
+
+	for (size_t i = 0; (v = volumes_next(s, &i));)
+		if (v->row.state == VOLUME_REMOVING && str_is(name, v->name))
+			return v;
+	return NULL;
+}
+
 size_t volumes_count(const struct volumes *s)
 {
-	return s->by_name.n;
+	return s->by_id.n;
 }
 
 struct volume *volumes_next(const struct volumes *s, size_t *i)
 {
 	struct str name;
 
-	return map_next(&s->by_name, i, &name);
+	return map_next(&s->by_id, i, &name);
 }
 
 /* ---- what sandboxes do ---- */
 
 static struct volume *volume_of(const struct volumes *s, const struct row_volume *r)
 {
-	struct volume *v = r->kind == ROW_VOLUME_NAMED ? volumes_find(s, str_of(r->source)) : NULL;
-
-	return v && strcmp(v->id, r->id) == 0 ? v : NULL; /* one of that name that came later is another */
+	return r->kind == ROW_VOLUME_NAMED ? map_get(&s->by_id, str_of(r->id)) : NULL;
 }
 
 /* The same, once for each that a sandbox has: it may have one in several places. */
 static struct volume *counted(const struct volumes *s, const struct row_volume *row, size_t i)
 {
 	for (size_t k = 0; k < i; k++)
-		if (row[k].kind == row[i].kind && strcmp(row[k].source, row[i].source) == 0)
+		if (row[k].kind == row[i].kind && strcmp(row[k].id, row[i].id) == 0)
 			return NULL;
 	return volume_of(s, &row[i]);
 }
@@ -271,11 +303,9 @@ int volumes_check(const struct volumes *s, const char *name, bool is_to_be_made,
 {
 	const struct volume *v = volumes_find(s, str_of(name));
 
-	if (v && v->row.state == VOLUME_REMOVING)
-		return fault_set(f, 409, "VOLUME", "PVC_BEING_REMOVED", "volume '%s' is being removed", name);
 	if (!v && !is_to_be_made)
 		return fault_set(f, 400, "VOLUME", "PVC_NOT_FOUND", "there is no volume '%s'", name);
-	if (!v && s->by_name.n >= VOLUMES_MAX)
+	if (!v && s->by_id.n >= VOLUMES_MAX)
 		return fault_set(f, 429, "VOLUME", "LIMIT_REACHED", "this server has %d volumes already", VOLUMES_MAX);
 	return 0;
 }
@@ -395,7 +425,10 @@ void volumes_release(struct volumes *s, const struct row_volume *row, size_t n, 
 
 		if (!v || !is_to_go(v, &row[i]))
 			continue;
-		v->row.state = v->users > 1 ? VOLUME_DOOMED : VOLUME_REMOVING;
+		if (v->users > 1)
+			v->row.state = VOLUME_DOOMED;
+		else
+			mark(v);
 		if (tx) {
 			store_tx_volume(tx, &v->row);
 			store_tx_durable(tx);

@@ -4,7 +4,8 @@
  * A volume begins with a create that asks for its name. It is recorded before it is made, and has a name for good with the
  * first create that is acknowledged; a create that fails takes back what it has made, unless somebody else has it by then.
  * It ends by its deletion, or with the sandbox that made it if that was asked for, or, while others have it, with the last of
- * those. Its removal is recorded before it is begun, and tried until it works, over restarts.
+ * those. Its removal is recorded before it is begun, and tried until it works, over restarts; its name is free at once, and
+ * the next volume of that name is another one.
  *
  * What a sandbox has stands in its record; here it is only counted. */
 #pragma once
@@ -59,13 +60,14 @@ void volumes_recover(struct volumes *s); /* goes on with removals that were cut 
 
 /* ---- reading ---- */
 
-struct volume *volumes_find(const struct volumes *s, struct str name);
-size_t volumes_count(const struct volumes *s);
+struct volume *volumes_find(const struct volumes *s, struct str name); /* not one that is being removed */
+struct volume *volumes_find_going(const struct volumes *s, struct str name); /* one that is */
+size_t volumes_count(const struct volumes *s); /* of both kinds */
 struct volume *volumes_next(const struct volumes *s, size_t *i); /* in no order; NULL at the end */
 
 /* ---- what sandboxes do ---- */
 
-/* Whether a create may have it. F: 400 when it is not there and is not to be made, 409 while it is being removed. */
+/* Whether a create may have it. F: 400 when it is not there and is not to be made. */
 int volumes_check(const struct volumes *s, const char *name, bool is_to_be_made, struct fault *f);
 
 /* One more sandbox has all named ones of ROW, of which those that are missing begin. They get their ids and, if they begin

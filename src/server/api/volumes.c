@@ -29,7 +29,10 @@ static void write_volume(struct json_out *o, const struct volume *v)
 
 static int by_name(const void *a, const void *b)
 {
-	return strcmp((*(const struct volume *const *)a)->name, (*(const struct volume *const *)b)->name);
+	const struct volume *one = *(const struct volume *const *)a, *two = *(const struct volume *const *)b;
+	int order = strcmp(one->name, two->name);
+
+	return order != 0 ? order : strcmp(one->id, two->id);
 }
 
 int volumes_get(struct request *rq, struct reply *rp, struct err *e)
@@ -79,10 +82,13 @@ static void on_deleted(const struct fault *f, void *arg)
 
 int volume_delete_route(struct request *rq, struct reply *rp, struct err *e)
 {
-	struct volume *v = volumes_find(sandboxes_volumes(plane_of(rq)->sandboxes), rq->params[0]);
+	const struct volumes *set = sandboxes_volumes(plane_of(rq)->sandboxes);
+	struct volume *v = volumes_find(set, rq->params[0]);
 	struct deletion *d;
 	struct fault f;
 
+	if (!v) /* requests in parallel get the same answer */
+		v = volumes_find_going(set, rq->params[0]);
 	if (!v) {
 		(void)fault_set(&f, 404, "VOLUME", "NOT_FOUND", "volume '%s' not found", SHOWN(rq->params[0]));
 		return reply_fault(rp, &f);

@@ -282,8 +282,9 @@ static int take_volume(struct recovery *r, sqlite3_stmt *st, struct err *e)
 		r->report->bad++;
 		return 0;
 	}
-	/* Nobody knows what came after this: what may hold somebody's files is not removed on such a word. */
-	row.state = VOLUME_READY;
+	/* Nobody knows what came after this: what may hold somebody's files goes only where that was decided. */
+	if (row.state != VOLUME_REMOVING)
+		row.state = VOLUME_READY;
 	tx = store_tx_new();
 	store_tx_volume(tx, &row);
 	return put(r, tx, e) < 0 ? -1 : 0;

@@ -122,6 +122,13 @@ static int on_sandbox(const struct sandbox_row *row, void *arg, struct err *e)
 	return 0;
 }
 
+static int on_volume(const struct volume_row *row, void *arg, struct err *e)
+{
+	(void)arg, (void)e;
+	say("%s=%s %s %llu;", row->name, row->id, volume_state_name(row->state), (unsigned long long)row->size_bytes);
+	return 0;
+}
+
 static int on_event(const struct store_event *ev, void *arg, struct err *e)
 {
 	(void)arg, (void)e;
@@ -152,7 +159,8 @@ static int on_pool(const struct store_pool *p, void *arg, struct err *e)
 
 static const char *load(char boot[STORE_META_MAX])
 {
-	static const struct store_reader reader = { .sandbox = on_sandbox, .event = on_event, .key = on_key, .member = on_member };
+	static const struct store_reader reader = { .volume = on_volume, .sandbox = on_sandbox, .event = on_event, .key = on_key,
+						     .member = on_member };
 	enum store_fault fault;
 	struct err e = { 0 };
 	struct store *s = store_open(dir, &fault, &e);
@@ -226,6 +234,72 @@ static void what_is_no_database_leaves_what_runs(void **state)
 	assert_string_equal(load(boot), "run Running  0;run:Adopted@1;");
 }
 
+static void volumes_are_kept_unless_they_were_to_go(void **state)
+{
+	static const char *const names[] = { "making", "ready", "doomed", "removing" };
+	struct store_tx *tx = store_tx_new();
+	struct connection c = { .path = NULL };
+	char boot[STORE_META_MAX];
+	struct err e = { 0 };
+
+	(void)state;
+	for (unsigned i = 0; i < VOLUME_STATES; i++)
+		store_tx_volume(tx, &(struct volume_row){ .name = i == VOLUME_REMOVING ? "ready" : names[i], .id = names[i], .size_bytes = i,
+							  .created_us = NOW, .state = (enum volume_state)i });
+	make_database(tx);
+	assert_string_equal(load(boot), "making=making making 0;ready=ready ready 1;doomed=doomed doomed 2;ready=removing removing 3;");
+	c.path = strdup(in_dir("db.sqlite"));
+	assert_int_equal(connection_open(&c, &e), 0);
+	assert_int_equal(connection_exec(c.db, "UPDATE volumes SET name = '../x' WHERE id = 'doomed'", &e), 0);
+	connection_close(&c);
+	free(c.path);
+	assert_int_equal(recover(NULL, 0).bad, 1);
+	assert_string_equal(load(boot), "making=making ready 0;ready=ready ready 1;ready=removing removing 3;");
+}
+
+struct syncing {
+	bool is_full, was_full; /* now, and at the last commit */
+};
+
+static int note_statement(unsigned kind, void *arg, void *statement, void *text)
+{
+	struct syncing *y = arg;
+	const char *sql = text;
+
+	(void)kind, (void)statement;
+	if (strncmp(sql, "PRAGMA synchronous", strlen("PRAGMA synchronous")) == 0)
+		y->is_full = strstr(sql, "FULL") != NULL;
+	if (strcmp(sql, "COMMIT") == 0)
+		y->was_full = y->is_full;
+	return 0;
+}
+
+/* S1: what outlives sandboxes survives a loss of power. */
+static void durable_transactions_are_flushed_and_others_are_not(void **state)
+{
+	struct connection c = { .path = NULL };
+	struct syncing y = { 0 };
+	struct err e = { 0 };
+
+	(void)state;
+	make_database(NULL);
+	c.path = strdup(in_dir("db.sqlite"));
+	assert_int_equal(connection_open(&c, &e), 0);
+	assert_int_equal(sqlite3_trace_v2(c.db, SQLITE_TRACE_STMT, note_statement, &y), SQLITE_OK);
+	for (int i = 0; i < 4; i++) {
+		struct store_tx *tx = store_tx_new();
+
+		store_tx_meta(tx, "x", STR("y"));
+		if (i % 2 == 0)
+			store_tx_durable(tx);
+		assert_int_equal(connection_run(&c, tx, &e), 0);
+		store_tx_free(tx);
+		assert_int_equal(y.was_full, i % 2 == 0);
+	}
+	connection_close(&c);
+	free(c.path);
+}
+
 static void rows_that_make_no_sense_are_left_behind(void **state)
 {
 	struct store_tx *tx = store_tx_new();
@@ -292,7 +366,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(everything_that_can_be_read_is_kept), TEST(what_is_no_database_leaves_what_runs),
 		TEST(rows_that_make_no_sense_are_left_behind), TEST(one_that_was_cut_off_is_not_opened),
-		TEST(the_secret_survives_the_database),
+		TEST(the_secret_survives_the_database), TEST(volumes_are_kept_unless_they_were_to_go),
+		TEST(durable_transactions_are_flushed_and_others_are_not),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

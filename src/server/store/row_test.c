@@ -13,9 +13,16 @@
 
 #include "base/banned.h"
 
+#define VOLUME_OF(kind, source, id, place) \
+	"{\"name\":\"v\",\"kind\":\"" kind "\",\"source\":\"" source "\",\"id\":\"" id "\",\"subPath\":\"a/b\",\"mountPath\":\"" place \
+	"\",\"readOnly\":true,\"made\":true,\"delete\":false}"
+#define VOLUME VOLUME_OF("pvc", "claim", "ab-34", "/data")
+#define WITH_VOLUMES(list) \
+	"{\"image\":\"h\",\"entrypoint\":[\"a\"],\"env\":[],\"limits\":{\"cpu\":1,\"memory\":2,\"pids\":3,\"disk\":4,\"inodes\":5}," \
+	"\"volumes\":[" list "]}"
 #define SPEC \
 	"{\"image\":\"host\",\"entrypoint\":[\"a\",\"\"],\"env\":[\"X\"],\"platform\":{\"os\":\"linux\",\"arch\":\"amd64\"}," \
-	"\"limits\":{\"cpu\":1,\"memory\":2,\"pids\":3,\"disk\":4,\"inodes\":5},\"renew\":300}"
+	"\"limits\":{\"cpu\":1,\"memory\":2,\"pids\":3,\"disk\":4,\"inodes\":5},\"volumes\":[" VOLUME "],\"renew\":300}"
 
 static struct row_columns good(void)
 {
@@ -43,6 +50,8 @@ static void a_row_reads_back_as_it_was_written(void **state)
 	assert_int_equal(r.entrypoint.n, 2);
 	assert_int_equal(r.limits.inodes, 5);
 	assert_int_equal(r.renew_s, 300);
+	assert_int_equal(r.n_volumes, 1);
+	assert_true(r.volumes[0].kind == ROW_VOLUME_NAMED && r.volumes[0].is_made && !r.volumes[0].is_deleted_with);
 	assert_true(row_write_spec(&r, &spec));
 	assert_true(row_write_metadata(&r.metadata, &metadata));
 	assert_string_equal(spec.p, SPEC);
@@ -61,6 +70,12 @@ static void a_row_that_cannot_be_is_refused(void **state)
 		{ offsetof(struct row_columns, spec), "", "spec" },
 		{ offsetof(struct row_columns, spec), "[]", "spec" },
 		{ offsetof(struct row_columns, spec), "{}", "image" },
+		{ offsetof(struct row_columns, spec), WITH_VOLUMES(VOLUME_OF("nfs", "c", "ab", "/d")), "kind" },
+		{ offsetof(struct row_columns, spec), WITH_VOLUMES(VOLUME_OF("pvc", "C", "ab", "/d")), "named as its kind" },
+		{ offsetof(struct row_columns, spec), WITH_VOLUMES(VOLUME_OF("pvc", "c", "../x", "/d")), "named as its kind" },
+		{ offsetof(struct row_columns, spec), WITH_VOLUMES(VOLUME_OF("host", "/x", "ab", "/d")), "named as its kind" },
+		{ offsetof(struct row_columns, spec), WITH_VOLUMES(VOLUME_OF("host", "/x", "", "dd")), "has no place" },
+		{ offsetof(struct row_columns, spec), WITH_VOLUMES("7"), "volumes" },
 		{ offsetof(struct row_columns, metadata), "[]", "metadata" },
 		{ offsetof(struct row_columns, metadata), "{\"a\":1}", "not a string" },
 		{ offsetof(struct row_columns, metadata), "{\"a b\":\"\"}", "the name must" },
@@ -84,6 +99,37 @@ static void a_row_that_cannot_be_is_refused(void **state)
 			fail_msg("row %zu: %s", i, e.msg);
 		assert_int_equal(e.code, ERR_INVALID);
 	}
+}
+
+static void volumes_have_names_of_their_own(void **state)
+{
+	static const struct {
+		const char *name;
+		size_t max;
+		bool good;
+	} rows[] = {
+		{ "a", 1, true }, { "a-b", 3, true }, { "0", 63, true }, { "", 63, false }, { "-a", 63, false },
+		{ "a-", 63, false }, { "A", 63, false }, { "a.b", 63, false }, { "a/b", 63, false }, { "ab", 1, false },
+	};
+	AUTO(arena_done) struct arena a = ARENA_INIT(1 << 16);
+	struct volume_columns good = { STR("v"), STR("ab-12"), STR("doomed"), 7, 1 }, bad;
+	struct volume_row r;
+	struct err e = { 0 };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		assert_int_equal(volume_name_valid(str_of(rows[i].name), rows[i].max), rows[i].good);
+	assert_false(volume_name_valid((struct str){ "a\0b", 3 }, 63));
+	assert_int_equal(volume_row_load(&good, &a, &r, &e), 0);
+	assert_true(r.state == VOLUME_DOOMED && r.size_bytes == 7);
+	bad = good, bad.id = STR("x/y");
+	assert_int_equal(volume_row_load(&bad, &a, &r, &e), -1);
+	bad = good, bad.state = STR("Ready");
+	assert_int_equal(volume_row_load(&bad, &a, &r, &e), -1);
+	bad = good, bad.size_bytes = -1;
+	assert_int_equal(volume_row_load(&bad, &a, &r, &e), -1);
+	bad = good, bad.created_us = 0;
+	assert_int_equal(volume_row_load(&bad, &a, &r, &e), -1);
 }
 
 static void times_that_cannot_be_are_refused(void **state)
@@ -142,6 +188,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_row_reads_back_as_it_was_written),
 		cmocka_unit_test(a_row_that_cannot_be_is_refused),
+		cmocka_unit_test(volumes_have_names_of_their_own),
 		cmocka_unit_test(times_that_cannot_be_are_refused),
 		cmocka_unit_test(a_row_needs_memory),
 		cmocka_unit_test(states_have_the_names_that_clients_know),

@@ -41,7 +41,7 @@ static const char *const steps[] = {
 	" sandbox_id TEXT PRIMARY KEY REFERENCES sandboxes (id) ON DELETE CASCADE, pool_id TEXT NOT NULL,"
 	" is_idle INTEGER NOT NULL) STRICT;",
 	"CREATE TABLE volumes ("
-	" name TEXT PRIMARY KEY, id TEXT NOT NULL UNIQUE, size_bytes INTEGER NOT NULL, created_us INTEGER NOT NULL,"
+	" id TEXT PRIMARY KEY, name TEXT NOT NULL, size_bytes INTEGER NOT NULL, created_us INTEGER NOT NULL,"
 	" state TEXT NOT NULL) STRICT;",
 };
 

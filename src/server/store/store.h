@@ -159,7 +159,7 @@ void store_tx_event(struct store_tx *tx, const struct store_event *event);
 void store_tx_key(struct store_tx *tx, const struct store_key *key);
 void store_tx_forget_key(struct store_tx *tx, struct str key);
 void store_tx_volume(struct store_tx *tx, const struct volume_row *row); /* whole, whether there is one or not */
-void store_tx_forget_volume(struct store_tx *tx, const char *name);
+void store_tx_forget_volume(struct store_tx *tx, const char *id);
 void store_tx_meta(struct store_tx *tx, const char *name, struct str value);
 /* Everything of ROW but its environment and its id, for its owner: from here on it is no longer idle. */
 void store_tx_hand_out(struct store_tx *tx, const struct sandbox_row *row);

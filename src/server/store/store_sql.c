@@ -45,7 +45,7 @@ static const char *const texts[SQL_COUNT] = {
 	[SQL_SNAPSHOT_STATE] = "UPDATE snapshots SET state = ?, reason = ?, message = ?, changed_us = ? WHERE id = ?",
 	[SQL_SNAPSHOT_DELETE] = "DELETE FROM snapshots WHERE id = ?",
 	[SQL_VOLUME] = "INSERT OR REPLACE INTO volumes (name, id, size_bytes, created_us, state) VALUES (?, ?, ?, ?, ?)",
-	[SQL_FORGET_VOLUME] = "DELETE FROM volumes WHERE name = ?",
+	[SQL_FORGET_VOLUME] = "DELETE FROM volumes WHERE id = ?",
 	[SQL_META] = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)",
 	[SQL_IMAGE] = "INSERT OR REPLACE INTO images (name, os, arch, digest, manifest, config, is_private, pulled_us)"
 		      " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",

@@ -206,9 +206,9 @@ void store_tx_volume(struct store_tx *tx, const struct volume_row *row)
 	add_text(tx, s, volume_state_name(row->state));
 }
 
-void store_tx_forget_volume(struct store_tx *tx, const char *name)
+void store_tx_forget_volume(struct store_tx *tx, const char *id)
 {
-	add_text(tx, add_step(tx, SQL_FORGET_VOLUME), name);
+	add_text(tx, add_step(tx, SQL_FORGET_VOLUME), id);
 }
 
 void store_tx_meta(struct store_tx *tx, const char *name, struct str value)
