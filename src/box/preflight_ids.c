@@ -11,6 +11,7 @@
 #include "base/own.h"
 #include "box/preflight_impl.h"
 #include "box/slot.h"
+#include "box/volume.h"
 #include "sys/caps.h"
 #include "sys/fd.h"
 #include "sys/userns.h"
@@ -87,7 +88,8 @@ static int check_file(int root, size_t i, struct err *e)
 		*e = why;
 		return -1;
 	}
-	if (!id_claim_find(buf_str(&b), files[i].kind, FIRST_ID, LAST_ID, &c))
+	if (!id_claim_find(buf_str(&b), files[i].kind, FIRST_ID, LAST_ID, &c) &&
+	    !id_claim_find(buf_str(&b), files[i].kind, VOLUME_ID_BASE, VOLUME_ID_BASE + USERNS_IDS - 1, &c))
 		return 0;
 	return err_set(e, ERR_CONFLICT, "'%s' has %" PRIu64 " to %" PRIu64 " in /%s", SHOWN(c.name), c.first, c.last,
 		       files[i].path);

@@ -234,9 +234,9 @@ static const struct field docker_fields[] = {
 
 static const struct field storage_fields[] = {
 	FIELD(struct config_storage, allowed_host_paths, FIELD_STRINGS, "allowed_host_paths", .max = CONFIG_HOST_PATHS_MAX,
-	      .check = check_absolute_list, .help = "folders of the host that may be mounted; empty: none"),
+	      .check = check_absolute_list, .help = "folders of the host that sandboxes may have as volumes, with all that is in them; empty: none"),
 	FIELD(struct config_storage, volume_default_size, FIELD_STRING, "volume_default_size", .min = 1, .max = 32,
-	      .check = check_size, .help = "size of a claim that names none"),
+	      .check = check_size, .help = "how much a named volume holds whose request names no size"),
 	FIELD(struct config_storage, ossfs_mount_root, FIELD_STRING, "ossfs_mount_root", .min = 1, PATH_LEN,
 	      .check = check_absolute, .help = "where object storage is mounted on the host"),
 	{ 0 },

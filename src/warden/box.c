@@ -271,6 +271,7 @@ static void start_removal(struct box *b)
 
 	stop_waking(b);
 	drop_held(b);
+	box_volumes_free(b);
 	b->file.stage = BOX_REMOVING;
 	if (!b->has_slot) {
 		finish_removal(b);
@@ -468,7 +469,7 @@ static void tell_late(const struct box *b, struct err *e)
 {
 	if (b->is_waiting)
 		(void)err_set(e, ERR_TIMEOUT, "there is no slot for it after %d ms", BOX_SLOT_MS);
-	else if (worker_is_busy(&b->worker))
+	else if (b->volumes && b->volumes->opening)
 		(void)err_set(e, ERR_TIMEOUT, "its volumes are not open after %d ms", VOLUMES_OPEN_MS);
 	else if (b->held)
 		(void)err_set(e, ERR_TIMEOUT, "the image is not unpacked after %d ms", BOX_IMAGE_MS);
@@ -483,7 +484,6 @@ static void on_timer(void *arg)
 
 	if (b->file.stage == BOX_STARTING) {
 		tell_late(b, &e);
-		worker_forget(&b->worker); /* it may wait for a file system that never answers */
 		fail(b, &e);
 		return;
 	}
@@ -571,7 +571,7 @@ static int hold(struct box *b, const struct wire_request *rq, int spec, struct e
 }
 
 static void on_image(const struct err *failure, void *arg);
-static void on_volumes(const struct err *failure, void *arg);
+static void on_volumes(struct box *b, const struct err *failure);
 
 /* With volumes it comes by twice: before they are open and after. */
 static int start(struct box *b, const struct wire_request *rq, const struct image_use *use, int spec, struct err *e)
@@ -617,19 +617,14 @@ static void go_on(struct box *b)
 
 	if (begin(b, &b->held->rq, b->held->spec, &e) < 0)
 		fail(b, &e);
-	else if (!b->held->wait.at && !b->is_waiting && !worker_is_busy(&b->worker))
+	else if (!b->held->wait.at && !b->is_waiting && !b->volumes)
 		drop_held(b);
 }
 
-static void on_volumes(const struct err *failure, void *arg)
+static void on_volumes(struct box *b, const struct err *failure)
 {
-	struct box *b = arg;
-	struct err e = { 0 };
-
-	if (b->file.stage == BOX_REMOVING)
-		box_next_work(b);
-	else if (failure || box_volumes_take(b, &e) < 0)
-		fail(b, failure ? failure : &e);
+	if (failure)
+		fail(b, failure);
 	else
 		go_on(b);
 }

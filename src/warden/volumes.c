@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #include "base/err.h"
 #include "base/log.h"
@@ -34,9 +35,22 @@ struct volume_call {
 	struct worker worker;
 };
 
+/* It may outlive the box that it was begun for. */
+struct opening {
+	struct opening *next;
+	struct warden *w;
+	struct box *b; /* NULL: nobody waits any more */
+	box_volumes_fn *fn;
+	struct wire_volumes asked;
+	uint64_t id_base;
+	int ours, theirs; /* the mounts come this way */
+	struct worker worker;
+};
+
 struct volumes {
 	struct volumes_spec spec;
-	struct workers pool;
+	struct workers pool, host_pool;
+	struct opening *openings;
 	struct worker sweeper;
 	struct volume_call *calls;
 	size_t n_calls;
@@ -112,54 +126,53 @@ int box_volumes_keep(struct box *b, const struct wire_volumes *volumes, struct e
 	if (!b->volumes)
 		return err_no_memory(e);
 	b->volumes->asked = *volumes;
-	b->volumes->socket = b->volumes->theirs = -1;
 	return 0;
 }
 
 /* In the worker: the mounts go back in one message, in their order. */
 static int open_work(void *arg, struct err *e)
 {
-	const struct box *b = arg;
-	const struct volumes *all = b->w->volumes;
-	const struct wire_volumes *asked = &b->volumes->asked;
+	const struct opening *o = arg;
+	const struct volumes_spec *all = &o->w->volumes->spec;
 	int mounts[SLOT_VOLUMES_MAX];
 
-	for (size_t i = 0; i < asked->n; i++) {
+	for (size_t i = 0; i < o->asked.n; i++) {
+		const struct wire_volume *v = &o->asked.at[i];
 		const struct volume_spec spec = {
-			.volume = &asked->at[i], .prefix = asked->at[i].kind == WIRE_VOLUME_HOST ?
-				all->spec.prefixes[asked->at[i].prefix] : NULL,
-			.store = &b->w->host.store, .state_dir = all->spec.state_dir, .id_base = b->slot.id_base,
+			.volume = v, .prefix = v->kind == WIRE_VOLUME_HOST ? all->prefixes[v->prefix] : NULL,
+			.store = &o->w->host.store, .state_dir = all->state_dir, .id_base = o->id_base,
 		};
 
 		mounts[i] = volume_open(&spec, e);
 		if (mounts[i] < 0)
 			return -1;
 	}
-	if (passing_send(b->volumes->theirs, "v", 1, mounts, asked->n, e) != 1)
+	if (passing_send(o->theirs, "v", 1, mounts, o->asked.n, e) != 1)
 		return err_wrap(e, "hand over volumes");
 	return 0;
 }
 
-int box_volumes_open(struct box *b, void (*fn)(const struct err *failure, void *arg), struct err *e)
+static void opening_free(struct opening *o)
 {
-	int pair[2];
+	struct opening **at = &o->w->volumes->openings;
 
-	if (passing_pair(pair, e) < 0)
-		return -1;
-	b->volumes->socket = pair[0];
-	b->volumes->theirs = pair[1];
-	timer_in(&b->timer, VOLUMES_OPEN_MS);
-	worker_start(&b->worker, &b->w->volumes->pool, open_work, fn, b, -1);
-	return 0;
+	for (; *at != o; at = &(*at)->next)
+		;
+	*at = o->next;
+	if (o->b)
+		o->b->volumes->opening = NULL;
+	worker_forget(&o->worker);
+	closep(&o->ours);
+	closep(&o->theirs);
+	free(o);
 }
 
-int box_volumes_take(struct box *b, struct err *e)
+static int take_mounts(const struct opening *o, struct box_volumes *v, struct err *e)
 {
 	AUTO(passed_done) struct passed got = PASSED_INIT;
-	struct box_volumes *v = b->volumes;
 	char byte;
 
-	if (passing_recv(v->socket, &byte, 1, SLOT_VOLUMES_MAX, &got, e) != PASSING_MESSAGE || got.n_fds != v->asked.n)
+	if (passing_recv(o->ours, &byte, 1, SLOT_VOLUMES_MAX, &got, e) != PASSING_MESSAGE || got.n_fds != v->asked.n)
 		return err_set(e, ERR_INTERNAL, "volumes were opened and did not come");
 	for (size_t i = 0; i < v->asked.n; i++)
 		v->list[i] = (struct slot_volume){ take_fd(&got.fds[i]), v->asked.at[i].mount_path };
@@ -167,26 +180,93 @@ int box_volumes_take(struct box *b, struct err *e)
 	return 0;
 }
 
+static void on_opened(const struct err *failure, void *arg)
+{
+	struct opening *o = arg;
+	struct box *b = o->b;
+	box_volumes_fn *fn = o->fn;
+	struct err e;
+
+	if (failure)
+		e = *failure; /* the worker's, which goes with the opening */
+	if (b && !failure && take_mounts(o, b->volumes, &e) < 0)
+		failure = &e;
+	opening_free(o);
+	if (b)
+		fn(b, failure ? &e : NULL);
+}
+
+static bool has_host(const struct wire_volumes *asked)
+{
+	for (size_t i = 0; i < asked->n; i++)
+		if (asked->at[i].kind == WIRE_VOLUME_HOST)
+			return true;
+	return false;
+}
+
+int box_volumes_open(struct box *b, box_volumes_fn *fn, struct err *e)
+{
+	struct volumes *all = b->w->volumes;
+	struct opening *o = malloc(sizeof(*o));
+	int pair[2];
+
+	if (!o)
+		return err_no_memory(e);
+	if (passing_pair(pair, e) < 0) {
+		free(o);
+		return -1;
+	}
+	*o = (struct opening){ .next = all->openings, .w = b->w, .b = b, .fn = fn, .asked = b->volumes->asked,
+			       .id_base = b->slot.id_base, .ours = pair[0], .theirs = pair[1], .worker = WORKER_INIT };
+	all->openings = o;
+	b->volumes->opening = o;
+	timer_in(&b->timer, VOLUMES_OPEN_MS);
+	worker_start(&o->worker, has_host(&o->asked) ? &all->host_pool : &all->pool, open_work, on_opened, o, -1);
+	return 0;
+}
+
+/* One that has a process goes on, and is collected when that ends, if it ever does. */
+static void abandon(struct opening *o)
+{
+	o->b->volumes->opening = NULL;
+	o->b = NULL;
+	if (o->worker.pidfd < 0)
+		opening_free(o);
+}
+
 void box_volumes_free(struct box *b)
 {
-	struct box_volumes *v = take_ptr(&b->volumes);
+	struct box_volumes *v = b->volumes;
 
 	if (!v)
 		return;
+	if (v->opening)
+		abandon(v->opening);
 	for (size_t i = 0; v->is_open && i < v->asked.n; i++)
 		closep(&v->list[i].mount);
-	closep(&v->socket);
-	closep(&v->theirs);
-	free(v);
+	free(take_ptr(&b->volumes));
 }
 
 /* ---- all of them ---- */
 
+/* P6: the owner's set-uid files, which a sandbox can make as well, work on the host where this is not so. It may take as long
+ * as a file server that does not answer. */
+static void warn_loose(const struct volumes_spec *spec)
+{
+	struct statvfs sv;
+
+	for (size_t i = 0; i < spec->n; i++)
+		if (statvfs(spec->prefixes[i], &sv) == 0 && !(sv.f_flag & ST_NOSUID))
+			log_warn("a folder for volumes should be on a nosuid mount", LOG_S("path", spec->prefixes[i]));
+}
+
 static int sweep_work(void *arg, struct err *e)
 {
 	const struct warden *w = arg;
+	int r = volumes_sweep(&w->host.store, e);
 
-	return volumes_sweep(&w->host.store, e);
+	warn_loose(&w->volumes->spec);
+	return r;
 }
 
 static void on_swept(const struct err *failure, void *arg)
@@ -207,7 +287,7 @@ int volumes_open(struct warden *w, const struct volumes_spec *spec, struct err *
 	if (!w->volumes)
 		return err_no_memory(e);
 	w->volumes->spec = *spec;
-	w->volumes->pool = (struct workers){ .loop = w->loop, .max = WORKERS_MAX };
+	w->volumes->pool = w->volumes->host_pool = (struct workers){ .loop = w->loop, .max = WORKERS_MAX };
 	w->volumes->sweeper = WORKER_INIT;
 	worker_start(&w->volumes->sweeper, &w->volumes->pool, sweep_work, on_swept, w, -1);
 	return 0;
@@ -215,7 +295,7 @@ int volumes_open(struct warden *w, const struct volumes_spec *spec, struct err *
 
 bool volumes_are_busy(const struct warden *w)
 {
-	return w->volumes && w->volumes->pool.running > 0;
+	return w->volumes && (w->volumes->pool.running > 0 || w->volumes->host_pool.running > 0);
 }
 
 void volumes_done(struct warden *w)
@@ -228,6 +308,8 @@ void volumes_done(struct warden *w)
 		worker_forget(&all->calls->worker);
 		call_free(all->calls);
 	}
+	while (all->openings)
+		opening_free(all->openings);
 	worker_forget(&all->sweeper);
 	free(take_ptr(&w->volumes));
 }

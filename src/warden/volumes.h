@@ -2,8 +2,8 @@
 /* warden/volumes.h - the volumes of boxes: named ones made and removed, and those of a create opened.
  *
  * The folders of the host that sandboxes may have are the --volume-prefix of the command line, in their order. All of it may
- * wait for a disk, or for ever for a file system of the network, so it happens in workers of a pool of their own: at the
- * worst creates with volumes wait for each other. */
+ * wait for a disk, so it happens in workers. A file system of the host may be a server that never answers again: boxes with
+ * volumes of the host have workers of their own, and when all of these hang, such creates fail and no others. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,16 +36,19 @@ void volume_call(struct warden *w, const struct wire_request *rq, const struct t
 
 /* ---- of one box ---- */
 
+struct opening;
+
 struct box_volumes {
 	struct wire_volumes asked;
+	struct opening *opening; /* in progress, or NULL */
 	bool is_open;
-	int socket, theirs; /* where the mounts come from, and the worker's end; -1 */
-	struct slot_volume list[SLOT_VOLUMES_MAX]; /* once open */
+	struct slot_volume list[SLOT_VOLUMES_MAX]; /* then */
 };
 
 /* Keeps what a create asks for, if it is anything. */
 int box_volumes_keep(struct box *b, const struct wire_volumes *volumes, struct err *e);
-/* Opens them, by the worker of the box, which has a slot. FN is its end: box_volumes_take() then. */
-int box_volumes_open(struct box *b, void (*fn)(const struct err *failure, void *arg), struct err *e);
-int box_volumes_take(struct box *b, struct err *e);
+/* Opens them for a box that has a slot. FN is told from the loop, unless they are freed before: a worker that hangs is left
+ * to itself then. */
+typedef void box_volumes_fn(struct box *b, const struct err *failure);
+int box_volumes_open(struct box *b, box_volumes_fn *fn, struct err *e);
 void box_volumes_free(struct box *b); /* closes them: the box has its own */
