@@ -264,11 +264,31 @@ def test_platforms(api, plain):
 # ---- long pulls ---------------------------------------------------------------------------------------------------
 
 
-def pending(api, gate, name, image, plain):
+def claim(name):
+    return [{"name": "v", "mountPath": "/data", "pvc": {"claimName": name}}]
+
+
+def volumes(api):
+    return [(v["name"], v["state"], v["sandboxes"]) for v in api.get("/volumes").json["items"]]
+
+
+def test_volumes_come_along(api, plain):
+    uri = plain.push("with/volume", "v1", Image([BASE]))
+    sandbox = create(api, uri, volumes=claim("kept"))
+    assert api.run(sandbox["id"], "echo x >/data/f && cat /data/f") == ["x"]
+    assert api.delete(sandbox["id"]).status == 204
+    assert try_create(api, plain.push("with/volume", "bad", Image([BASE, tar([member("../x")])])), volumes=claim("gone")).status == 500
+    wait_for(lambda: volumes(api) == [("kept", "Ready", 0)])
+    again = create(api, uri, volumes=claim("kept"))
+    assert api.run(again["id"], "cat /data/f") == ["x"]
+    assert api.delete(again["id"]).status == 204 and api.call("DELETE", "/volumes/kept").status == 204
+
+
+def pending(api, gate, name, image, plain, **more):
     gate.is_open.clear()
     plain.push(name, "v1", image)
     began = time.monotonic()
-    sandbox = create(api, f"{gate.host}/{name}:v1", timeout=600)
+    sandbox = create(api, f"{gate.host}/{name}:v1", timeout=600, **more)
     assert 15 < time.monotonic() - began < 28 and sandbox["status"]["state"] == "Pending", sandbox
     assert sandbox["status"]["reason"] == "IMAGE_PULLING"
     return sandbox
@@ -284,11 +304,14 @@ def test_a_long_pull_is_pending_and_then_runs(api, gate, plain):
 
 
 def test_a_long_pull_that_fails_is_failed(api, gate, plain):
-    sandbox = pending(api, gate, "slow/bad", Image([BASE, tar([member("../x")])]), plain)
+    sandbox = pending(api, gate, "slow/bad", Image([BASE, tar([member("../x")])]), plain, volumes=claim("told"))
+    assert volumes(api) == [("told", "Ready", 1)]
     gate.is_open.set()
     status = api.wait_state(sandbox["id"], "Failed")
     assert status["reason"] == "IMAGE_PULL_FAILED" and "a name with '..'" in status["message"]
+    assert api.call("DELETE", "/volumes/told").status == 409
     assert api.delete(sandbox["id"]).status == 204
+    assert volumes(api) == [("told", "Ready", 0)] and api.call("DELETE", "/volumes/told").status == 204
 
 
 def test_a_delete_cancels_a_pull_and_a_restart_does_not_forget(api, gate, plain, spec):

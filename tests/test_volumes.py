@@ -353,6 +353,32 @@ def test_many_creates_of_one_new_volume_make_one(api, box):
         assert api.delete(sandbox["id"]).status == 204
 
 
+def test_snapshots_have_no_volumes_and_a_rollback_keeps_them(api, box, place):
+    source = box(volumes=[pvc("own"), host(place / "listed/rolled", name="h")])
+    assert sh(api, source, "echo old | tee /root/f /data/f /mnt/f")[-1] == "status 0"
+    snapshot = api.snapshot(source["id"])
+    assert sh(api, source, "echo new | tee /root/f /data/f /mnt/f")[-1] == "status 0"
+    bare, other = {"id": api.restore(snapshot)}, {"id": api.restore(snapshot, volumes=[pvc("own", "/else", ro=True)])}
+    fork = {"id": api.fork(source["id"])[0]}
+    assert sh(api, bare, "cat /root/f; ls -A /data; ls -A /mnt") == ["old", "status 0"]
+    assert sh(api, other, "cat /root/f /else/f; ls /data") == ["old", "new", "status 0"]
+    assert sh(api, fork, "cat /root/f; ls /data") == ["new", "status 0"]
+    assert api.get("/volumes").json["items"][0]["sandboxes"] == 2
+    api.rollback(source["id"], snapshot)
+    assert sh(api, source, "cat /root/f /data/f /mnt/f; echo more >>/data/f") == ["old", "new", "new", "status 0"]
+    assert sh(api, other, "cat /else/f") == ["new", "more", "status 0"]
+    for sandbox in (source, bare, other, fork):
+        assert api.delete(sandbox["id"]).status == 204
+    wait_for(lambda: api.delete_snapshot(snapshot).status in (204, 404), 5)
+    assert api.call("DELETE", "/volumes/own").status == 204
+
+
+def test_sandboxes_of_pools_have_no_volumes(api):
+    template = {"image": {"uri": "host"}, "entrypoint": ["sleep", "1000"], "resourceLimits": {}, "volumes": [pvc("pooled")]}
+    a = api.post("/pools", {"name": "p", "template": template, "capacitySpec": {"bufferMin": 0, "bufferMax": 0, "poolMin": 0, "poolMax": 1}})
+    assert a.status == 400 and "volumes" in a.json["message"], a
+
+
 # ---- restarts ------------------------------------------------------------------------------------------------------------
 
 
