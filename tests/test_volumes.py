@@ -398,3 +398,25 @@ def test_nothing_is_lost_or_left_by_restarts(home, start_server, spec):
     after = census.settled(api.server)
     assert {**after, "descriptors": 0} == {**before, "descriptors": 0}, census.difference(before, after)
     assert not list(disks(api.server).glob("*vol-*"))
+
+
+def test_a_rollback_finds_folders_by_the_list_of_today(home, start_server, spec, place):
+    def start(*listed):
+        paths = ", ".join(f'"{place / name}"' for name in listed)
+        return Api(start_server(home=home, env={"OPENSANDBOX_STORAGE_ALLOWED_HOST_PATHS": f"[{paths}]"}), spec)
+    api = start("listed", "other")
+    sandbox = api.create(volumes=[host(place / "other", subPath="sub"), pvc("own", sub="deep", name="p")])
+    assert sh(api, sandbox, "echo x >/mnt/f; echo y >/data/f")[-1] == "status 0"
+    snapshot = api.snapshot(sandbox["id"])
+    api.server.stop()
+    api = start("other", "listed")
+    api.rollback(sandbox["id"], snapshot)
+    assert sh(api, sandbox, "ls /mnt /data; cat /mnt/f /data/f")[-3:] == ["x", "y", "status 0"]
+    api.server.stop()
+    api = start("listed")
+    a = api.post(f"/sandboxes/{sandbox['id']}/rollback", {"snapshotId": snapshot})
+    api.refused(a, 400, "VOLUME::HOST_PATH_NOT_ALLOWED")
+    assert sh(api, sandbox, "cat /mnt/f") == ["x", "status 0"], "it is as it was"
+    assert api.delete(sandbox["id"]).status == 204 and api.call("DELETE", "/volumes/own").status == 204
+    wait_for(lambda: api.delete_snapshot(snapshot).status in (204, 404), 5)
+    assert sorted(p.name for p in (place / "other/sub").iterdir()) == ["f"]

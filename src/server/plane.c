@@ -101,6 +101,7 @@ struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fa
 		return NULL;
 	}
 	p->spec = *spec;
+	set.host_paths = &p->spec.host_paths;
 	p->store = store_open(spec->state_dir, ret_fault, e);
 	if (!p->store)
 		return NULL;

@@ -58,6 +58,7 @@ struct sandboxes_spec {
 	struct runtime *runtime; /* not owned; must outlive the set, without a turn of the loop in between */
 	struct store *store;     /* the same; opened, not started: the set loads it and starts it */
 	const char *boot_id;     /* of this boot of the host */
+	const struct string_list *host_paths; /* folders that may be volumes, as the runtime numbers them; NULL: none */
 	unsigned creates_max;    /* in progress; one more is refused with 429 */
 	wall_fn *wall_us;        /* NULL: the clock */
 	void *wall_arg;

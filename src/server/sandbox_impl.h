@@ -165,6 +165,8 @@ bool box_has_unmade_volumes(const struct box *b);
 void box_keep_volumes(struct box *b, struct store_tx *tx); /* they are made for good, and when TX is committed: */
 void box_volumes_kept(struct box *b);
 size_t box_runtime_volumes(const struct box *b, struct runtime_volume ret[VOLUMES_OF_SANDBOX_MAX]);
+/* Whether it could be made once more: F names a folder of the host that is not allowed any more. */
+int box_check_volumes(const struct box *b, struct fault *f);
 void box_release_volumes(struct box *b, struct store_tx *tx); /* volumes_release(), and when TX is committed: */
 void box_volumes_released(struct box *b);
 

@@ -9,9 +9,19 @@
 
 static int load_sandbox(const struct sandbox_row *row, void *arg, struct err *e)
 {
+	struct arena places = ARENA_INIT(BOX_ARENA_MAX);
+	struct row_volume volumes[VOLUMES_OF_SANDBOX_MAX];
+	struct sandbox_row now = *row;
 	struct sandboxes *s = arg;
-	struct box *b = box_new(s, row, e);
+	struct box *b;
 
+	for (size_t i = 0; i < row->n_volumes && i < ARRAY_LEN(volumes); i++) {
+		volumes[i] = row->volumes[i];
+		volume_find_place(&volumes[i], s->spec.host_paths, &places);
+	}
+	now.volumes = volumes;
+	b = box_new(s, &now, e);
+	arena_done(&places);
 	if (!b)
 		return -1;
 	if (box_link(b, e) < 0) {

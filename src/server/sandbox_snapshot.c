@@ -209,6 +209,13 @@ void rollback_begin(struct box *b, struct task *t)
 		task_finish(b, &f);
 		return;
 	}
+	if (box_check_volumes(b, &f) < 0) {
+		if (t->is_again)
+			rollback_failed(b, &f);
+		else
+			task_finish(b, &f);
+		return;
+	}
 	if (!t->is_again) {
 		next.snapshot = t->snapshot;
 		next.layers = t->layers;

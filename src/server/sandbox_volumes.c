@@ -62,6 +62,17 @@ size_t box_runtime_volumes(const struct box *b, struct runtime_volume ret[VOLUME
 	return n;
 }
 
+int box_check_volumes(const struct box *b, struct fault *f)
+{
+	const struct sandbox_row *r = &b->pub.row;
+
+	for (size_t i = 0; i < r->n_volumes; i++)
+		if (r->volumes[i].is_nowhere)
+			return fault_set(f, 400, "VOLUME", "HOST_PATH_NOT_ALLOWED",
+					 "volume '%s' of the sandbox is in no folder that the operator allows", r->volumes[i].name);
+	return 0;
+}
+
 void box_release_volumes(struct box *b, struct store_tx *tx)
 {
 	volumes_release(b->pub.set->volumes, b->pub.row.volumes, b->pub.row.n_volumes, tx);

@@ -153,16 +153,9 @@ static bool has_dots(const char *path)
 	return false;
 }
 
-/* PATH from its first '/' on, which is added, without "//", "." and one at the end; "/" is "". NULL: too long. */
 static const char *clean(const struct checking *c, const char *path)
 {
-	AUTO(buf_done) struct buf whole = BUF_INIT(PATH_BYTES_MAX + 2);
-	AUTO(buf_done) struct buf out = BUF_INIT(PATH_BYTES_MAX + 2);
-
-	buf_addf(&whole, "/%s", path);
-	if (whole.failed || path_clean(buf_str(&whole), &out, &(struct err){ 0 }) < 0)
-		return NULL;
-	return arena_dup(c->arena, out.n == 1 ? STR("") : buf_str(&out));
+	return volume_path_clean(path, c->arena);
 }
 
 static int check_sub_path(struct checking *c)
@@ -195,25 +188,6 @@ static int check_place(struct checking *c)
 
 /* ---- host ---- */
 
-/* Of all folders that PATH is in the deepest; -1: it is in none. *ret_rest is what follows it. */
-static int find_prefix(const struct checking *c, const char *path, const char **ret_rest)
-{
-	size_t longest = 0;
-	int found = -1;
-
-	for (size_t i = 0; i < c->rules->host_paths->n; i++) {
-		const char *prefix = clean(c, c->rules->host_paths->items[i]);
-		size_t n = prefix ? strlen(prefix) : 0;
-
-		if (!prefix || strncmp(path, prefix, n) != 0 || (path[n] != '\0' && path[n] != '/') || (found >= 0 && n < longest))
-			continue;
-		found = (int)i;
-		longest = n;
-	}
-	*ret_rest = path + longest + (path[longest] == '/');
-	return found;
-}
-
 static int check_host(struct checking *c)
 {
 	const char *path = c->volume->host.path, *cleaned, *rest;
@@ -226,7 +200,7 @@ static int check_host(struct checking *c)
 	cleaned = clean(c, path);
 	if (!cleaned)
 		return REFUSE(c, "INVALID_HOST_PATH", "host.path: too long");
-	prefix = find_prefix(c, cleaned, &rest);
+	prefix = volume_find_folder(c->rules->host_paths, cleaned, c->arena, &rest);
 	if (prefix < 0)
 		return REFUSE(c, "HOST_PATH_NOT_ALLOWED", "host.path '%s': is in no folder that the operator allows",
 			      SHOWN(str_of(path)));

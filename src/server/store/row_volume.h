@@ -34,9 +34,10 @@ struct row_volume {
 	bool is_read_only;
 	bool is_made;         /* by the create of this sandbox */
 	bool is_deleted_with; /* it goes with the sandbox, if that has made it */
-	/* Only while it is created, for the runtime: which of the listed folders, and the way in there or in the volume. */
+	/* Not in the record, for the runtime: which of the folders that are listed now, and the way in there or in the volume. */
 	unsigned prefix;
 	const char *path;
+	bool is_nowhere; /* it is in none of them */
 };
 
 extern const struct field row_volume_fields[]; /* of struct row_volume */
