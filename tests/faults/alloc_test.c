@@ -11,48 +11,9 @@
 #include "net/multipart.h"
 #include "net/url.h"
 
+#include "failing_alloc.h"
+
 #include "base/banned.h"
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t count, size_t n);
-void *__real_realloc(void *p, size_t n);
-void *__real_reallocarray(void *p, size_t count, size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t count, size_t n);
-void *__wrap_realloc(void *p, size_t n);
-void *__wrap_reallocarray(void *p, size_t count, size_t n);
-
-static long countdown = -1; /* allocations until the one that fails; negative: none does */
-static bool has_failed;
-
-static bool fails(void)
-{
-	if (countdown < 0 || countdown-- > 0)
-		return false;
-	has_failed = true;
-	errno = ENOMEM;
-	return true;
-}
-
-void *__wrap_malloc(size_t n)
-{
-	return fails() ? NULL : __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t count, size_t n)
-{
-	return fails() ? NULL : __real_calloc(count, n);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-	return fails() ? NULL : __real_realloc(p, n);
-}
-
-void *__wrap_reallocarray(void *p, size_t count, size_t n)
-{
-	return fails() ? NULL : __real_reallocarray(p, count, n);
-}
 
 /* Runs SCENARIO (true: it got its whole, right result) with the 1st, 2nd, ... allocation failing, until none does. */
 static void fail_each(const char *name, bool (*scenario)(void *arg), void *arg, unsigned least)
@@ -297,5 +258,6 @@ int main(void)
 		cmocka_unit_test(a_server_fails_one_request_and_serves_the_next),
 	};
 
+	failing_alloc_here();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Fails the n-th allocation, for every n, of what reads the documents of images: each failure is an error that is not the
  * document's, never a crash, a leak or another image. */
-#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,48 +16,9 @@
 #include "image/manifest.h"
 #include "image/reference.h"
 
+#include "failing_alloc.h"
+
 #include "base/banned.h"
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t count, size_t n);
-void *__real_realloc(void *p, size_t n);
-void *__real_reallocarray(void *p, size_t count, size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t count, size_t n);
-void *__wrap_realloc(void *p, size_t n);
-void *__wrap_reallocarray(void *p, size_t count, size_t n);
-
-static long countdown = -1; /* allocations until the one that fails; negative: none does */
-static bool has_failed;
-
-static bool fails(void)
-{
-	if (countdown < 0 || countdown-- > 0)
-		return false;
-	has_failed = true;
-	errno = ENOMEM;
-	return true;
-}
-
-void *__wrap_malloc(size_t n)
-{
-	return fails() ? NULL : __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t count, size_t n)
-{
-	return fails() ? NULL : __real_calloc(count, n);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-	return fails() ? NULL : __real_realloc(p, n);
-}
-
-void *__wrap_reallocarray(void *p, size_t count, size_t n)
-{
-	return fails() ? NULL : __real_reallocarray(p, count, n);
-}
 
 #define D "\"sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\""
 #define LAYER "{\"mediaType\":\"" TYPE_OCI_LAYER "\",\"digest\":" D ",\"size\":5}"
@@ -130,5 +90,6 @@ int main(void)
 		cmocka_unit_test(a_name_fails_softly),
 	};
 
+	failing_alloc_here();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

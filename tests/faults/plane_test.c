@@ -4,52 +4,11 @@
  * time, for the loop's thread: the writer of the database has its own tests. */
 #include "server/test_pool.h"
 
-#include <pthread.h>
+#include "failing_alloc.h"
 
 #include "base/banned.h"
 
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t count, size_t n);
-void *__real_realloc(void *p, size_t n);
-void *__real_reallocarray(void *p, size_t count, size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t count, size_t n);
-void *__wrap_realloc(void *p, size_t n);
-void *__wrap_reallocarray(void *p, size_t count, size_t n);
-
 static struct rig rig;
-static pthread_t loop_thread;
-static long countdown = -1; /* allocations until the one that fails; negative: none does */
-static bool has_failed;
-
-static bool fails(void)
-{
-	if (countdown < 0 || !pthread_equal(pthread_self(), loop_thread) || countdown-- > 0)
-		return false;
-	has_failed = true;
-	errno = ENOMEM;
-	return true;
-}
-
-void *__wrap_malloc(size_t n)
-{
-	return fails() ? NULL : __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t count, size_t n)
-{
-	return fails() ? NULL : __real_calloc(count, n);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-	return fails() ? NULL : __real_realloc(p, n);
-}
-
-void *__wrap_reallocarray(void *p, size_t count, size_t n)
-{
-	return fails() ? NULL : __real_reallocarray(p, count, n);
-}
 
 /* ---- one request with failing memory ---- */
 
@@ -340,6 +299,6 @@ int main(void)
 		cmocka_unit_test(pools_change), cmocka_unit_test(takes),
 	};
 
-	loop_thread = pthread_self();
+	failing_alloc_here();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
