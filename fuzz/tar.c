@@ -101,7 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
 	static const struct tar_sink sink = { make, attr, data, end };
 	const struct tar_limits limits = { BYTES_MAX, ENTRIES_MAX };
-	unsigned char digest[32];
+	unsigned char digest[32] = { 0 };
 
 	for (int is_layer = 0; is_layer < 2; is_layer++) {
 		const struct tar_source source = { .fd = -1, .bytes = { (const char *)bytes, n },

@@ -152,7 +152,7 @@ static void on_made(struct sandbox *sb, const struct fault *f, void *arg)
 		back_off(pool, f);
 	if (m && m->state == MEMBER_MAKING && f) {
 		member_set(m, MEMBER_LEAVING); /* the sandboxes remove what there is of it */
-	} else if (m && m->state == MEMBER_MAKING && sb->row.state == SANDBOX_PENDING) {
+	} else if (m && m->state == MEMBER_MAKING && made->row.state == SANDBOX_PENDING) {
 		m->is_late = true;
 	} else if (m && m->state == MEMBER_MAKING) {
 		become_idle(m);

@@ -586,6 +586,7 @@ static struct box *make_box(struct sandboxes *s, const struct sandbox_order *o, 
 	row->id = id;
 	if (task_copy_env(t, &o->env, &row->env_names) == 0 && copy_auth(t, o) == 0 && uuid_text(&s->random, id, &e) == 0)
 		b = box_new(s, row, &e);
+	row->id = NULL; /* the box has its own */
 	if (b && box_link(b, &e) == 0)
 		return b;
 	box_free(b);

@@ -28,6 +28,10 @@ static const char snapshot_text[] =
 	"INSERT INTO snapshots (id, sandbox_id, name, spec, state, reason, message, created_us, changed_us)"
 	" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
+static const char image_text[] =
+	"INSERT OR REPLACE INTO images (name, os, arch, digest, manifest, config, is_private, pulled_us)"
+	" VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+
 static const char *const texts[SQL_COUNT] = {
 	[SQL_INSERT] = insert_text,
 	[SQL_STATE] = "UPDATE sandboxes SET state = ?, reason = ?, message = ?, changed_us = ? WHERE id = ?",
@@ -47,8 +51,7 @@ static const char *const texts[SQL_COUNT] = {
 	[SQL_VOLUME] = "INSERT OR REPLACE INTO volumes (name, id, size_bytes, created_us, state) VALUES (?, ?, ?, ?, ?)",
 	[SQL_FORGET_VOLUME] = "DELETE FROM volumes WHERE id = ?",
 	[SQL_META] = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)",
-	[SQL_IMAGE] = "INSERT OR REPLACE INTO images (name, os, arch, digest, manifest, config, is_private, pulled_us)"
-		      " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+	[SQL_IMAGE] = image_text,
 	[SQL_FORGET_IMAGE] = "DELETE FROM images WHERE name = ? AND os = ? AND arch = ?",
 	[SQL_LAYER] = "INSERT OR REPLACE INTO image_layers (digest) VALUES (?)",
 	[SQL_FORGET_LAYER] = "DELETE FROM image_layers WHERE digest = ?",
