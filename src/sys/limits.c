@@ -28,3 +28,13 @@ int limits_apply(const struct limit *limits, size_t n, struct err *e)
 				       (unsigned long long)limits[i].value);
 	return 0;
 }
+
+void limits_raise(int resource)
+{
+	struct rlimit l;
+
+	if (getrlimit(resource, &l) < 0)
+		return;
+	l.rlim_cur = l.rlim_max;
+	(void)setrlimit(resource, &l); /* then with what there is */
+}

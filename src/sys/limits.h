@@ -15,3 +15,6 @@ struct limit {
 
 /* In this order, up to the first that fails. No heap: usable between fork and exec. */
 int limits_apply(const struct limit *limits, size_t n, struct err *e);
+
+/* The soft limit up to the hard one, as far as that goes. */
+void limits_raise(int resource);

@@ -11,6 +11,7 @@
 #include "base/own.h"
 #include "box/host.h"
 #include "sys/fd.h"
+#include "sys/limits.h"
 #include "sys/namespace.h"
 #include "sys/passing.h"
 #include "sys/process.h"
@@ -101,6 +102,7 @@ static _Noreturn void run(const struct maker *m, pid_t parent, int socket)
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent || keep_own(&host, socket, &e) < 0)
 		_exit(1);
 	(void)prctl(PR_SET_NAME, COMM, 0, 0, 0);
+	limits_raise(RLIMIT_NOFILE); /* whatever the warden had at that moment */
 	while (take_order(&host, socket, &e) == 0)
 		(void)poll(&p, 1, -1);
 	_exit(0);
@@ -134,19 +136,25 @@ static void on_strangers(void *arg)
 	}
 }
 
-static void on_death(struct maker *m, const struct err *why)
+/* With all that it was asked for. */
+static void give_up(struct maker *m, const struct err *why)
 {
 	unsigned asked[MAKER_ASKED_MAX];
 	unsigned n = m->n_asked;
 
-	log_error("the maker of slots has ended", LOG_ERR(why));
 	memcpy(asked, m->asked, sizeof(asked));
 	m->n_asked = 0;
-	m->deaths++;
 	stop(m);
 	timer_in(&m->strangers, STRANGERS_MS);
 	for (unsigned i = 0; i < n; i++)
 		m->fn(asked[i], NULL, why, m->arg);
+}
+
+static void on_death(struct maker *m, const struct err *why)
+{
+	log_error("the maker of slots has ended", LOG_ERR(why));
+	m->deaths++;
+	give_up(m, why);
 }
 
 /* False for what no maker sends. */
@@ -191,11 +199,13 @@ static void on_made(unsigned ready, void *arg)
 	if (r <= 0)
 		return;
 	m->deaths = 0;
+	/* Its limit of descriptors is from when it was started: the next one has what there is now. */
+	if (made.failure.sys == EMFILE) {
+		give_up(m, &made.failure);
+		return;
+	}
 	m->n_asked--;
 	memmove(m->asked, m->asked + 1, m->n_asked * sizeof(m->asked[0]));
-	/* Its limit of descriptors is from when it was started: the next one has what there is now. */
-	if (made.failure.sys == EMFILE && m->n_asked == 0)
-		stop(m);
 	if (made.failure.code != ERR_NONE)
 		m->fn(made.number, NULL, &made.failure, m->arg);
 	else

@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
@@ -17,6 +16,7 @@
 #include "base/own.h"
 #include "box/preflight.h"
 #include "sys/fd.h"
+#include "sys/limits.h"
 #include "sys/memfd.h"
 #include "sys/process.h"
 #include "sys/mounts.h"
@@ -91,17 +91,6 @@ static int claim_groups(struct warden *w, struct err *e)
 	if ((n < 0 || other) && fsetxattr(dir, STATE_ATTR, mine, strlen(mine), 0) < 0)
 		return err_sys(e, errno, "tag group '%s'", w->host.top.path);
 	return 0;
-}
-
-/* Each box costs some, and the default of 1,024 is soon gone. */
-static void raise_limits(void)
-{
-	struct rlimit l;
-
-	if (getrlimit(RLIMIT_NOFILE, &l) < 0)
-		return;
-	l.rlim_cur = l.rlim_max;
-	(void)setrlimit(RLIMIT_NOFILE, &l); /* then with what there is */
 }
 
 /* ---- proving the host ---- */
@@ -336,7 +325,7 @@ int warden_open(struct warden *w, const struct warden_spec *spec, struct err *e)
 
 	*w = (struct warden){ .lock = -1, .listener = -1, .signals = -1, .server_uid = spec->server_uid,
 			      .want_parked = spec->slots, .problems = BUF_INIT(PROBLEMS_MAX), .layers = WORKER_INIT };
-	raise_limits();
+	limits_raise(RLIMIT_NOFILE); /* each box costs some, and the default of 1,024 is soon gone */
 	w->loop = loop_new(e);
 	if (!w->loop)
 		return -1;
