@@ -8,27 +8,11 @@
 #include "base/err.h"
 #include "server/store/row.h"
 
+#include "columns.h"
+
 #include "base/banned.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static struct str line(struct str *in)
-{
-	struct str head;
-
-	(void)str_cut(*in, '\n', &head, in);
-	return head;
-}
-
-static int64_t number(struct str *in)
-{
-	struct str word;
-	int64_t v = 0;
-
-	(void)str_cut(*in, ' ', &word, in);
-	(void)str_to_i64(word, INT64_MIN, INT64_MAX, &v);
-	return v;
-}
 
 static void write_row(const struct sandbox_row *r, struct buf *spec, struct buf *metadata)
 {

@@ -16,6 +16,8 @@ import subprocess
 import tarfile
 import time
 
+import pytest
+
 OCI = "application/vnd.oci.image."
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 USER, PASSWORD = "somebody", "s3cret pass"
@@ -181,3 +183,17 @@ class Registry:
 
 def is_installed():
     return os.path.exists(PROGRAM) and shutil.which("htpasswd") is not None
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    r = Registry(tmp_path_factory.mktemp("plain") / "r")
+    yield r
+    r.stop()
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    r = Registry(tmp_path_factory.mktemp("guarded") / "r", with_password=True)
+    yield r
+    r.stop()

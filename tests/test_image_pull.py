@@ -12,7 +12,7 @@ import pytest
 import registry
 from api import wait_for
 from conftest import Home, Server, KEY, children_of
-from registry import Image, Registry, tar_of
+from registry import Image, Registry, guarded, plain, tar_of  # noqa: F401
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
@@ -67,20 +67,6 @@ def fetchers(server):
         except OSError:
             pass
     return found
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    r = Registry(tmp_path_factory.mktemp("plain") / "r")
-    yield r
-    r.stop()
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory):
-    r = Registry(tmp_path_factory.mktemp("guarded") / "r", with_password=True)
-    yield r
-    r.stop()
 
 
 @pytest.fixture(scope="module")

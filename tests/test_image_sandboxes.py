@@ -18,7 +18,7 @@ import registry
 from api import BODY, STAY, Api, wait_for
 from conftest import KEY, Server
 from oci import folder, member
-from registry import Image, Registry
+from registry import Image, guarded, plain  # noqa: F401
 from test_image_pull import entry
 from test_images import BUSYBOX, busybox_members
 
@@ -74,20 +74,6 @@ class Gate:
         for s in (self.listener, *self.sockets):
             with contextlib.suppress(OSError):
                 s.close()
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    r = Registry(tmp_path_factory.mktemp("plain") / "r")
-    yield r
-    r.stop()
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory):
-    r = Registry(tmp_path_factory.mktemp("guarded") / "r", with_password=True)
-    yield r
-    r.stop()
 
 
 @pytest.fixture(scope="module")

@@ -40,11 +40,11 @@ def run(kit, sandbox, line):
 
 def test_a_folder_of_the_host(kit, shared):
     (shared / "marker").write_text("marker\n")
-    sandbox = kit.create(volumes=[Volume(name="work", host=Host(path=str(shared)), mountPath="/mnt/work"),
+    sandbox = kit.create(volumes=[Volume(name="work", host=Host(path=str(shared)), mountPath="/mnt/shared"),
                                   Volume(name="ro", host=Host(path=str(shared)), mountPath="/mnt/ro", readOnly=True)])
     name = uuid.uuid4().hex
     assert run(kit, sandbox, "cat /mnt/ro/marker")[0] == "marker"
-    assert run(kit, sandbox, f"echo inside >/mnt/work/{name}")[1] is None
+    assert run(kit, sandbox, f"echo inside >/mnt/shared/{name}")[1] is None
     assert (shared / name).read_text() == "inside\n"
     assert run(kit, sandbox, "touch /mnt/ro/x")[1] is not None
 

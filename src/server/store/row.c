@@ -237,12 +237,12 @@ static int load_metadata(struct str text, struct arena *a, struct string_map *re
 
 /* ---- the row ---- */
 
-static bool is_instant(int64_t us)
+bool row_is_instant(int64_t us)
 {
 	return us > 0 && us / US_PER_S <= CIVIL_MAX_S;
 }
 
-static int load_text(struct str s, size_t max, const char *what, struct arena *a, const char **ret, struct err *e)
+int row_load_text(struct str s, size_t max, const char *what, struct arena *a, const char **ret, struct err *e)
 {
 	if (s.n > max || !utf8_valid(s) || (s.n > 0 && memchr(s.p, '\0', s.n)))
 		return err_set(e, ERR_INVALID, "%s: not a text of at most %zu bytes", what, max);
@@ -256,9 +256,9 @@ static int load_numbers(const struct row_columns *c, struct sandbox_row *r, stru
 		return err_set(e, ERR_INVALID, "state: '%s' is none", SHOWN(c->state));
 	if (!intent_parse(c->intent, &r->intent))
 		return err_set(e, ERR_INVALID, "intent: '%s' is none", SHOWN(c->intent));
-	if (!is_instant(c->created_us) || !is_instant(c->changed_us))
+	if (!row_is_instant(c->created_us) || !row_is_instant(c->changed_us))
 		return err_set(e, ERR_INVALID, "a time that cannot be");
-	if ((c->expires_us != 0 && !is_instant(c->expires_us)) || c->deadline_ms < 0)
+	if ((c->expires_us != 0 && !row_is_instant(c->expires_us)) || c->deadline_ms < 0)
 		return err_set(e, ERR_INVALID, "an expiry that cannot be");
 	r->created_us = c->created_us;
 	r->changed_us = c->changed_us;
@@ -280,8 +280,8 @@ int row_load(const struct row_columns *c, struct arena *a, struct sandbox_row *r
 		return err_wrap(e, "sandbox '%s': spec", r.id);
 	if (load_metadata(c->metadata, a, &r.metadata, e) < 0)
 		return err_wrap(e, "sandbox '%s': metadata", r.id);
-	if (load_numbers(c, &r, e) < 0 || load_text(c->reason, ROW_REASON_MAX, "reason", a, &r.reason, e) < 0 ||
-	    load_text(c->message, ROW_MESSAGE_MAX, "message", a, &r.message, e) < 0)
+	if (load_numbers(c, &r, e) < 0 || row_load_text(c->reason, ROW_REASON_MAX, "reason", a, &r.reason, e) < 0 ||
+	    row_load_text(c->message, ROW_MESSAGE_MAX, "message", a, &r.message, e) < 0)
 		return err_wrap(e, "sandbox '%s'", r.id);
 	*ret = r;
 	return 0;

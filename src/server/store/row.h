@@ -83,4 +83,8 @@ bool row_write_spec(const struct sandbox_row *r, struct buf *b);
 bool row_write_metadata(const struct string_map *m, struct buf *b);
 
 /* Everything is copied into A. ERR_INVALID: "sandbox 'ab12': ..." */
+/* Parts of it that other rows have, too. */
+bool row_is_instant(int64_t us);
+int row_load_text(struct str s, size_t max, const char *what, struct arena *a, const char **ret, struct err *e);
+
 int row_load(const struct row_columns *c, struct arena *a, struct sandbox_row *ret, struct err *e);

@@ -92,36 +92,23 @@ static int load_spec(struct str text, struct arena *a, struct snapshot_row *r, s
 
 /* ---- the row ---- */
 
-static bool is_instant(int64_t us)
-{
-	return us > 0 && us / US_PER_S <= CIVIL_MAX_S;
-}
-
-static int load_text(struct str s, size_t max, const char *what, struct arena *a, const char **ret, struct err *e)
-{
-	if (s.n > max || !utf8_valid(s) || (s.n > 0 && memchr(s.p, '\0', s.n)))
-		return err_set(e, ERR_INVALID, "%s: not a text of at most %zu bytes", what, max);
-	*ret = arena_dup(a, s);
-	return *ret ? 0 : err_no_memory(e);
-}
-
 static int load_rest(const struct snapshot_columns *c, struct arena *a, struct snapshot_row *r, struct err *e)
 {
 	if (!id_valid(c->sandbox_id))
 		return err_set(e, ERR_INVALID, "of '%s': not an id", SHOWN(c->sandbox_id));
 	if (!state_parse(c->state, &r->state))
 		return err_set(e, ERR_INVALID, "state: '%s' is none", SHOWN(c->state));
-	if (!is_instant(c->created_us) || !is_instant(c->changed_us))
+	if (!row_is_instant(c->created_us) || !row_is_instant(c->changed_us))
 		return err_set(e, ERR_INVALID, "a time that cannot be");
 	r->created_us = c->created_us;
 	r->changed_us = c->changed_us;
 	r->sandbox_id = arena_dup(a, c->sandbox_id);
 	if (!r->sandbox_id)
 		return err_no_memory(e);
-	if (c->name.n > 0 && load_text(c->name, SNAPSHOT_NAME_MAX, "name", a, &r->name, e) < 0)
+	if (c->name.n > 0 && row_load_text(c->name, SNAPSHOT_NAME_MAX, "name", a, &r->name, e) < 0)
 		return -1;
-	return load_text(c->reason, ROW_REASON_MAX, "reason", a, &r->reason, e) < 0 ? -1 :
-	       load_text(c->message, ROW_MESSAGE_MAX, "message", a, &r->message, e);
+	return row_load_text(c->reason, ROW_REASON_MAX, "reason", a, &r->reason, e) < 0 ? -1 :
+	       row_load_text(c->message, ROW_MESSAGE_MAX, "message", a, &r->message, e);
 }
 
 int snapshot_row_load(const struct snapshot_columns *c, struct arena *a, struct snapshot_row *ret, struct err *e)

@@ -79,15 +79,14 @@ void store_tx_member(struct store_tx *tx, const char *sandbox_id, const char *po
 	add_int(s, is_idle);
 }
 
-void store_tx_insert(struct store_tx *tx, const struct sandbox_row *row)
+/* All that a sandbox has of its own, but for its id. */
+static void add_columns(struct store_tx *tx, struct step *s, const struct sandbox_row *row)
 {
 	AUTO(buf_done) struct buf spec = BUF_INIT(ROW_SPEC_MAX);
 	AUTO(buf_done) struct buf metadata = BUF_INIT(ROW_METADATA_MAX);
-	struct step *s = add_step(tx, SQL_INSERT);
 
 	(void)row_write_spec(row, &spec);
 	(void)row_write_metadata(&row->metadata, &metadata);
-	add_text(tx, s, row->id);
 	add_document(tx, s, &spec);
 	add_document(tx, s, &metadata);
 	add_int(s, row->created_us);
@@ -97,27 +96,23 @@ void store_tx_insert(struct store_tx *tx, const struct sandbox_row *row)
 	add_text(tx, s, row->reason);
 	add_text(tx, s, row->message);
 	add_int(s, row->changed_us);
+}
+
+void store_tx_insert(struct store_tx *tx, const struct sandbox_row *row)
+{
+	struct step *s = add_step(tx, SQL_INSERT);
+
+	add_text(tx, s, row->id);
+	add_columns(tx, s, row);
 	if (row->pool && row->pool[0] != '\0')
 		store_tx_member(tx, row->id, row->pool, row->is_idle);
 }
 
 void store_tx_hand_out(struct store_tx *tx, const struct sandbox_row *row)
 {
-	AUTO(buf_done) struct buf spec = BUF_INIT(ROW_SPEC_MAX);
-	AUTO(buf_done) struct buf metadata = BUF_INIT(ROW_METADATA_MAX);
 	struct step *s = add_step(tx, SQL_HAND_OUT);
 
-	(void)row_write_spec(row, &spec);
-	(void)row_write_metadata(&row->metadata, &metadata);
-	add_document(tx, s, &spec);
-	add_document(tx, s, &metadata);
-	add_int(s, row->created_us);
-	add_int(s, row->expires_us);
-	add_int(s, (int64_t)row->deadline_ms);
-	add_text(tx, s, sandbox_state_name(row->state));
-	add_text(tx, s, row->reason);
-	add_text(tx, s, row->message);
-	add_int(s, row->changed_us);
+	add_columns(tx, s, row);
 	add_text(tx, s, row->id);
 	add_text(tx, add_step(tx, SQL_TAKE), row->id);
 }
