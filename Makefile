@@ -55,18 +55,19 @@ LDFLAGS = $(LDFLAGS_$(V))
 
 # ---- what there is -----------------------------------------------------------------------------------------
 
-FOLDERS := base sys net image box execd unpack fetch warden server
+FOLDERS := base sys net image box execd unpack fetch warden egress ingress server
 sources = $(filter-out %_test.c %/main.c,$(sort $(wildcard src/$(1)/*.c src/$(1)/*/*.c)))
 objects = $(patsubst src/%.c,$(B)/obj/%.o,$(1))
 
-PROGRAMS := opensandbox-server opensandbox-warden opensandbox-unpack opensandbox-fetch execd
+PROGRAMS := opensandbox-server opensandbox-warden opensandbox-unpack opensandbox-fetch execd \
+	$(patsubst src/%/main.c,opensandbox-%,$(wildcard src/egress/main.c src/ingress/main.c))
 UNIT_TESTS := $(patsubst src/%.c,$(B)/unit/%,$(sort $(wildcard src/*/*_test.c src/*/*/*_test.c)))
 FAULT_TESTS := $(patsubst tests/faults/%.c,$(B)/unit/faults/%,$(sort $(wildcard tests/faults/*_test.c)))
 HARNESSES := $(patsubst fuzz/%.c,$(B)/fuzz/%,$(filter-out fuzz/replay.c,$(sort $(wildcard fuzz/*.c))))
 BENCHES := $(patsubst bench/%.c,$(B)/bench/%,$(sort $(wildcard bench/*.c)))
 LIBS := $(foreach f,$(FOLDERS),$(B)/lib$(f).a)
 # From the top down: a folder's archive comes before the ones that it stands on.
-LINK_LIBS := $(foreach f,server warden unpack fetch execd box image net sys base,$(B)/lib$(f).a)
+LINK_LIBS := $(foreach f,server warden egress ingress unpack fetch execd box image net sys base,$(B)/lib$(f).a)
 # Only what a program uses: libarchive is the unpacker's and the fetcher's alone, libcurl the latter's.
 HOST_LIBS := -Wl,--as-needed -lssl -lcrypto -lsqlite3 -larchive -lcurl
 
@@ -188,6 +189,8 @@ $(B)/bin/opensandbox-server: $(B)/obj/server/main.o $(B)/gen/assets.o
 $(B)/bin/opensandbox-warden: $(B)/obj/warden/main.o
 $(B)/bin/opensandbox-unpack: $(B)/obj/unpack/main.o
 $(B)/bin/opensandbox-fetch: $(B)/obj/fetch/main.o
+$(B)/bin/opensandbox-egress: $(B)/obj/egress/main.o
+$(B)/bin/opensandbox-ingress: $(B)/obj/ingress/main.o
 $(B)/bin/execd: $(B)/obj/execd/main.o
 $(PROGRAMS:%=$(B)/bin/%): $(LINK_LIBS)
 	$(call say,LD)

@@ -50,6 +50,13 @@ enum wire_layer_kind {
 	WIRE_LAYER_SNAPSHOT, /* of a sandbox: 16 random bytes, then zeroes */
 };
 
+/* What of the network a sandbox has. */
+enum wire_network {
+	WIRE_NET_NONE,   /* its own loopback */
+	WIRE_NET_OPEN,   /* the public Internet */
+	WIRE_NET_POLICY, /* what a policy allows of that: its text is a second sealed descriptor, handed on unread to egress */
+};
+
 struct wire_layer {
 	uint32_t kind; /* enum wire_layer_kind */
 	unsigned char name[WIRE_LAYER_SIZE];
@@ -66,6 +73,7 @@ struct wire_request {
 	char id[WIRE_ID_SIZE]; /* not looked at where neither a sandbox nor a volume is meant */
 	uint32_t image;  /* of a create: what is lowest */
 	uint32_t port;   /* of a dial */
+	uint32_t network; /* of a create: enum wire_network */
 	struct wire_limits limits;
 	unsigned char diff_id[WIRE_LAYER_SIZE]; /* of WIRE_LAYER_ADD: the sha256 of what is in the blob, decompressed */
 	uint32_t n_layers; /* of a create: above the image; 1 where one layer is meant */

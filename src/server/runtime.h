@@ -70,6 +70,12 @@ struct runtime_volume {
 	bool is_read_only;
 };
 
+enum runtime_network {
+	RUNTIME_NET_NONE,   /* its own loopback */
+	RUNTIME_NET_OPEN,   /* the public Internet */
+	RUNTIME_NET_POLICY, /* what the policy allows of that */
+};
+
 struct runtime_spec {
 	const char *id;
 	const char *image;             /* passed check_image() */
@@ -82,6 +88,8 @@ struct runtime_spec {
 	const char *os, *arch;         /* NULL: as the runtime is */
 	const char *username, *password; /* for the image's registry; NULL: none */
 	struct string_list layers;     /* snapshots that it stands on, above the image, the uppermost first */
+	enum runtime_network network;
+	struct str policy;             /* its text, with RUNTIME_NET_POLICY */
 };
 
 /* A snapshot is a layer with a name that the control plane gives it: 32 hexadecimal digits. It is what one sandbox had

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/* box/egress_wire.h - the language between the warden and opensandbox-egress: fixed messages over a SEQPACKET socket.
+ *
+ * The warden says which sandbox has which address; what a sandbox may reach is egress's business, which tells the warden in
+ * numbers what to let through. One egress is connected at a time; when it goes, the rules stay as they are, nothing new is
+ * let through, and the next one is told of every sandbox again.
+ *
+ *     warden                                     egress
+ *     HELLO, with the sockets             ->
+ *     BIND, of each sandbox there is      ->     RULES ... BOUND
+ *     SYNCED                              ->
+ *     BIND, of one that is being made     ->     RULES, then BOUND: only then its first program runs
+ *     UNBIND                              ->
+ *                                         <-     RULES, LEARN, FORGET, CUT: answered by DONE with their serial
+ */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "box/wire.h"
+
+#define EGRESS_WIRE_VERSION 1
+#define EGRESS_RULES_MAX 4096 /* networks of one policy */
+#define EGRESS_PORTS_MAX 16
+#define EGRESS_FDS 3 /* of HELLO: the resolver's datagram socket, its listener, the relay's listener */
+
+enum egress_call {
+	EGRESS_HELLO = 1, /* from the warden: with EGRESS_FDS sockets */
+	EGRESS_BIND,      /* from the warden: of one with WIRE_NET_POLICY that is being made, with the sealed text of its policy */
+	EGRESS_SYNCED,    /* from the warden: every sandbox that there is has been told */
+	EGRESS_UNBIND,    /* from the warden: the sandbox is gone */
+	EGRESS_DONE,      /* from the warden: the answer to what has this serial */
+	EGRESS_BOUND,     /* from egress: the answer to a BIND, by its serial */
+	EGRESS_RULES,     /* from egress: what holds for this address from now on, all at once */
+	EGRESS_LEARN,     /* from egress: lets `address` reach `net` (a host) at `ports` for `seconds`; again: for longer */
+	EGRESS_FORGET,    /* from egress: no longer */
+	EGRESS_CUT,       /* from egress: the flows from `address` to `net` (prefix 0: any) end now */
+};
+
+struct egress_net { /* IPv4 */
+	uint32_t address; /* in network order */
+	uint8_t prefix;
+	uint8_t is_allowed; /* of a rule: 0 or 1 */
+	uint16_t pad;
+};
+
+struct egress_message {
+	uint32_t version;
+	uint32_t call; /* enum egress_call */
+	uint64_t serial; /* of what is answered; 0: nothing is */
+	char id[WIRE_ID_SIZE]; /* of the sandbox: BIND, UNBIND, BOUND */
+	uint32_t address; /* of the sandbox, in network order */
+	uint32_t network; /* of BIND: enum wire_network, never WIRE_NET_NONE */
+	uint32_t allows;  /* of RULES: 0 or 1, what holds for addresses that no rule is about */
+	uint32_t seconds; /* of LEARN */
+	uint16_t ports[EGRESS_PORTS_MAX]; /* of LEARN and FORGET: TCP, up to the first 0 */
+	struct egress_net net; /* of LEARN, FORGET and CUT */
+	uint32_t failed; /* of BOUND and DONE: 0 or 1, then `err` says why */
+	struct err err;
+	uint32_t n_rules; /* of RULES */
+	struct egress_net rules[EGRESS_RULES_MAX]; /* only those that there are belong to the message */
+};
+
+size_t egress_message_size(const struct egress_message *m);
+/* Whether bytes that came are a message that this side may get (IS_WARDEN: the warden). ERR_INVALID. */
+int egress_message_check(const void *bytes, size_t n, size_t n_fds, bool is_warden, struct egress_message *ret, struct err *e);

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+/* net/policy.h - what a sandbox may reach: rules about names, addresses and networks, and a default.
+ *
+ *     {"defaultAction":"deny","egress":[{"action":"allow","target":"*.example.com"},{"action":"deny","target":"192.0.2.0/24"}]}
+ *
+ * About a name the first rule that matches decides; "*.a.test" matches whatever is below a.test, and not a.test itself (W11).
+ * About an address every deny goes before every allow. A target is a name ("a.test", "*.a.test", with ":port" for a port of
+ * its own), an address, or a network in CIDR form; anything else is refused. Case and one dot at the end do not count. What
+ * is kept is what was written: it is shown as it came.
+ *
+ * Policies do not change: a change makes a new one. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/own.h"
+#include "base/str.h"
+
+struct buf;
+struct err;
+struct json;
+
+#define POLICY_RULES_MAX 4096
+#define POLICY_NAME_MAX 253
+
+enum policy_action { POLICY_DENY, POLICY_ALLOW };
+enum policy_kind { POLICY_NAME, POLICY_BELOW, POLICY_NET }; /* "a.test", "*.a.test", an address or a network */
+
+struct policy_rule {
+	enum policy_action action;
+	enum policy_kind kind;
+	const char *target; /* as it was written, trimmed */
+	const char *name;   /* lower case, without "*." and the last dot; NULL with POLICY_NET */
+	uint16_t port;      /* of a name; 0: those that names have by default */
+	sa_family_t family; /* with POLICY_NET */
+	uint8_t bytes[16];  /* of the network, the rest is 0 */
+	uint8_t prefix;     /* bits */
+	bool is_reserved;   /* an allow that has no effect: the network is within W4's */
+};
+
+struct policy {
+	enum policy_action fallback; /* "defaultAction" */
+	struct policy_rule *rules;   /* as they came */
+	size_t n;
+	char *bytes; /* that the rules point to */
+};
+
+/* Of a document's value: NULL, null and {} deny everything. ERR_INVALID names the field ("egress[2].action: ..."), ERR_LIMIT: more
+ * than MAX_RULES. */
+struct policy *policy_from_json(const struct json *v, size_t max_rules, struct err *e);
+struct policy *policy_parse(struct str text, size_t max_rules, struct err *e); /* empty text, too, denies everything */
+struct policy *policy_allow_all(struct err *e);
+void policy_free(struct policy *p); /* NULL is fine */
+DEFINE_AUTO(struct policy *, policy_free)
+
+/* The rules of PATCH (an array) in front of P's, the first of each target alone; P's default. */
+struct policy *policy_patch(const struct policy *p, const struct json *patch, size_t max_rules, struct err *e);
+/* P without the rules about TARGETS (an array of strings); *ret_removed of them. */
+struct policy *policy_without(const struct policy *p, const struct json *targets, size_t *ret_removed, struct err *e);
+
+/* {"defaultAction":...,"egress":[...]}: both are always there. */
+void policy_write(const struct policy *p, struct buf *out);
+const char *policy_mode(const struct policy *p); /* "allow_all", "deny_all" or "enforcing" */
+/* What of it has no effect, as one line of text; empty: nothing. */
+void policy_reason(const struct policy *p, struct buf *out);
+
+/* A name as queries and hellos have it: lower case, letters, digits, '-' and '_' in labels of 1 to 63, without the last dot.
+ * ERR_INVALID. */
+int policy_name(struct str text, char out[POLICY_NAME_MAX + 1], struct err *e);
+
+/* The rule that decides about NAME, which policy_name() has made, or NULL: the default does. */
+const struct policy_rule *policy_match_name(const struct policy *p, const char *name);
+/* The same about an address; is_reserved ones are not looked at. */
+const struct policy_rule *policy_match_address(const struct policy *p, const struct sockaddr *sa);
