@@ -77,6 +77,7 @@ static int copy_order(struct job *j, const struct sandbox_order *o, struct err *
 {
 	j->order = *o;
 	j->order.image = copy(j, o->image);
+	j->order.image_digest = copy(j, o->image_digest);
 	j->order.snapshot = copy(j, o->snapshot);
 	j->order.os = copy(j, o->os);
 	j->order.arch = copy(j, o->arch);

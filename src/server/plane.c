@@ -40,6 +40,8 @@ void plane_close(struct plane *p)
 	if (!p)
 		return;
 	tunnels_drop(p, NULL);
+	if (p->spec.puller)
+		images_set_users(p->spec.puller, NULL, NULL);
 	if (p->snapshots)
 		snapshots_stop(p->snapshots);
 	pools_stop(p->pools);
@@ -64,6 +66,13 @@ static void on_gone(struct sandbox *sb, void *arg)
 	pools_gone(p->pools, sb); /* first: it may be calling it */
 	proxy_gone(p, sb);
 	snapshots_released(p->snapshots);
+}
+
+static bool is_image_used(const char *digest, void *arg)
+{
+	const struct plane *p = arg;
+
+	return sandboxes_have_image(p->sandboxes, digest) || snapshots_have_image(p->snapshots, digest);
 }
 
 static void on_ended(struct sandbox *sb, void *arg)
@@ -118,7 +127,11 @@ struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fa
 	if (!p->pools)
 		return NULL;
 	p->sandboxes = sandboxes_new(&set, ret_fault, e);
-	return p->sandboxes ? take_ptr(&p) : NULL;
+	if (!p->sandboxes)
+		return NULL;
+	if (spec->puller)
+		images_set_users(spec->puller, is_image_used, p);
+	return take_ptr(&p);
 }
 
 struct recovery {

@@ -36,7 +36,7 @@ bool layer_is_given(const struct puller *p, const unsigned char digest[SHA256_SI
 	return map_get(&p->given, digest_key(digest)) != NULL;
 }
 
-static int give(struct puller *p, const unsigned char digest[SHA256_SIZE], struct err *e)
+int layer_give(struct puller *p, const unsigned char digest[SHA256_SIZE], struct err *e)
 {
 	unsigned char *own;
 
@@ -108,7 +108,7 @@ void pull_release_blob(struct puller *p, const unsigned char digest[SHA256_SIZE]
 
 	if (layer_is_given(p, digest))
 		return;
-	if (give(p, digest, &e) < 0) {
+	if (layer_give(p, digest, &e) < 0) {
 		log_warn("a blob stays until the next release, ignoring", LOG_ERR(&e));
 		return;
 	}
@@ -232,31 +232,6 @@ static void make_public(struct puller *p, struct image *im)
 	image_write(im, tx);
 	if (store_submit(p->store, tx, NULL, NULL, &e) < 0)
 		log_warn("cannot write down an image, ignoring", LOG_ERR(&e));
-}
-
-/* Layers that no image has any more are forgotten: whoever wants one again gets it from the registry. */
-static void forget_layers(struct puller *p, const struct image *im)
-{
-	for (size_t i = 0; i < im->pub.n_layers; i++)
-		if (!pull_layer_wanted(p, im->pub.layers[i].digest))
-			pull_layer_gone(p, im->pub.layers[i].digest);
-}
-
-static void replace_image(struct puller *p, struct image *old, struct image *by)
-{
-	AUTO(image_unref) struct image *held = old ? image_ref(old) : NULL;
-
-	if (old)
-		image_list_remove(&p->images, old);
-	if (by)
-		image_list_add(&p->images, by);
-	if (held)
-		forget_layers(p, held);
-}
-
-void image_enter(struct puller *p, struct image *im)
-{
-	replace_image(p, image_list_find(&p->images, im->pub.name, im->pub.os, im->pub.arch), im);
 }
 
 /* The image of a job that went well. */
@@ -429,6 +404,7 @@ static int fill_job(struct pull_job *j, const struct pull_order *o, struct err *
 	hash_credentials(o, j->credentials);
 	j->refresh = o->refresh;
 	j->with_blobs = o->with_blobs;
+	j->is_kept = o->is_kept;
 	j->progress.phase = "waiting";
 	return 0;
 }
@@ -455,7 +431,7 @@ static struct pull_job *find_equal(const struct puller *p, const struct pull_job
 {
 	for (struct pull_job *j = p->jobs; j; j = j->next)
 		if (is_same_image(j, like) && memcmp(j->credentials, like->credentials, SHA256_SIZE) == 0 &&
-		    (j->refresh || !like->refresh) && (j->with_blobs || !like->with_blobs) && j->state != JOB_COMMITTING)
+		    (j->refresh || !like->refresh) && j->is_kept == like->is_kept && (j->with_blobs || !like->with_blobs) && j->state != JOB_COMMITTING)
 			return j;
 	return NULL;
 }
@@ -531,73 +507,7 @@ void pull_cancel(struct pull *op)
 	puller_wake(p);
 }
 
-/* ---- the catalogue ---- */
-
-const struct pulled_image *images_at(const struct puller *p, size_t n)
-{
-	const struct image *im = p->images.first;
-
-	while (im && n-- > 0)
-		im = im->next;
-	return im ? &im->pub : NULL;
-}
-
-int images_remove(struct puller *p, const char *uri, size_t *ret_n, struct err *e)
-{
-	AUTO(buf_done) struct buf name = BUF_INIT(REFERENCE_TEXT_MAX);
-	struct reference ref;
-	unsigned char digest[SHA256_SIZE];
-	bool is_digest = digest_parse(str_of(uri), digest);
-	struct store_tx *tx;
-	size_t n = 0;
-
-	if (!is_digest && (reference_parse(str_of(uri), &ref, e) < 0 || !reference_write(&ref, &name)))
-		return -1;
-	tx = store_tx_new();
-	store_tx_durable(tx);
-	for (struct image *im = p->images.first, *next; im; im = next) {
-		next = im->next;
-		if (is_digest ? memcmp(im->digest, digest, SHA256_SIZE) != 0 : strcmp(im->pub.name, buf_z(&name)) != 0)
-			continue;
-		store_tx_forget_image(tx, im->pub.name, im->pub.os, im->pub.arch);
-		replace_image(p, im, NULL);
-		n++;
-	}
-	if (n == 0) {
-		store_tx_free(tx);
-		return err_set(e, ERR_NOT_FOUND, "there is no image '%s' here", SHOWN(str_of(uri)));
-	}
-	p->sweep.is_wanted = true;
-	puller_wake(p);
-	*ret_n = n;
-	return store_submit(p->store, tx, NULL, NULL, e);
-}
-
 /* ---- life ---- */
-
-static int load_image(const struct store_image *from, void *arg, struct err *e)
-{
-	struct puller *p = arg;
-	struct err why = { 0 };
-	struct image *im = image_new(from, &why);
-
-	if (im) {
-		image_list_add(&p->images, im);
-		image_unref(im);
-		return 0;
-	}
-	if (why.code == ERR_UNAVAILABLE) {
-		*e = why;
-		return -1;
-	}
-	log_warn("an image in the catalogue makes no sense and will be pulled again", LOG_S("name", from->name), LOG_ERR(&why));
-	return 0;
-}
-
-static int load_layer(const unsigned char digest[SHA256_SIZE], void *arg, struct err *e)
-{
-	return give(arg, digest, e);
-}
 
 DEFINE_AUTO(DIR *, closedir)
 
@@ -618,10 +528,8 @@ static bool has_leftovers(const struct puller *p)
 
 int puller_attach(struct puller *p, struct store *s, enum store_fault *ret_fault, struct err *e)
 {
-	const struct store_image_reader reader = { load_image, load_layer };
-
 	p->store = s;
-	if (store_load_images(s, &reader, p, ret_fault, e) < 0)
+	if (catalogue_load(p, ret_fault, e) < 0)
 		return -1;
 	p->sweep.is_wanted = has_leftovers(p);
 	if (p->sweep.is_wanted)

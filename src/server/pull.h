@@ -33,6 +33,7 @@ struct pull_order {
 	const char *username, *password; /* NULL: none */
 	const char *os, *arch;           /* NULL: this host's */
 	bool refresh;                    /* ask the registry even if the image is there: a tag may have moved */
+	bool is_kept;                    /* see struct pulled_image */
 	bool with_blobs;                 /* each layer is wanted as a blob, also if the runtime has it; until `done` returns */
 };
 
@@ -52,6 +53,7 @@ struct pulled_image {
 	struct string_list entrypoint, cmd;
 	const char *workdir, *user;   /* NULL: not said */
 	bool is_private;
+	bool is_kept;                 /* its name means another image now, or nothing: it is here for those who stand on it */
 	int64_t pulled_us;            /* wall clock */
 };
 
@@ -125,8 +127,15 @@ bool pull_layer_wanted(const struct puller *p, const unsigned char digest[SHA256
 
 /* The N-th, in the order in which they came; NULL: there are no more. */
 const struct pulled_image *images_at(const struct puller *p, size_t n);
-/* URI as in a request, or the digest of a manifest: all that it names, of any platform. ERR_NOT_FOUND. Sandboxes that run are
- * none of its business. */
+const struct pulled_image *images_find(const struct puller *p, const char *digest); /* of a manifest, as it is written; NULL */
+/* URI as in a request, or the digest of a manifest: all that it names, of any platform. ERR_NOT_FOUND. One that somebody stands
+ * on is kept under its digest; ERR_CONFLICT: that is all that there was. */
 int images_remove(struct puller *p, const char *uri, size_t *ret_n, struct err *e);
+
+/* Whether a sandbox or a snapshot stands on the image with this manifest. An image that has lost its name stays as long as that
+ * is so. Without it (NULL) those stay for good. */
+typedef bool image_used_fn(const char *digest, void *arg);
+void images_set_users(struct puller *p, image_used_fn *fn, void *arg);
+void images_drop_unused(struct puller *p); /* of those that are kept */
 /* What its registry said, byte by byte. */
 void images_documents(const struct pulled_image *image, struct str *ret_manifest, struct str *ret_config);

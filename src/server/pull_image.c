@@ -39,6 +39,7 @@ static int copy_texts(struct image *im, const struct store_image *from, struct e
 	im->config = (struct str){ config, from->config.n };
 	memcpy(im->digest, from->digest, sizeof(im->digest));
 	im->pub.is_private = from->is_private;
+	im->pub.is_kept = from->is_kept;
 	im->pub.pulled_us = from->pulled_us;
 	return 0;
 }
@@ -126,15 +127,41 @@ void image_list_remove(struct image_list *l, struct image *im)
 	image_unref(im);
 }
 
-void image_write(const struct image *im, struct store_tx *tx)
+static struct store_image as_stored(const struct image *im)
 {
 	struct store_image out = {
 		.name = im->pub.name, .os = im->pub.os, .arch = im->pub.arch, .manifest = im->manifest, .config = im->config,
-		.is_private = im->pub.is_private, .pulled_us = im->pub.pulled_us,
+		.is_private = im->pub.is_private, .is_kept = im->pub.is_kept, .pulled_us = im->pub.pulled_us,
 	};
 
 	memcpy(out.digest, im->digest, sizeof(out.digest));
+	return out;
+}
+
+void image_write(const struct image *im, struct store_tx *tx)
+{
+	struct store_image out = as_stored(im);
+
 	store_tx_image(tx, &out);
+}
+
+struct image *image_without_name(const struct image *im, struct err *e)
+{
+	AUTO(buf_done) struct buf name = BUF_INIT(REFERENCE_TEXT_MAX);
+	struct store_image from = as_stored(im);
+	struct reference ref;
+
+	if (reference_parse(str_of(im->pub.name), &ref, e) < 0)
+		return NULL;
+	ref.has_digest = true;
+	memcpy(ref.digest, im->digest, sizeof(ref.digest));
+	if (!reference_write(&ref, &name)) {
+		(void)err_no_memory(e);
+		return NULL;
+	}
+	from.name = buf_z(&name);
+	from.is_kept = true;
+	return image_new(&from, e);
 }
 
 struct image *image_list_find(const struct image_list *l, const char *name, const char *os, const char *arch)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* server/pull_impl.h - what the files of the puller share.
  *
- * pull.c takes orders and has the jobs; pull_job.c has the conversation of a job with its fetcher; pull_image.c the catalogue. */
+ * pull.c takes orders and has the jobs; pull_job.c has the conversation of a job with its fetcher; pull_image.c
+ * images, pull_catalogue.c those that are present. */
 #pragma once
 #include "base/arena.h"
 #include "base/buf.h"
@@ -36,6 +37,7 @@ struct image *image_ref(struct image *im);
 void image_unref(struct image *im); /* NULL is fine */
 DEFINE_AUTO(struct image *, image_unref)
 void image_write(const struct image *im, struct store_tx *tx);
+struct image *image_without_name(const struct image *im, struct err *e); /* the same, kept, known by its digest */
 
 struct image_list {
 	struct image *first, *last;
@@ -63,7 +65,7 @@ struct pull_job {
 	char name[REFERENCE_TEXT_MAX + 1]; /* of it, whole */
 	char *os, *arch, *username, *password;
 	unsigned char credentials[SHA256_SIZE]; /* of both: equal ones share a job */
-	bool refresh, with_blobs;
+	bool refresh, with_blobs, is_kept;
 	/* how far it is */
 	bool is_check; /* of an image that is there, which has this digest */
 	unsigned char checked[SHA256_SIZE];
@@ -106,6 +108,8 @@ struct puller {
 	struct load_job *loads;
 	size_t n_orders, n_active;
 	struct image_list images;
+	image_used_fn *used;
+	void *used_arg;
 	struct map given; /* digests of layers that the runtime has: each is its own value */
 	struct errand sweep;
 	struct deferred schedule;
@@ -116,8 +120,13 @@ void job_end(struct pull_job *j, const struct err *e); /* from the loop: tells e
 void job_told(struct pull_job *j);                      /* j->progress has changed */
 void puller_wake(struct puller *p);                     /* there may be something to begin */
 void puller_keep_names(const struct puller *p, struct json_out *o); /* the blobs that are needed, as an array of JSON */
+int layer_give(struct puller *p, const unsigned char digest[SHA256_SIZE], struct err *e); /* the runtime has it */
 bool layer_is_given(const struct puller *p, const unsigned char digest[SHA256_SIZE]);
+
+/* pull_catalogue.c */
+void image_write_entry(const struct puller *p, const struct image *im, struct store_tx *tx); /* and what becomes of the one before */
 void image_enter(struct puller *p, struct image *im); /* into the catalogue, in the place of one of its name and platform */
+int catalogue_load(struct puller *p, enum store_fault *ret_fault, struct err *e);
 
 /* pull_job.c */
 int job_begin(struct pull_job *j, struct err *e); /* asks a fetcher; job_end() follows */

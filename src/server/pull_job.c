@@ -186,8 +186,9 @@ struct image *image_received(const struct puller *p, struct store_image *from, c
 
 static int on_found(struct pull_job *j, const struct fetch_message *m, const struct passed *passed, struct err *e)
 {
+	const struct image *old = image_list_find(&j->p->images, j->name, j->os, j->arch);
 	struct store_image from = { .name = j->name, .os = j->os, .arch = j->arch, .is_private = j->username != NULL,
-				    .pulled_us = clock_wall_us() };
+				    .is_kept = j->is_kept && (!old || old->pub.is_kept), .pulled_us = clock_wall_us() };
 	struct image *im;
 
 	if (j->is_check)
@@ -223,7 +224,7 @@ static int commit(struct pull_job *j, struct err *e)
 	struct store_tx *tx = store_tx_new();
 
 	store_tx_durable(tx);
-	image_write(j->found, tx);
+	image_write_entry(j->p, j->found, tx);
 	j->state = JOB_COMMITTING;
 	return store_submit(j->p->store, tx, on_committed, j, e);
 }

@@ -103,7 +103,7 @@ static int commit(struct load_job *l, struct err *e)
 	conversation_end(&l->talk);
 	store_tx_durable(tx);
 	for (size_t i = 0; i < l->n_found; i++)
-		image_write(l->found[i], tx);
+		image_write_entry(l->p, l->found[i], tx);
 	l->is_committing = true;
 	return store_submit(l->p->store, tx, on_committed, l, e);
 }

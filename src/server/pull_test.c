@@ -621,6 +621,91 @@ static void removing_forgets_layers_that_nothing_else_has(void **state)
 	rig_stop(&r);
 }
 
+/* ---- images that somebody stands on ---- */
+
+static bool is_used(const char *digest, void *arg)
+{
+	return strcmp(digest, arg) == 0;
+}
+
+static void pull_version(struct rig *r, const char *uri, unsigned version, char digest[DIGEST_TEXT_LEN + 1])
+{
+	struct waiter w = { 0 };
+
+	pull_start(r->p, &(struct pull_order){ .uri = uri, .refresh = true }, &w.op, on_progress, on_done, &w);
+	serve_pull(r, version);
+	await(r, &w);
+	assert_true(w.is_there);
+	memcpy(digest, w.digest, DIGEST_TEXT_LEN + 1);
+	serve_sweep(r);
+}
+
+static const struct pulled_image *kept_one(const struct rig *r, const char *digest)
+{
+	const struct pulled_image *im = images_find(r->p, digest);
+
+	assert_non_null(im);
+	assert_true(im->is_kept);
+	assert_non_null(strstr(im->name, "a.test/b@sha256:"));
+	assert_non_null(strstr(im->name, digest));
+	return im;
+}
+
+static void an_image_that_is_used_outlives_its_name(void **state)
+{
+	char one[DIGEST_TEXT_LEN + 1], two[DIGEST_TEXT_LEN + 1], nobody[] = "sha256:";
+	unsigned char layer[SHA256_SIZE];
+	struct rig r;
+	size_t n;
+
+	(void)state;
+	rig_start(&r);
+	images_set_users(r.p, is_used, one);
+	pull_version(&r, "a.test/b", 1, one);
+	pull_version(&r, "a.test/b", 1, one);
+	assert_null(images_at(r.p, 1)); /* it was the same one */
+	pull_version(&r, "a.test/b", 2, two);
+	layer_digest(1, 0, layer);
+	assert_true(pull_layer_wanted(r.p, layer));
+	(void)kept_one(&r, one);
+	rig_close(&r);
+	rig_open(&r);
+	images_drop_unused(r.p); /* nobody knows yet what is used */
+	images_set_users(r.p, is_used, one);
+	images_drop_unused(r.p);
+	assert_int_equal(images_remove(r.p, kept_one(&r, one)->name, &n, &r.e), -1);
+	assert_int_equal(r.e.code, ERR_CONFLICT);
+	images_set_users(r.p, is_used, two);
+	assert_int_equal(images_remove(r.p, "a.test/b", &n, &r.e), 0);
+	images_drop_unused(r.p);
+	assert_false(pull_layer_wanted(r.p, layer));
+	assert_null(images_find(r.p, one));
+	(void)kept_one(&r, two);
+	images_set_users(r.p, is_used, nobody);
+	images_drop_unused(r.p);
+	assert_null(images_at(r.p, 0));
+	rig_close(&r);
+	rig_open(&r);
+	assert_null(images_at(r.p, 0));
+	rig_stop(&r);
+}
+
+static void an_image_with_another_name_needs_no_keeping(void **state)
+{
+	char one[DIGEST_TEXT_LEN + 1], two[DIGEST_TEXT_LEN + 1];
+	struct rig r;
+
+	(void)state;
+	rig_start(&r);
+	images_set_users(r.p, is_used, one);
+	pull_version(&r, "a.test/b", 1, one);
+	pull_version(&r, "a.test/b:other", 1, one);
+	pull_version(&r, "a.test/b", 2, two);
+	assert_string_equal(images_find(r.p, one)->name, "a.test/b:other");
+	assert_null(images_at(r.p, 2));
+	rig_stop(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -633,6 +718,8 @@ int main(void)
 		cmocka_unit_test(a_cancelled_order_ends_a_pull_that_nobody_else_waits_for),
 		cmocka_unit_test(an_answer_about_layers_waits_for_a_sweep),
 		cmocka_unit_test(removing_forgets_layers_that_nothing_else_has),
+		cmocka_unit_test(an_image_that_is_used_outlives_its_name),
+		cmocka_unit_test(an_image_with_another_name_needs_no_keeping),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

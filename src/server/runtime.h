@@ -79,6 +79,8 @@ enum runtime_network {
 struct runtime_spec {
 	const char *id;
 	const char *image;             /* passed check_image() */
+	const char *image_digest;      /* of a sandbox that stands on snapshots: the image that they were made on, whatever the name
+					* means now, and nobody asks whether it may be had. NULL: go by the name */
 	struct string_list entrypoint; /* one or more */
 	struct string_map env;
 	struct runtime_limits limits;
@@ -213,6 +215,9 @@ struct runtime_events {
 	/* The runtime was away and can be asked again. What was in progress has failed, but may have been done; what ended
 	 * meanwhile was not told. May be NULL. */
 	void (*returned)(void *arg);
+	/* Of a create: which image its name stands for ("sha256:..."), before anything is made of it. May come during the call
+	 * itself. May be NULL. */
+	void (*resolved)(const char *id, const char *digest, void *arg);
 	/* Of a create whose image is being fetched, often. May be NULL. */
 	void (*progress)(const char *id, const struct runtime_progress *p, void *arg);
 };

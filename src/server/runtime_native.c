@@ -279,7 +279,7 @@ struct wire_request native_request(const struct runtime_spec *spec, uint32_t ima
 
 static void native_create(struct runtime *rt, const struct runtime_spec *spec, runtime_done_fn *fn, void *arg)
 {
-	int image = image_number(native_of(rt), spec->image);
+	int image = spec->image_digest ? -1 : image_number(native_of(rt), spec->image);
 	struct wire_request rq = native_request(spec, (uint32_t)image);
 	struct call *c;
 	AUTO_FD fd = -1;

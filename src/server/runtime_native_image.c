@@ -27,6 +27,7 @@ struct image_create {
 	struct native *n;
 	struct arena arena; /* of all that the next two point to */
 	struct runtime_spec spec;
+	const char *uri; /* what is pulled: the image's name, or that with the digest which it must have */
 	struct native_config config; /* of the image */
 	runtime_done_fn *fn;
 	void *arg;
@@ -221,7 +222,7 @@ static void add_one(struct image_create *ic, struct wanted_layer *wanted)
 
 static void start_pull(struct image_create *ic)
 {
-	const struct pull_order order = { .uri = ic->spec.image, .username = ic->spec.username, .password = ic->spec.password,
+	const struct pull_order order = { .uri = ic->uri, .is_kept = ic->spec.image_digest != NULL, .username = ic->spec.username, .password = ic->spec.password,
 					  .os = ic->spec.os, .arch = ic->spec.arch };
 
 	ic->layers = NULL;
@@ -305,31 +306,42 @@ static int copy_image(struct image_create *ic, const struct pulled_image *image,
 static void on_pulled(const struct pulled_image *image, const struct err *e, void *arg)
 {
 	struct image_create *ic = arg;
+	const struct runtime *rt = &ic->n->rt;
 	struct err mine = { 0 };
 
 	if (image && copy_image(ic, image, &mine) < 0)
 		e = &mine;
-	if (e)
+	if (e) {
 		pull_failed(ic, e);
-	else
-		add_more(ic);
+		return;
+	}
+	if (rt->events && rt->events->resolved)
+		rt->events->resolved(ic->spec.id, image->digest, rt->events_arg);
+	add_more(ic);
 }
 
-/* A sandbox that stands on a snapshot has its image from the one that the snapshot is of: who may have the one may have the
- * other, and nobody is asked again. NULL: it is not there as a whole. */
-static const struct pulled_image *find_present(const struct image_create *ic)
+static const struct pulled_image *find_by_name(const struct image_create *ic)
 {
 	AUTO(buf_done) struct buf name = BUF_INIT(REFERENCE_TEXT_MAX);
 	const struct pulled_image *image;
 	struct reference ref;
 
-	if (ic->spec.layers.n == 0 || reference_parse(str_of(ic->spec.image), &ref, &(struct err){ 0 }) < 0 ||
-	    !reference_write(&ref, &name))
+	if (reference_parse(str_of(ic->spec.image), &ref, &(struct err){ 0 }) < 0 || !reference_write(&ref, &name))
 		return NULL;
 	for (size_t i = 0; (image = images_at(ic->n->puller, i)); i++)
 		if (strcmp(image->name, buf_z(&name)) == 0 && strcmp(image->arch, ic->n->rt.arch) == 0)
 			return native_has_layers(ic->n, image) ? image : NULL;
 	return NULL;
+}
+
+/* A sandbox that stands on a snapshot has its image from the one that the snapshot is of: who may have the one may have the
+ * other, and nobody is asked again. Records of before know no digest: what has the name now must be there as a whole. NULL:
+ * it is to be pulled. */
+static const struct pulled_image *find_present(const struct image_create *ic)
+{
+	if (ic->spec.layers.n == 0)
+		return NULL;
+	return ic->spec.image_digest ? images_find(ic->n->puller, ic->spec.image_digest) : find_by_name(ic);
 }
 
 static void on_pull_progress(const struct pull_progress *p, void *arg)
@@ -368,6 +380,23 @@ static int copy_volumes(struct arena *a, const struct runtime_spec *from, struct
 	return 0;
 }
 
+/* A name that has no meaning but this image. */
+static int name_source(struct image_create *ic)
+{
+	AUTO(buf_done) struct buf name = BUF_INIT(REFERENCE_TEXT_MAX);
+	struct reference ref;
+
+	ic->uri = ic->spec.image;
+	if (!ic->spec.image_digest)
+		return 0;
+	ref.has_digest = reference_parse(str_of(ic->spec.image), &ref, &(struct err){ 0 }) == 0 &&
+			 digest_parse(str_of(ic->spec.image_digest), ref.digest);
+	if (!ref.has_digest || !reference_write(&ref, &name))
+		return -1;
+	ic->uri = arena_dup(&ic->arena, buf_str(&name));
+	return ic->uri ? 0 : -1;
+}
+
 static int copy_spec(struct image_create *ic, const struct runtime_spec *from)
 {
 	struct runtime_spec *to = &ic->spec;
@@ -381,6 +410,7 @@ static int copy_spec(struct image_create *ic, const struct runtime_spec *from)
 		    copy_text(a, from->env.items[to->env.n].value, &env[to->env.n].value) < 0)
 			return -1;
 	if (!env || copy_text(a, from->id, &to->id) < 0 || copy_text(a, from->image, &to->image) < 0 ||
+	    copy_text(a, from->image_digest, &to->image_digest) < 0 ||
 	    copy_text(a, from->execd_token, &to->execd_token) < 0 || copy_text(a, from->username, &to->username) < 0 ||
 	    copy_text(a, from->password, &to->password) < 0 || copy_text(a, from->os, &to->os) < 0 ||
 	    copy_text(a, from->arch, &to->arch) < 0)
@@ -408,7 +438,7 @@ void native_image_create(struct native *n, const struct runtime_spec *spec, runt
 	if (ic->next)
 		ic->next->prev = ic;
 	n->image_creates = ic;
-	if (copy_spec(ic, spec) < 0 || timer_init(&ic->tick, n->loop, on_tick, ic, "image", &e) < 0) {
+	if (copy_spec(ic, spec) < 0 || name_source(ic) < 0 || timer_init(&ic->tick, n->loop, on_tick, ic, "image", &e) < 0) {
 		ic->spec.env.n = 0;
 		ic->spec.execd_token = ic->spec.username = ic->spec.password = NULL; /* of the caller, as far as they were not copied */
 		create_fail(ic, &native_no_memory);

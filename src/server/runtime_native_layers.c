@@ -176,6 +176,7 @@ static void on_sweep(void *arg)
 		native_layers_ask(n);
 		return;
 	}
+	images_drop_unused(n->puller);
 	for (; seen < SWEEP_LAYERS && found < SWEEP_DROPS && (digest = map_next(&n->layers, &n->sweep_at, &key)); seen++)
 		if (!native_layer_is_wanted(n, digest))
 			memcpy(unwanted[found++], digest, SHA256_SIZE);

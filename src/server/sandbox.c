@@ -118,6 +118,12 @@ int box_set_stack(struct box *b, const char *snapshot, const struct string_list 
 	return 0;
 }
 
+void box_set_digest(struct box *b, const char *digest)
+{
+	(void)snprintf(b->digest, sizeof(b->digest), "%s", digest); /* digests are that long */
+	b->pub.row.image_digest = b->digest;
+}
+
 static int copy_row(struct box *b, const struct sandbox_row *row, struct err *e)
 {
 	struct sandbox_row *r = &b->pub.row;
@@ -132,6 +138,8 @@ static int copy_row(struct box *b, const struct sandbox_row *row, struct err *e)
 	r->reason = b->reason;
 	r->message = b->message;
 	r->image = arena_dup(&b->arena, str_of(row->image));
+	if (row->image_digest)
+		box_set_digest(b, row->image_digest);
 	r->os = row->os ? arena_dup(&b->arena, str_of(row->os)) : NULL;
 	r->arch = row->arch ? arena_dup(&b->arena, str_of(row->arch)) : NULL;
 	if (!r->image || (row->os && !r->os) || (row->arch && !r->arch))
@@ -473,7 +481,7 @@ void sandboxes_free(struct sandboxes *s)
 struct sandboxes *sandboxes_new(const struct sandboxes_spec *spec, enum store_fault *ret_fault, struct err *e)
 {
 	static const struct runtime_events events = { .ended = on_ended, .returned = sandboxes_compare,
-						      .progress = on_create_progress };
+						      .resolved = on_create_resolved, .progress = on_create_progress };
 	AUTO(sandboxes_free) struct sandboxes *s = calloc(1, sizeof(*s));
 	struct volumes_spec volumes = { .loop = spec->loop, .runtime = spec->runtime, .store = spec->store,
 					.wall_us = spec->wall_us ? spec->wall_us : real_wall_us, .wall_arg = spec->wall_arg };

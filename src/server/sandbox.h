@@ -128,6 +128,7 @@ struct volumes *sandboxes_volumes(const struct sandboxes *s);
 
 struct sandbox_order {
 	const char *image;
+	const char *image_digest;  /* of what it is made from; NULL: whatever the image's name means now */
 	const char *snapshot;      /* that it is made from; NULL: none that clients know of */
 	struct string_list layers; /* of it, and of what it stands on */
 	struct string_list entrypoint; /* as it is run */
@@ -186,6 +187,9 @@ int sandbox_rollback(struct sandbox *sb, const char *snapshot, const struct stri
 /* Every layer that a sandbox stands on, or is about to: some more than once. */
 typedef void sandbox_layer_fn(const char *layer, void *arg);
 void sandboxes_each_layer(const struct sandboxes *s, sandbox_layer_fn *fn, void *arg);
+
+/* Whether one stands on the image with this manifest, or is about to. */
+bool sandboxes_have_image(const struct sandboxes *s, const char *digest);
 
 /* Somebody used it: extends its life if it was made so, at most once in INTERVAL_S. */
 void sandbox_touch(struct sandbox *sb, int64_t interval_s);

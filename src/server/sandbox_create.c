@@ -286,12 +286,25 @@ static void not_logged(struct box *b)
 	drop_unrecorded(b, &f);
 }
 
+/* It runs, but its record does not say on what. */
+static void not_noted(struct box *b)
+{
+	struct fault f = b->first->failure;
+
+	if (!b->first->is_told) {
+		roll_back(b, &f);
+		return;
+	}
+	orphan_remove(b->pub.set, b->id);
+	pending_fail(b, "PROVISIONING_FAILED", f.message);
+}
+
 /* Once both the store and the runtime have answered. */
 void create_join(struct box *b)
 {
 	struct task *t = b->first;
 
-	if (!t->is_logged || !t->is_made || t->is_recording)
+	if (!t->is_logged || !t->is_made || t->is_recording || t->noting > 0)
 		return;
 	if (t->is_overdue && t->is_told) {
 		orphan_remove(b->pub.set, b->id);
@@ -307,6 +320,8 @@ void create_join(struct box *b)
 		not_logged(b);
 	else if (t->has_failed)
 		create_failed(b, &t->made);
+	else if (t->is_unnoted)
+		not_noted(b);
 	else
 		keep_volumes(b);
 }
@@ -334,7 +349,8 @@ static void ask_runtime(struct box *b)
 	struct runtime_volume volumes[VOLUMES_OF_SANDBOX_MAX];
 	char token[SANDBOX_TOKEN_LEN + 1];
 	struct runtime_spec spec = {
-		.id = b->id, .image = b->pub.row.image, .entrypoint = b->pub.row.entrypoint, .env = b->first->env,
+		.id = b->id, .image = b->pub.row.image, .image_digest = b->pub.row.image_digest,
+		.entrypoint = b->pub.row.entrypoint, .env = b->first->env,
 		.limits = b->pub.row.limits, .execd_token = token, .layers = b->pub.row.layers, .volumes = volumes,
 		.n_volumes = box_runtime_volumes(b, volumes),
 		.os = b->pub.row.os, .arch = b->pub.row.arch, .username = b->first->username, .password = b->first->password,
@@ -522,7 +538,8 @@ int create_row(struct sandboxes *s, const struct sandbox_order *o, struct sandbo
 	     expires / US_PER_S > CIVIL_MAX_S))
 		return fault_set(f, 400, "SANDBOX", "INVALID_PARAMETER", "timeout: too large for a date");
 	*r = (struct sandbox_row){
-		.image = o->image, .snapshot = o->snapshot, .layers = o->layers, .entrypoint = o->entrypoint, .os = o->os, .arch = o->arch, .limits = o->limits,
+		.image = o->image, .image_digest = o->image_digest, .snapshot = o->snapshot, .layers = o->layers,
+		.entrypoint = o->entrypoint, .os = o->os, .arch = o->arch, .limits = o->limits,
 		.renew_s = o->renew_s, .metadata = o->metadata, .created_us = now, .changed_us = now,
 		.expires_us = expires, .state = SANDBOX_PENDING, .reason = "CONTAINER_STARTING",
 		.message = "Sandbox container is starting.", .pool = o->pool, .is_idle = o->is_idle,

@@ -6,6 +6,8 @@
 
 #include "base/banned.h"
 
+#define RETRY_MS 30000
+
 static struct rig rig;
 
 static void no_change_is_half_made_on_a_full_disk(void **state)
@@ -53,6 +55,33 @@ static const char *fail_at_commit(struct rig *r, const char *line, const char *b
 	r->fake.holds = false;
 	fake_release(&r->fake);
 	return rig_receive(r, fd);
+}
+
+/* What it stands on could not be written down: nobody is told that it runs. */
+static void a_create_whose_image_is_not_recorded_is_taken_back(void **state)
+{
+	static const char digest[] = "sha256:abababababababababababababababababababababababababababababababab";
+	struct rig *r = &rig;
+	int fd;
+
+	(void)state;
+	rig_start(r);
+	r->fake.holds = true;
+	fd = rig_send(&r->api, "POST /v1/sandboxes", AUTH, "{" CREATE_BODY "}");
+	RIG_WAIT(r, r->fake.count[FAKE_CREATE] == 1);
+	rig_turn(r, 20);
+	atomic_store(&disk_failure, SQLITE_FULL);
+	r->fake.rt.events->resolved(r->fake.calls[r->fake.n_calls - 1].id, digest, r->fake.rt.events_arg);
+	rig_turn(r, 20);
+	r->fake.holds = false;
+	fake_release(&r->fake);
+	has(rig_receive(r, fd), "HTTP/1.1 507 ");
+	atomic_store(&disk_failure, 0);
+	for (int i = 0; i < 5; i++)
+		rig_pass(r, RETRY_MS);
+	RIG_WAIT(r, r->fake.n_boxes == 0);
+	has(rig_ask(r, "GET /v1/sandboxes", NULL), "\"totalItems\":0");
+	rig_stop(r);
 }
 
 static void a_create_needs_nothing_but_its_intent(void **state)
@@ -173,6 +202,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_change_is_half_made_on_a_full_disk),
+		cmocka_unit_test(a_create_whose_image_is_not_recorded_is_taken_back),
 		cmocka_unit_test(a_create_needs_nothing_but_its_intent),
 		cmocka_unit_test(a_failed_create_is_forgotten_when_the_disk_allows_it),
 		cmocka_unit_test(what_was_done_is_recorded_later),

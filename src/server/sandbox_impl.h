@@ -6,6 +6,7 @@
 #include "base/kill_point.h"
 #include "base/map.h"
 #include "base/random.h"
+#include "image/reference.h"
 #include "net/loop.h"
 #include "server/sandbox.h"
 #include "server/store/store.h"
@@ -51,6 +52,8 @@ struct task {
 	uint64_t begun_ms, progress_ms;  /* the latter: of the last event that told of it; 0: none did */
 	bool is_pulling;                 /* there was progress: it may take long */
 	bool is_recording, is_told;      /* that it is Pending: the store is asked; whoever waited knows */
+	unsigned noting;                 /* which image it has: as often as the store was asked and has not answered */
+	bool is_unnoted;                 /* it did not take it */
 	size_t next_volume;         /* those before it are made */
 	bool makes_volumes;         /* which waits for the store, and the runtime for that */
 	bool is_unwanted;           /* create_cancel() */
@@ -70,6 +73,7 @@ struct box { /* a sandbox, and what only the model knows of it */
 	struct sandbox pub;
 	char id[ID_MAX + 1], pool[ID_MAX + 1];
 	char reason[ROW_REASON_MAX + 1], message[ROW_MESSAGE_MAX + 1];
+	char digest[DIGEST_TEXT_LEN + 1]; /* of its image */
 	struct arena arena;
 	struct arena stack; /* of what it is made from: a rollback changes that */
 	struct labels *labels;
@@ -135,6 +139,7 @@ int box_link(struct box *b, struct err *e);
 void box_unlink(struct box *b);
 void box_move(struct box *b, int64_t created_us); /* to the place in the list that this time gives it */
 void box_arm(struct box *b); /* the timer of its expiry */
+void box_set_digest(struct box *b, const char *digest); /* of its image */
 int box_set_stack(struct box *b, const char *snapshot, const struct string_list *layers, struct err *e);
 void box_set_state(struct box *b, enum sandbox_state state, const char *reason, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
@@ -198,6 +203,7 @@ bool pending_was_told(const struct box *b); /* by an earlier server, as the reco
 void pending_tell(struct box *b);
 void pending_fail(struct box *b, const char *reason, const char *message); /* one that was told; ends the task */
 void pending_interrupted(struct box *b);
+void on_create_resolved(const char *id, const char *digest, void *arg);
 void on_create_progress(const char *id, const struct runtime_progress *p, void *arg);
 
 /* sandbox_hand.c */

@@ -115,6 +115,43 @@ void on_create_progress(const char *id, const struct runtime_progress *p, void *
 	t->is_pulling = true;
 }
 
+/* ---- which image it is ---- */
+
+static void on_noted(const struct err *e, void *arg)
+{
+	struct box *b = arg;
+	struct task *t = b->first;
+
+	t->noting--;
+	t->is_unnoted |= e != NULL;
+	if (e)
+		(void)fault_of_store(&t->failure, e);
+	create_join(b);
+}
+
+/* Names move. What it stands on is in its record before anybody is told of it, or who restores a snapshot of it after a restart
+ * would find something else. */
+void on_create_resolved(const char *id, const char *digest, void *arg)
+{
+	const struct sandboxes *s = arg;
+	struct box *b = map_get(&s->by_id, str_of(id));
+	struct task *t = b && b->is_busy ? b->first : NULL;
+	struct store_tx *tx;
+
+	if (!t || (t->kind != TASK_CREATE && t->kind != TASK_ROLLBACK) ||
+	    (b->pub.row.image_digest && strcmp(b->pub.row.image_digest, digest) == 0))
+		return;
+	box_set_digest(b, digest);
+	tx = store_tx_new();
+	store_tx_spec(tx, &b->pub.row);
+	if (t->kind == TASK_ROLLBACK) /* a record of before, which has gone by the name until now */
+		(void)store_submit(s->spec.store, tx, NULL, NULL, &(struct err){ 0 });
+	else if (box_submit(b, tx, on_noted, &t->failure) < 0)
+		t->is_unnoted = true;
+	else
+		t->noting++;
+}
+
 /* ---- failing ---- */
 
 void pending_fail(struct box *b, const char *reason, const char *message)

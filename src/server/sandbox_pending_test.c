@@ -216,6 +216,38 @@ static void events_tell_of_progress_now_and_then(void **state)
 	has(rig_receive(r, fd), "\"state\":\"Running\"");
 }
 
+#define DIGEST "sha256:abababababababababababababababababababababababababababababababab"
+
+static void its_snapshots_are_restored_on_the_image_that_its_name_meant(void **state)
+{
+	struct rig *r = *state;
+	char id[UUID_LEN + 1], snapshot[UUID_LEN + 1], body[128];
+	int fd = begin(r, AUTH, id);
+
+	assert_string_equal(r->fake.digest, "");
+	r->fake.rt.events->resolved(id, DIGEST, r->fake.rt.events_arg);
+	release(r);
+	has(rig_receive(r, fd), "\"state\":\"Running\"");
+	assert_true(sandboxes_have_image(r->plane->sandboxes, DIGEST));
+	has(rig_on(r, "POST", id, "/snapshots", "{}"), "HTTP/1.1 202 ");
+	rig_id(r->answer, snapshot);
+	rig_turn(r, 20);
+	rig_restart(r);
+	(void)snprintf(body, sizeof(body), "{\"snapshotId\":\"%s\"}", snapshot);
+	has(rig_on(r, "POST", id, "/rollback", body), "HTTP/1.1 200 ");
+	assert_string_equal(r->fake.digest, DIGEST);
+	r->fake.digest[0] = '\0';
+	has(rig_on(r, "POST", id, "/fork", "{}"), "HTTP/1.1 202 ");
+	assert_string_equal(r->fake.digest, DIGEST);
+	assert_int_equal(rig_status(rig_on(r, "DELETE", id, "", NULL)), 204);
+	r->fake.digest[0] = '\0';
+	(void)snprintf(body, sizeof(body), "{\"snapshotId\":\"%s\",\"resourceLimits\":{}}", snapshot);
+	has(rig_ask(r, "POST /v1/sandboxes", body), "HTTP/1.1 202 ");
+	assert_string_equal(r->fake.digest, DIGEST);
+	assert_true(snapshots_have_image(r->plane->snapshots, DIGEST));
+	assert_false(snapshots_have_image(r->plane->snapshots, "sha256:"));
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -230,6 +262,7 @@ int main(void)
 		TEST(a_repeated_request_finds_the_one_that_is_pending),
 		TEST(progress_keeps_it_alive_and_silence_ends_it),
 		TEST(events_tell_of_progress_now_and_then),
+		TEST(its_snapshots_are_restored_on_the_image_that_its_name_meant),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -138,7 +138,7 @@ static void on_gone(const struct runtime_failure *failure, void *arg)
 	struct runtime_volume volumes[VOLUMES_OF_SANDBOX_MAX];
 	char token[SANDBOX_TOKEN_LEN + 1];
 	struct runtime_spec spec = {
-		.id = b->id, .image = b->pub.row.image, .entrypoint = b->pub.row.entrypoint, .env = b->first->env,
+		.id = b->id, .image = b->pub.row.image, .image_digest = b->pub.row.image_digest, .entrypoint = b->pub.row.entrypoint, .env = b->first->env,
 		.limits = b->pub.row.limits, .execd_token = token, .layers = b->pub.row.layers, .volumes = volumes,
 		.n_volumes = box_runtime_volumes(b, volumes),
 	};
@@ -269,6 +269,14 @@ int sandbox_rollback(struct sandbox *sb, const char *snapshot, const struct stri
 }
 
 /* ---- who stands on what ---- */
+
+bool sandboxes_have_image(const struct sandboxes *s, const char *digest)
+{
+	for (const struct sandbox *sb = s->newest; sb; sb = sb->older)
+		if (sb->row.image_digest && strcmp(sb->row.image_digest, digest) == 0)
+			return true;
+	return false;
+}
 
 void sandboxes_each_layer(const struct sandboxes *s, sandbox_layer_fn *fn, void *arg)
 {

@@ -42,6 +42,7 @@ static bool copy_row(struct item *it, const struct snapshot_row *row)
 	r->sandbox_id = copy(&it->arena, row->sandbox_id, &failed);
 	r->name = copy(&it->arena, row->name, &failed);
 	r->image = copy(&it->arena, row->image, &failed);
+	r->image_digest = copy(&it->arena, row->image_digest, &failed);
 	r->layers.items = arena_array(&it->arena, row->layers.n + 1, sizeof(*r->layers.items));
 	for (size_t i = 0; r->layers.items && i < row->layers.n; i++)
 		r->layers.items[i] = copy(&it->arena, row->layers.items[i], &failed);
@@ -243,7 +244,8 @@ static struct item *make_item(struct snapshots *s, const struct sandbox *sb, con
 	char id[UUID_LEN + 1], layer[RUNTIME_LAYER_LEN + 1];
 	int64_t now = snapshots_wall_us(s);
 	struct snapshot_row row = {
-		.id = id, .sandbox_id = sb->row.id, .name = name, .image = sb->row.image, .layers = { layers, sb->row.layers.n + 1 },
+		.id = id, .sandbox_id = sb->row.id, .name = name, .image = sb->row.image, .image_digest = sb->row.image_digest,
+		.layers = { layers, sb->row.layers.n + 1 },
 		.state = SNAPSHOT_CREATING, .reason = "snapshot_accepted", .message = "Snapshot creation accepted.", .created_us = now,
 		.changed_us = now,
 	};
@@ -304,7 +306,8 @@ int snapshots_keep(struct snapshots *s, const struct sandbox *source, const char
 {
 	int64_t now = snapshots_wall_us(s);
 	struct snapshot_row row = {
-		.id = pin->id, .sandbox_id = source->row.id, .name = name, .image = source->row.image, .layers = *layers,
+		.id = pin->id, .sandbox_id = source->row.id, .name = name, .image = source->row.image,
+		.image_digest = source->row.image_digest, .layers = *layers,
 		.state = SNAPSHOT_READY, .reason = "snapshot_runtime_ready", .message = "Snapshot created successfully.",
 		.created_us = now, .changed_us = now,
 	};
@@ -467,6 +470,14 @@ void snapshots_settle(struct snapshots *s, const struct map *found)
 }
 
 /* ---- the set ---- */
+
+bool snapshots_have_image(const struct snapshots *s, const char *digest)
+{
+	for (const struct snapshot *sn = s->newest; sn; sn = sn->older)
+		if (sn->row.state != SNAPSHOT_FAILED && sn->row.image_digest && strcmp(sn->row.image_digest, digest) == 0)
+			return true;
+	return false;
+}
 
 struct snapshot *snapshots_find(const struct snapshots *s, struct str id)
 {

@@ -52,6 +52,9 @@ void snapshots_released(struct snapshots *s);
 struct snapshot *snapshots_find(const struct snapshots *s, struct str id); /* NULL: no such id, valid or not */
 struct snapshot *snapshots_newest(const struct snapshots *s);
 
+/* Whether one stands on the image with this manifest. */
+bool snapshots_have_image(const struct snapshots *s, const char *digest);
+
 /* SN is NULL on failure, and when it has been removed. */
 typedef void snapshot_fn(struct snapshot *sn, const struct fault *f, void *arg);
 

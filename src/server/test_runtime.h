@@ -58,7 +58,7 @@ struct fake {
 	int far[FAKE_DIALS_MAX]; /* the other ends of what was dialled */
 	unsigned n_far;
 	const char *logs;
-	char token[RUNTIME_TOKEN_MAX + 1], env[256], entrypoint[256], image[256];
+	char token[RUNTIME_TOKEN_MAX + 1], env[256], entrypoint[256], image[256], digest[96];
 	struct runtime_limits limits;
 	struct runtime_log_query query;
 	unsigned cancels;
@@ -277,6 +277,7 @@ static inline void fake_create(struct runtime *rt, const struct runtime_spec *sp
 
 	(void)snprintf(f->token, sizeof(f->token), "%s", spec->execd_token);
 	(void)snprintf(f->image, sizeof(f->image), "%s", spec->image);
+	(void)snprintf(f->digest, sizeof(f->digest), "%s", spec->image_digest ? spec->image_digest : "");
 	f->limits = spec->limits;
 	f->env[0] = f->entrypoint[0] = '\0';
 	for (size_t i = 0; i < spec->env.n; i++)

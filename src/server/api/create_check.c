@@ -346,6 +346,7 @@ static int check_snapshot(const struct create_request *rq, const struct create_r
 
 	if (rules->source) {
 		o->image = rules->source->image;
+		o->image_digest = rules->source->image_digest;
 		o->snapshot = rules->source->snapshot;
 		o->os = rules->source->os;
 		o->arch = rules->source->arch;
@@ -359,6 +360,7 @@ static int check_snapshot(const struct create_request *rq, const struct create_r
 	if (snapshot_check_use(sn, f) < 0)
 		return -1;
 	o->image = sn->row.image;
+	o->image_digest = sn->row.image_digest;
 	o->snapshot = sn->row.id;
 	o->layers = sn->row.layers;
 	return check_base(rules, o, f);

@@ -50,6 +50,7 @@ void write_image(struct json_out *o, const struct pulled_image *im)
 		write_digest(o, im->layers[i].digest);
 	json_close(o, ']');
 	json_key(o, "private"), json_bool(o, im->is_private);
+	json_key(o, "kept"), json_bool(o, im->is_kept);
 	write_time(o, "pulledAt", im->pulled_us);
 	json_close(o, '}');
 }
@@ -96,6 +97,8 @@ int images_delete(struct request *rq, struct reply *rp, struct err *e)
 	service_note(rq, q.uri);
 	if (images_remove(p, q.uri, &n, e) == 0)
 		return reply_empty(rp, 204);
+	if (e->code == ERR_CONFLICT)
+		return reply_error(rp, 409, "IMAGES::IN_USE", "%s", e->msg);
 	return e->code == ERR_NOT_FOUND ? reply_error(rp, 404, "IMAGES::NOT_FOUND", "%s", e->msg) : -1;
 }
 

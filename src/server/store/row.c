@@ -9,6 +9,7 @@
 #include "base/escape.h"
 #include "base/json_out.h"
 #include "base/uuid.h"
+#include "image/reference.h"
 #include "server/sandbox_labels.h"
 #include "server/store/snapshot_row.h"
 
@@ -68,7 +69,7 @@ struct spec_limits {
 };
 
 struct spec {
-	const char *image, *snapshot;
+	const char *image, *digest, *snapshot;
 	struct string_list entrypoint, env, layers;
 	struct spec_platform platform;
 	struct spec_limits limits;
@@ -90,6 +91,7 @@ static const struct field limit_fields[] = {
 
 static const struct field spec_fields[] = {
 	FIELD(struct spec, image, FIELD_STRING, "image", .required = true, .min = 1, .max = ROW_IMAGE_MAX),
+	FIELD(struct spec, digest, FIELD_STRING, "digest", .min = 1, .max = DIGEST_TEXT_LEN),
 	FIELD(struct spec, entrypoint, FIELD_STRINGS, "entrypoint", .required = true, .min = 1, .max = ROW_ARGS_MAX),
 	FIELD(struct spec, env, FIELD_STRINGS, "env", .required = true, .max = ROW_ENV_MAX),
 	FIELD(struct spec, platform, FIELD_OBJECT, "platform", .fields = platform_fields),
@@ -116,6 +118,8 @@ bool row_write_spec(const struct sandbox_row *r, struct buf *b)
 
 	json_open(&o, '{');
 	json_key(&o, "image"), json_cstr(&o, r->image);
+	if (r->image_digest)
+		json_key(&o, "digest"), json_cstr(&o, r->image_digest);
 	if (r->snapshot)
 		json_key(&o, "snapshot"), json_cstr(&o, r->snapshot);
 	if (r->layers.n > 0)
@@ -155,7 +159,10 @@ static int load_spec(struct str text, struct arena *a, struct sandbox_row *r, st
 		return -1;
 	if (!layers_valid(&s.layers) || (s.snapshot && !id_valid(str_of(s.snapshot))))
 		return err_set(e, ERR_INVALID, "a snapshot that has no name");
+	if (s.digest && !row_digest_valid(s.digest))
+		return err_set(e, ERR_INVALID, "the digest of an image that is none");
 	r->image = s.image;
+	r->image_digest = s.digest;
 	r->snapshot = s.snapshot;
 	r->layers = s.layers;
 	r->entrypoint = s.entrypoint;
@@ -240,6 +247,13 @@ static int load_metadata(struct str text, struct arena *a, struct string_map *re
 bool row_is_instant(int64_t us)
 {
 	return us > 0 && us / US_PER_S <= CIVIL_MAX_S;
+}
+
+bool row_digest_valid(const char *text)
+{
+	unsigned char digest[SHA256_SIZE];
+
+	return digest_parse(str_of(text), digest);
 }
 
 int row_load_text(struct str s, size_t max, const char *what, struct arena *a, const char **ret, struct err *e)

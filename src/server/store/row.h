@@ -51,6 +51,7 @@ const char *sandbox_intent_name(enum sandbox_intent i); /* "create", ... */
 struct sandbox_row {
 	const char *id;
 	const char *image;
+	const char *image_digest;     /* of its manifest: what the name meant when it was made; NULL: not known, or it has none */
 	const char *snapshot;         /* that it was made from or rolled back to; NULL: the image alone */
 	struct string_list layers;    /* the runtime's names of the snapshots that it stands on, the uppermost first */
 	struct string_list entrypoint;
@@ -85,6 +86,7 @@ bool row_write_metadata(const struct string_map *m, struct buf *b);
 /* Everything is copied into A. ERR_INVALID: "sandbox 'ab12': ..." */
 /* Parts of it that other rows have, too. */
 bool row_is_instant(int64_t us);
+bool row_digest_valid(const char *text);
 int row_load_text(struct str s, size_t max, const char *what, struct arena *a, const char **ret, struct err *e);
 
 int row_load(const struct row_columns *c, struct arena *a, struct sandbox_row *ret, struct err *e);

@@ -58,6 +58,29 @@ static void a_row_reads_back_as_it_was_written(void **state)
 	assert_string_equal(metadata.p, "{\"a\":\"b\",\"x.y/z\":\"\"}");
 }
 
+#define DIGEST "sha256:abababababababababababababababababababababababababababababababab"
+#define WITH_DIGEST(digest) \
+	"{\"image\":\"h\",\"digest\":\"" digest "\",\"entrypoint\":[\"a\"],\"env\":[]," \
+	"\"limits\":{\"cpu\":1,\"memory\":2,\"pids\":3,\"disk\":4,\"inodes\":5},\"renew\":0}"
+
+static void the_image_is_known_by_its_digest_where_it_has_one(void **state)
+{
+	AUTO(arena_done) struct arena a = ARENA_INIT(1 << 20);
+	AUTO(buf_done) struct buf out = BUF_INIT(4096);
+	struct row_columns c = good();
+	struct sandbox_row r;
+	struct err e = { 0 };
+
+	(void)state;
+	assert_int_equal(row_load(&c, &a, &r, &e), 0);
+	assert_null(r.image_digest);
+	c.spec = STR(WITH_DIGEST(DIGEST));
+	assert_int_equal(row_load(&c, &a, &r, &e), 0);
+	assert_string_equal(r.image_digest, DIGEST);
+	assert_true(row_write_spec(&r, &out));
+	assert_string_equal(buf_z(&out), WITH_DIGEST(DIGEST));
+}
+
 static void a_row_that_cannot_be_is_refused(void **state)
 {
 	AUTO(arena_done) struct arena a = ARENA_INIT(1 << 22);
@@ -70,6 +93,7 @@ static void a_row_that_cannot_be_is_refused(void **state)
 		{ offsetof(struct row_columns, spec), "", "spec" },
 		{ offsetof(struct row_columns, spec), "[]", "spec" },
 		{ offsetof(struct row_columns, spec), "{}", "image" },
+		{ offsetof(struct row_columns, spec), WITH_DIGEST("sha256:12"), "digest" },
 		{ offsetof(struct row_columns, spec), WITH_VOLUMES(VOLUME_OF("nfs", "c", "ab", "/d")), "kind" },
 		{ offsetof(struct row_columns, spec), WITH_VOLUMES(VOLUME_OF("pvc", "C", "ab", "/d")), "named as its kind" },
 		{ offsetof(struct row_columns, spec), WITH_VOLUMES(VOLUME_OF("pvc", "c", "../x", "/d")), "named as its kind" },
@@ -187,6 +211,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_row_reads_back_as_it_was_written),
+		cmocka_unit_test(the_image_is_known_by_its_digest_where_it_has_one),
 		cmocka_unit_test(a_row_that_cannot_be_is_refused),
 		cmocka_unit_test(volumes_have_names_of_their_own),
 		cmocka_unit_test(times_that_cannot_be_are_refused),

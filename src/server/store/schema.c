@@ -43,6 +43,7 @@ static const char *const steps[] = {
 	"CREATE TABLE volumes ("
 	" id TEXT PRIMARY KEY, name TEXT NOT NULL, size_bytes INTEGER NOT NULL, created_us INTEGER NOT NULL,"
 	" state TEXT NOT NULL) STRICT;",
+	"ALTER TABLE images ADD COLUMN is_kept INTEGER NOT NULL DEFAULT 0;",
 };
 
 const struct schema store_schema = { steps, sizeof(steps) / sizeof(steps[0]) };

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/json_out.h"
 #include "base/uuid.h"
+#include "image/reference.h"
 #include "server/runtime.h"
 #include "server/store/row.h"
 
@@ -50,12 +51,13 @@ bool layers_valid(const struct string_list *layers)
 /* ---- the spec, a document ---- */
 
 struct spec {
-	const char *image;
+	const char *image, *digest;
 	struct string_list layers;
 };
 
 static const struct field spec_fields[] = {
 	FIELD(struct spec, image, FIELD_STRING, "image", .required = true, .min = 1, .max = ROW_IMAGE_MAX),
+	FIELD(struct spec, digest, FIELD_STRING, "digest", .min = 1, .max = DIGEST_TEXT_LEN),
 	FIELD(struct spec, layers, FIELD_STRINGS, "layers", .required = true, .min = 1, .max = RUNTIME_LAYERS_MAX),
 	{ 0 },
 };
@@ -66,6 +68,8 @@ bool snapshot_row_write_spec(const struct snapshot_row *r, struct buf *b)
 
 	json_open(&o, '{');
 	json_key(&o, "image"), json_cstr(&o, r->image);
+	if (r->image_digest)
+		json_key(&o, "digest"), json_cstr(&o, r->image_digest);
 	json_key(&o, "layers"), json_open(&o, '[');
 	for (size_t i = 0; i < r->layers.n; i++)
 		json_cstr(&o, r->layers.items[i]);
@@ -85,7 +89,10 @@ static int load_spec(struct str text, struct arena *a, struct snapshot_row *r, s
 		return -1;
 	if (!layers_valid(&s.layers))
 		return err_set(e, ERR_INVALID, "a layer that has no name");
+	if (s.digest && !row_digest_valid(s.digest))
+		return err_set(e, ERR_INVALID, "the digest of an image that is none");
 	r->image = s.image;
+	r->image_digest = s.digest;
 	r->layers = s.layers;
 	return 0;
 }

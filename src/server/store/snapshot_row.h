@@ -28,6 +28,7 @@ struct snapshot_row {
 	const char *sandbox_id; /* what it was taken of; that may be gone */
 	const char *name;       /* NULL: it has none */
 	const char *image;      /* that everything stands on */
+	const char *image_digest; /* as the sandbox's was; NULL: it is found by its name */
 	struct string_list layers; /* the runtime's names: its own first, then those that it stands on, the uppermost first */
 	enum snapshot_state state;
 	const char *reason, *message;

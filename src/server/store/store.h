@@ -72,6 +72,7 @@ struct store_image {
 	unsigned char digest[SHA256_SIZE]; /* of the manifest */
 	struct str manifest, config;
 	bool is_private; /* nobody gets it who has no access to it in the registry (I5) */
+	bool is_kept;    /* for those who stand on it alone: it goes with the last of them */
 	int64_t pulled_us;
 };
 

@@ -29,8 +29,8 @@ static const char snapshot_text[] =
 	" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
 static const char image_text[] =
-	"INSERT OR REPLACE INTO images (name, os, arch, digest, manifest, config, is_private, pulled_us)"
-	" VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+	"INSERT OR REPLACE INTO images (name, os, arch, digest, manifest, config, is_private, pulled_us, is_kept)"
+	" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
 static const char *const texts[SQL_COUNT] = {
 	[SQL_INSERT] = insert_text,
@@ -415,6 +415,7 @@ static int load_image(sqlite3_stmt *st, struct loading *l, struct err *e)
 		.name = arena_dup(&l->arena, column_str(st, 0)), .os = arena_dup(&l->arena, column_str(st, 1)),
 		.arch = arena_dup(&l->arena, column_str(st, 2)), .manifest = column_str(st, 4), .config = column_str(st, 5),
 		.is_private = sqlite3_column_int64(st, 6) != 0, .pulled_us = sqlite3_column_int64(st, 7),
+		.is_kept = sqlite3_column_int64(st, 8) != 0,
 	};
 
 	if (!image.name || !image.os || !image.arch)
@@ -438,7 +439,7 @@ int connection_load_images(struct connection *c, const struct store_image_reader
 	int rc;
 
 	c->rc = SQLITE_OK;
-	rc = load_all(c, "SELECT name, os, arch, digest, manifest, config, is_private, pulled_us FROM images ORDER BY pulled_us",
+	rc = load_all(c, "SELECT name, os, arch, digest, manifest, config, is_private, pulled_us, is_kept FROM images ORDER BY pulled_us",
 		      load_image, &l, e);
 	if (rc == 0)
 		rc = load_all(c, "SELECT digest FROM image_layers", load_layer, &l, e);

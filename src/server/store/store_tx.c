@@ -5,7 +5,7 @@
 
 #include "base/banned.h"
 
-#define TX_MAX ((size_t)12 * 1024 * 1024) /* an image has two documents of 4 MiB at most */
+#define TX_MAX ((size_t)20 * 1024 * 1024) /* an image has two documents of 4 MiB at most, and may displace another */
 
 struct store_tx *store_tx_new(void)
 {
@@ -241,6 +241,7 @@ void store_tx_image(struct store_tx *tx, const struct store_image *image)
 	add_bytes(tx, s, PARAM_BLOB, image->config);
 	add_int(s, image->is_private);
 	add_int(s, image->pulled_us);
+	add_int(s, image->is_kept);
 }
 
 void store_tx_forget_image(struct store_tx *tx, const char *name, const char *os, const char *arch)
