@@ -17,6 +17,9 @@ import census
 from conftest import BIN, KEY, ROOT, Server
 from fleet import BODY, BROKEN, Fleet, KillSwitch, until
 from oci import layer, member
+from registry import Image, Registry, is_installed
+from test_image_pull import entry
+from test_image_sandboxes import BASE, tar
 from test_layers import add, drop, listed
 from test_warden import Peer
 
@@ -105,6 +108,9 @@ PLACES = {
         "server.store.committed", "server.store.committed:2", "warden.snapshot.removing", "warden.snapshot.removed",
     ],
     "snapshot restart": ["server.recover.snapshot"],
+    "image export": ["server.export.packed", "server.export.packed:2", "warden.pack.begun", "warden.pack.begun:2", "warden.pack.told"],
+    "image import": ["server.load.commit_queued", "server.import.loaded", "server.import.recorded", "server.store.committed",
+                     "server.store.committed:2"],
     "fork": [
         "server.fork.layer", "server.fork.begun", "server.fork.made", "server.fork.told", "warden.snapshot.frozen",
         "warden.snapshot.told", "warden.create.ready", "warden.create.told:2",
@@ -139,7 +145,8 @@ class World(Fleet):
 
     def __init__(self, folder):
         self.switch = KillSwitch(folder / "switch")
-        super().__init__(Server(folder, env={"OPENSANDBOX_SERVER_API_KEY": KEY, "OPENSANDBOX_KILL_POINT_FD": str(self.switch.fd)},
+        self.registry = Registry(folder / "registry") if is_installed() else None
+        super().__init__(Server(folder, entry(self.registry.host) if self.registry else "", env={"OPENSANDBOX_SERVER_API_KEY": KEY, "OPENSANDBOX_KILL_POINT_FD": str(self.switch.fd)},
                                 pass_fds=[self.switch.fd]))
         self.keeper = self.place = None
 
@@ -188,6 +195,8 @@ def world(tmp_path_factory):
             w.remove_snapshot(name)
         w.server.stop()
         w.switch.close()
+        if w.registry:
+            w.registry.stop()
 
 
 def run_create(w, arm):
@@ -373,6 +382,7 @@ def run_layer(w, arm):
     """A layer is added, used by nobody, and dropped."""
     one = layer([member("f", data=os.urandom(100)), member("d/.wh..wh..opq")])
     path = w.server.home.run / "warden.sock"
+    images = listed(Peer(path))  # of other cases; they may go at any moment
     arm()
     was_told = told(add, peer := Peer(path), one)
     if w.switch.left:
@@ -382,11 +392,14 @@ def run_layer(w, arm):
     peer = Peer(path)
     assert one.digest in listed(peer) or not was_told
     add(peer, one)
-    assert listed(peer) == {one.digest}
+    assert listed(peer) - images == {one.digest}
     drop(peer, one)
-    assert not listed(peer)
+    assert one.digest not in listed(peer)
+    kept = tuple(f"blob-{digest.removeprefix('sha256:')}" for digest in images)
     folder = pathlib.Path(f"/proc/{w.server.warden_pid}/root{w.server.home.state}/store/layers")
-    until(lambda: all(p.name.startswith("host-") for p in folder.iterdir()), 10, "removing what is left")
+    until(lambda: all(p.name.startswith(("host-", *kept)) for p in folder.iterdir()), 10, "removing what is left")
+
+
 def pool_sizes(idle):
     return {"bufferMin": idle, "bufferMax": idle, "poolMin": 0, "poolMax": 9}
 
@@ -600,9 +613,85 @@ def run_rollback(w, arm):
     w.remove_snapshot(snapshot)
 
 
+# ---- images of a registry ----
+
+
+def push(w):
+    """An image that nobody has seen yet."""
+    return w.registry.push(f"killed/i{uuid.uuid4().hex}", "v1", Image([BASE, tar([member("own", data=os.urandom(1000))])]))
+
+
+def forget_images(w):
+    """And nothing is left of them in the folder of blobs."""
+    def gone():
+        found = w.call("GET", "/v1/images")
+        for image in found.json["items"] if found and found.status == 200 else ():
+            w.call("DELETE", f"/v1/images?uri={image['uri']}")
+        return found and found.status == 200 and not [i for i in found.json["items"] if not i["kept"]]
+    until(gone, 10, "forgetting images")
+    blobs = w.server.home.state / "server" / "blobs"
+    until(lambda: not [p for p in blobs.iterdir() if p.name.startswith("new-")], 10, "sweeping blobs")
+
+
+def exported(w, snapshot):
+    """The archive; None: the connection broke, or it could not be had at the moment."""
+    with contextlib.suppress(*BROKEN):
+        answer = w.server.request("GET", f"/v1/snapshots/{snapshot}/archive", timeout=60)
+        return answer.body if answer.status == 200 else None
+    return None
+
+
+def imported(w, archive):
+    with contextlib.suppress(*BROKEN):
+        return w.server.request("POST", "/v1/snapshots/import?name=imported", body=archive, timeout=60)
+    return None
+
+
+def run_image_export(w, arm):
+    """One that was cut off leaves nothing, and works the next time."""
+    name = w.made(image={"uri": push(w)})
+    assert w.command(name, "echo kept > /file; echo fine") == "fine"
+    snapshot = w.taken(name)
+    arm()
+    assert not exported(w, snapshot) or "told" in w.place
+    w.wait_struck()
+    archive = until(lambda: exported(w, snapshot), 10, "exporting again")
+    assert b"kept" in archive
+    w.remove(name)
+    w.remove_snapshot(snapshot)
+    forget_images(w)
+
+
+def run_image_import(w, arm):
+    name = w.made(image={"uri": push(w)})
+    assert w.command(name, "echo kept > /file; echo fine") == "fine"
+    snapshot = w.taken(name)
+    archive = exported(w, snapshot)
+    arm()
+    answer = imported(w, archive)
+    w.wait_struck()
+    found = {s: state for s, state in w.settled_snapshots().items() if s != snapshot}
+    assert len(found) <= 1 and set(found.values()) <= {"Ready"}
+    assert not answer or answer.json["id"] in found
+    if not found:
+        answer = until(lambda: imported(w, archive), 10, "importing again")
+        assert answer.status == 201, answer
+        found = {answer.json["id"]: "Ready"}
+    for one in found:
+        copy = w.made_somehow(image=None, snapshotId=one)
+        assert w.command(copy, "cat /file") == "kept"
+        w.remove(copy)
+        w.remove_snapshot(one)
+    w.remove(name)
+    w.remove_snapshot(snapshot)
+    forget_images(w)
+
+
 @pytest.mark.parametrize("operation,place", CASES, ids=[f"{o.replace(' ', '-')}-{p}" for o, p in CASES])
 def test_killed_at(world, operation, place):
     name, _, passes = place.partition(":")
+    if operation.startswith("image") and not world.registry:
+        pytest.skip("docker-registry is not installed")
     world.place = place
     for _ in range(ROUNDS):
         run = globals()["run_" + operation.replace(" ", "_")]

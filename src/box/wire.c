@@ -131,7 +131,7 @@ static int check_create(const struct wire_request *rq, struct err *e)
 bool wire_is_about_one(uint32_t call)
 {
 	return call != WIRE_LIST && call != WIRE_SNAPSHOTS && call != WIRE_SNAPSHOT_REMOVE && call != WIRE_LAYER_ADD &&
-	       call != WIRE_LAYER_DROP && call != WIRE_LAYERS && !is_about_volume(call);
+	       call != WIRE_LAYER_DROP && call != WIRE_LAYERS && call != WIRE_LAYER_PACK && !is_about_volume(call);
 }
 
 static int check_snapshot(const struct wire_request *rq, struct err *e)
@@ -160,7 +160,7 @@ int wire_check_request(const void *bytes, size_t n, size_t n_fds, struct wire_re
 		return bad(e, "an unknown call");
 	if (!is_size(rq.call, n - wire_request_size(&rq)))
 		return bad(e, "another size");
-	if (n_fds != (rq.call == WIRE_CREATE || rq.call == WIRE_LAYER_ADD))
+	if (n_fds != (rq.call == WIRE_CREATE || rq.call == WIRE_LAYER_ADD || rq.call == WIRE_LAYER_PACK))
 		return bad(e, "the wrong descriptors");
 	if ((wire_is_about_one(rq.call) || is_about_volume(rq.call)) && !has_id(rq.id))
 		return bad(e, "a bad id");
@@ -173,6 +173,8 @@ int wire_check_request(const void *bytes, size_t n, size_t n_fds, struct wire_re
 	if ((rq.call == WIRE_LAYER_ADD || rq.call == WIRE_LAYER_DROP) &&
 	    (rq.n_layers != 1 || rq.layers[0].kind != WIRE_LAYER_BLOB))
 		return bad(e, "no layer of an image");
+	if (rq.call == WIRE_LAYER_PACK && (rq.n_layers != 1 || (rq.layers[0].kind != WIRE_LAYER_BLOB && check_snapshot(&rq, e) < 0)))
+		return bad(e, "no layer");
 	*ret = rq;
 	return 0;
 }

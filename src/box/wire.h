@@ -37,6 +37,9 @@ enum wire_call {
 	WIRE_LAYER_ADD,
 	WIRE_LAYER_DROP, /* layers[0]; not there is fine, ERR_CONFLICT while a box has it */
 	WIRE_LAYERS, /* answered with one row per layer of an image, then one without a kind */
+	/* The layer layers[0], of either kind, as an uncompressed tar of an OCI layer: with a descriptor of an empty file, which it
+	 * is written to, disk_bytes of the limits at most. Answered with the digest of it as the name of a blob. */
+	WIRE_LAYER_PACK,
 	WIRE_VOLUME_MAKE,   /* a named volume: its id, and disk_bytes of the limits (0: none). Once it is there, nothing changes */
 	WIRE_VOLUME_REMOVE, /* with all that is in it; of what is not there at once */
 	WIRE_ENDED, /* from the warden, serial 0: a box has ended */
@@ -147,7 +150,7 @@ struct wire_reply {
 	struct wire_ending ending; /* of WIRE_ENDED, and of a row that is over */
 	struct wire_stats stats;
 	struct wire_snapshot snapshot; /* of WIRE_SNAPSHOT; only the name, of a row */
-	struct wire_layer layer; /* of a row of WIRE_LAYERS */
+	struct wire_layer layer; /* of a row of WIRE_LAYERS, and of WIRE_LAYER_PACK */
 	struct err err;
 };
 

@@ -34,7 +34,7 @@ static void good_requests_pass(void **state)
 	(void)state;
 	for (unsigned call = WIRE_CREATE; call < WIRE_ENDED; call++) {
 		struct wire_request rq = good_request(call);
-		bool has_fd = call == WIRE_CREATE || call == WIRE_LAYER_ADD;
+		bool has_fd = call == WIRE_CREATE || call == WIRE_LAYER_ADD || call == WIRE_LAYER_PACK;
 
 		rq.n_layers = 1;
 		rq.layers[0] = (struct wire_layer){ WIRE_LAYER_SNAPSHOT, { 1, [WIRE_SNAPSHOT_SIZE - 1] = 2 } };
@@ -43,6 +43,23 @@ static void good_requests_pass(void **state)
 		assert_int_equal(check(&rq, has_fd), 0);
 		assert_int_equal(check(&rq, !has_fd), -1);
 	}
+}
+
+static void layers_of_both_kinds_are_packed(void **state)
+{
+	struct wire_request rq = good_request(WIRE_LAYER_PACK);
+
+	(void)state;
+	assert_int_equal(check(&rq, 1), -1);
+	rq.n_layers = 1;
+	rq.layers[0].kind = WIRE_LAYER_BLOB;
+	assert_int_equal(check(&rq, 1), 0);
+	memset(rq.layers[0].name, 7, sizeof(rq.layers[0].name));
+	assert_int_equal(check(&rq, 1), 0);
+	rq.layers[0].kind = WIRE_LAYER_SNAPSHOT;
+	assert_int_equal(check(&rq, 1), -1); /* more than a snapshot's name */
+	rq.layers[0].kind = 0;
+	assert_int_equal(check(&rq, 1), -1);
 }
 
 static void layers_are_added_one_by_one_and_only_those_of_images(void **state)
@@ -256,7 +273,8 @@ static void replies_are_checked_too(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(good_requests_pass), cmocka_unit_test(layers_are_added_one_by_one_and_only_those_of_images),
+		cmocka_unit_test(good_requests_pass), cmocka_unit_test(layers_of_both_kinds_are_packed),
+		cmocka_unit_test(layers_are_added_one_by_one_and_only_those_of_images),
 		cmocka_unit_test(anything_else_is_refused),
 		cmocka_unit_test(a_snapshot_has_one_name_of_its_own_kind),
 		cmocka_unit_test(a_create_has_as_many_volumes_as_its_size_says),

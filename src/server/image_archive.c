@@ -13,6 +13,7 @@
 #include "base/hex.h"
 #include "base/sha256.h"
 #include "sys/fd.h"
+#include "sys/tree.h"
 
 #include "base/banned.h"
 
@@ -172,13 +173,16 @@ static bool is_empty(int dir)
 
 static int open_into_folder(struct archive_sink *s, const char *path, struct err *e)
 {
-	if (mkdir(path, 0755) < 0 && errno != EEXIST)
+	s->is_made = mkdir(path, 0755) == 0;
+	if (!s->is_made && errno != EEXIST)
 		return err_sys(e, errno, "make '%s'", path);
 	s->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (s->dir < 0)
 		return err_sys(e, errno, "open '%s'", path);
-	if (!is_empty(s->dir))
+	if (!is_empty(s->dir)) {
+		s->is_kept = true; /* it is somebody else's */
 		return err_set(e, ERR_CONFLICT, "'%s' is not empty", path);
+	}
 	if (mkdirat(s->dir, "blobs", 0755) < 0 || mkdirat(s->dir, BLOBS, 0755) < 0)
 		return err_sys(e, errno, "make '%s/" BLOBS "'", path);
 	return 0;
@@ -282,8 +286,10 @@ int archive_sink_take(struct str piece, void *sink, struct err *e)
 
 int archive_sink_keep(struct archive_sink *s, struct err *e)
 {
-	if (s->dir >= 0)
+	if (s->dir >= 0) {
+		s->is_kept = s->has_ended;
 		return s->has_ended ? 0 : err_set(e, ERR_INVALID, "the archive is cut short");
+	}
 	if (!s->temporary[0])
 		return 0;
 	if (fsync(s->fd) < 0 || fchmod(s->fd, 0644) < 0 || rename(s->temporary, s->path) < 0)
@@ -292,8 +298,22 @@ int archive_sink_keep(struct archive_sink *s, struct err *e)
 	return 0;
 }
 
+/* It was empty before: everything in it is ours. */
+static void empty_folder(const struct archive_sink *s)
+{
+	static const char *const files[] = { "oci-layout", "index.json", "manifest.json" };
+
+	for (size_t i = 0; i < ARRAY_LEN(files); i++)
+		(void)unlinkat(s->dir, files[i], 0);
+	(void)tree_remove(s->dir, "blobs", &(struct err){ 0 }); /* what failed is told already */
+	if (s->is_made)
+		(void)rmdir(s->path);
+}
+
 void archive_sink_close(struct archive_sink *s)
 {
+	if (s->dir >= 0 && !s->is_kept)
+		empty_folder(s);
 	if (s->temporary[0])
 		(void)unlink(s->temporary);
 	closep(&s->fd);

@@ -39,6 +39,8 @@ struct archive_sink {
 	uint64_t left;     /* of the file at hand */
 	size_t padding;    /* behind it */
 	bool has_ended;
+	bool is_kept;      /* nothing is taken back any more */
+	bool is_made;      /* the folder */
 };
 
 /* A path that ends with '/', or a folder that exists and is empty: the layout's files go there. "-": standard output. A file

@@ -12,25 +12,19 @@
 #include "base/json.h"
 #include "base/json_out.h"
 #include "base/opt.h"
-#include "net/url.h"
-#include "server/admin.h"
-#include "server/config.h"
-#include "server/image_archive.h"
+#include "server/admin_command.h"
 #include "sys/fd.h"
 
 #include "base/banned.h"
 
-#define PROGRAM "opensandbox-server"
-#define ANSWER_MAX ((size_t)64 * 1024 * 1024)
 #define LINE_MAX_BYTES ((size_t)256 * 1024)
 #define PASSWORD_MAX 8192
 #define SHOW_MS 100
 
-enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
-
 struct image_options {
 	const char *config, *platform, *username, *name;
 	bool password_stdin, json, quiet;
+	char password[PASSWORD_MAX + 1]; /* no option */
 };
 
 #define OPTION(member, kind, name, short_, arg, help, ...) OPT(struct image_options, member, kind, name, short_, arg, help, __VA_ARGS__)
@@ -58,7 +52,8 @@ const struct opt_command image_commands[] = {
 	[IMAGE_LIST] = { .name = "list", .summary = "list the images that are present", .opts = list_opts },
 	[IMAGE_REMOVE] = { .name = "remove", .summary = "forget images", .operands = "IMAGE|DIGEST...", .opts = remove_opts,
 			   .min_operands = 1, .max_operands = OPT_OPERANDS_ANY,
-			   .about = "Sandboxes that run go on. Layers go when nothing needs them any more." },
+			   .about = "Sandboxes that run go on. An image that a sandbox or a snapshot stands on loses its name alone. Layers go when "
+				    "nothing needs them any more." },
 	[IMAGE_LOAD] = { .name = "load", .summary = "take the images of an archive", .operands = "PATH", .opts = load_opts,
 			 .min_operands = 1, .max_operands = 1,
 			 .about = "PATH is an OCI layout (a folder or a tar), what 'docker save' wrote, or the tar of a root file "
@@ -70,30 +65,16 @@ const struct opt_command image_commands[] = {
 	{ 0 },
 };
 
-/* ---- what all have ---- */
+/* ---- which image ---- */
 
-struct job {
-	struct image_options o;
-	char **operands;
-	size_t n;
-	struct admin admin;
-	char password[PASSWORD_MAX + 1];
-};
-
-static int fail(const struct err *e)
-{
-	(void)fprintf(stderr, PROGRAM ": %s\n", e->msg);
-	return -1;
-}
-
-static int read_password(struct job *j, struct err *e)
+static int read_password(struct image_options *o, struct err *e)
 {
 	AUTO(buf_done) struct buf b = BUF_INIT(PASSWORD_MAX + 2);
 	struct str text;
 
-	if (!j->o.password_stdin)
-		return j->o.username ? err_set(e, ERR_INVALID, "--username needs --password-stdin") : 0;
-	if (!j->o.username)
+	if (!o->password_stdin)
+		return o->username ? err_set(e, ERR_INVALID, "--username needs --password-stdin") : 0;
+	if (!o->username)
 		return err_set(e, ERR_INVALID, "--password-stdin needs --username");
 	if (fd_read_all(STDIN_FILENO, PASSWORD_MAX + 1, &b, e) < 0)
 		return err_wrap(e, "read the password");
@@ -103,32 +84,34 @@ static int read_password(struct job *j, struct err *e)
 	if (text.n > PASSWORD_MAX)
 		return err_set(e, ERR_LIMIT, "a password of more than %d bytes", PASSWORD_MAX);
 	if (text.n > 0)
-		memcpy(j->password, text.p, text.n);
+		memcpy(o->password, text.p, text.n);
 	if (b.p)
 		secret_wipe(b.p, b.n);
 	return 0;
 }
 
 /* The body that says which image, for pull and save. */
-static int write_which(const struct job *j, const char *uri, struct buf *b, struct err *e)
+static int write_which(struct image_options *which, const char *uri, struct buf *b, struct err *e)
 {
 	struct str os = { 0 }, arch = { 0 };
 	struct json_out o = json_out(b);
 
-	if (j->o.platform && !str_cut(str_of(j->o.platform), '/', &os, &arch))
+	if (read_password(which, e) < 0)
+		return -1;
+	if (which->platform && !str_cut(str_of(which->platform), '/', &os, &arch))
 		return err_set(e, ERR_INVALID, "--platform: 'linux/amd64' is one");
 	json_open(&o, '{');
 	json_key(&o, "uri"), json_cstr(&o, uri);
-	if (j->o.platform) {
+	if (which->platform) {
 		json_key(&o, "platform"), json_open(&o, '{');
 		json_key(&o, "os"), json_str(&o, os);
 		json_key(&o, "arch"), json_str(&o, arch);
 		json_close(&o, '}');
 	}
-	if (j->o.username) {
+	if (which->username) {
 		json_key(&o, "auth"), json_open(&o, '{');
-		json_key(&o, "username"), json_cstr(&o, j->o.username);
-		json_key(&o, "password"), json_cstr(&o, j->password);
+		json_key(&o, "username"), json_cstr(&o, which->username);
+		json_key(&o, "password"), json_cstr(&o, which->password);
 		json_close(&o, '}');
 	}
 	json_close(&o, '}');
@@ -234,13 +217,14 @@ static int take_events(struct str piece, void *arg, struct err *e)
 	return 0;
 }
 
-static int run_pull(struct job *j, struct err *e)
+static int run_pull(struct admin_job *j, void *options, struct err *e)
 {
+	struct image_options *opts = options;
 	AUTO(buf_done) struct buf body = BUF_INIT(LINE_MAX_BYTES);
-	struct watch w = { .line = BUF_INIT(2 * LINE_MAX_BYTES), .shows = isatty(STDERR_FILENO) && !j->o.quiet };
+	struct watch w = { .line = BUF_INIT(2 * LINE_MAX_BYTES), .shows = isatty(STDERR_FILENO) && !opts->quiet };
 	struct admin_call call = { .method = "POST", .target = "/v1/images/pull", .type = "application/json", .take = take_events,
 				   .arg = &w };
-	int rc = write_which(j, j->operands[0], &body, e);
+	int rc = write_which(opts, j->operands[0], &body, e);
 
 	call.body = buf_str(&body);
 	if (rc == 0)
@@ -256,14 +240,9 @@ static int run_pull(struct job *j, struct err *e)
 
 /* ---- list, remove ---- */
 
-static int take_all(struct str piece, void *arg, struct err *e)
-{
-	return buf_add_str(arg, piece) ? 0 : err_set(e, ERR_LIMIT, "the server's answer is too long");
-}
-
 static int print_items(struct str text, struct err *e)
 {
-	AUTO(arena_done) struct arena a = ARENA_INIT(16 * ANSWER_MAX);
+	AUTO(arena_done) struct arena a = ARENA_INIT(16 * ADMIN_ANSWER_MAX);
 	const struct json_limits limits = { .values = 16 * JSON_VALUES_MAX };
 	struct json *root = json_parse(&a, text, &limits, NULL, e);
 
@@ -274,28 +253,29 @@ static int print_items(struct str text, struct err *e)
 	return 0;
 }
 
-static int run_list(struct job *j, struct err *e)
+static int run_list(struct admin_job *j, void *options, struct err *e)
 {
-	AUTO(buf_done) struct buf b = BUF_INIT(ANSWER_MAX);
-	struct admin_call call = { .method = "GET", .target = "/v1/images", .take = take_all, .arg = &b };
+	const struct image_options *opts = options;
+	AUTO(buf_done) struct buf b = BUF_INIT(ADMIN_ANSWER_MAX);
+	struct admin_call call = { .method = "GET", .target = "/v1/images", .take = admin_take_all, .arg = &b };
 
 	if (admin_run(&j->admin, &call, e) < 0)
 		return -1;
-	if (!j->o.json)
+	if (!opts->json)
 		return print_items(buf_str(&b), e);
 	(void)printf("%s\n", buf_z(&b));
 	return 0;
 }
 
-static int run_remove(struct job *j, struct err *e)
+static int run_remove(struct admin_job *j, void *options, struct err *e)
 {
+	(void)options;
 	for (size_t i = 0; i < j->n; i++) {
 		AUTO(buf_done) struct buf target = BUF_INIT(8192);
 		struct admin_call call = { .method = "DELETE" };
 
-		buf_addf(&target, "/v1/images?uri=");
-		if (!url_encode_query(&target, str_of(j->operands[i])))
-			return err_set(e, ERR_LIMIT, "a name that is too long");
+		if (admin_target(&target, "/v1/images", "uri", j->operands[i], e) < 0)
+			return -1;
 		call.target = target.p;
 		if (admin_run(&j->admin, &call, e) < 0)
 			return -1;
@@ -305,64 +285,28 @@ static int run_remove(struct job *j, struct err *e)
 
 /* ---- load, save ---- */
 
-/* Both directions of one call. */
-struct transfer_ends {
-	struct archive_source source;
-	struct buf answer;
-};
-
-static long read_source(char *out, size_t max, void *arg, struct err *e)
-{
-	return archive_source_read(out, max, &((struct transfer_ends *)arg)->source, e);
-}
-
-static int take_answer(struct str piece, void *arg, struct err *e)
-{
-	return take_all(piece, &((struct transfer_ends *)arg)->answer, e);
-}
-
-static int run_load(struct job *j, struct err *e)
+static int run_load(struct admin_job *j, void *options, struct err *e)
 {
 	AUTO(buf_done) struct buf target = BUF_INIT(8192);
-	struct transfer_ends ends = { .answer = BUF_INIT(ANSWER_MAX) };
-	struct admin_call call = { .method = "POST", .type = "application/x-tar", .read = read_source, .take = take_answer,
-				   .arg = &ends };
-	int rc;
+	AUTO(buf_done) struct buf answer = BUF_INIT(ADMIN_ANSWER_MAX);
+	const struct image_options *opts = options;
 
-	buf_addf(&target, "/v1/images/load");
-	if (j->o.name) {
-		buf_addf(&target, "?name=");
-		(void)url_encode_query(&target, str_of(j->o.name));
-	}
-	if (target.failed)
-		return err_set(e, ERR_LIMIT, "a name that is too long");
-	call.target = target.p;
-	rc = archive_source_open(&ends.source, j->operands[0], e);
-	call.length = ends.source.length;
-	if (rc == 0)
-		rc = admin_run(&j->admin, &call, e);
-	if (rc == 0)
-		rc = print_items(buf_str(&ends.answer), e);
-	archive_source_close(&ends.source);
-	buf_done(&ends.answer);
-	return rc;
+	if (admin_target(&target, "/v1/images/load", "name", opts->name, e) < 0 ||
+	    admin_upload(j, target.p, j->operands[0], &answer, e) < 0)
+		return -1;
+	return print_items(buf_str(&answer), e);
 }
 
-static int run_save(struct job *j, struct err *e)
+static int run_save(struct admin_job *j, void *options, struct err *e)
 {
-	AUTO(archive_sink_close) struct archive_sink sink = { .dir = -1, .fd = -1 };
 	AUTO(buf_done) struct buf body = BUF_INIT(LINE_MAX_BYTES);
-	struct admin_call call = { .method = "POST", .target = "/v1/images/save", .type = "application/json",
-				   .take = archive_sink_take, .arg = &sink };
-	int rc = write_which(j, j->operands[0], &body, e);
+	struct admin_call call = { .method = "POST", .target = "/v1/images/save", .type = "application/json" };
+	struct image_options *opts = options;
+	int rc = write_which(opts, j->operands[0], &body, e);
 
 	call.body = buf_str(&body);
 	if (rc == 0)
-		rc = archive_sink_open(&sink, j->operands[1], e);
-	if (rc == 0)
-		rc = admin_run(&j->admin, &call, e);
-	if (rc == 0)
-		rc = archive_sink_keep(&sink, e);
+		rc = admin_download(j, &call, j->operands[1], e);
 	if (body.p)
 		secret_wipe(body.p, body.n);
 	return rc;
@@ -370,64 +314,18 @@ static int run_save(struct job *j, struct err *e)
 
 /* ---- all of them ---- */
 
-static int (*const runs[])(struct job *j, struct err *e) = {
+static int (*const runs[])(struct admin_job *j, void *options, struct err *e) = {
 	[IMAGE_PULL] = run_pull, [IMAGE_LIST] = run_list, [IMAGE_REMOVE] = run_remove, [IMAGE_LOAD] = run_load, [IMAGE_SAVE] = run_save,
 };
 
-static int run(struct job *j, size_t which, const char *const *env)
-{
-	AUTO(arena_done) struct arena arena = ARENA_INIT(CONFIG_ARENA_MAX);
-	AUTO(buf_done) struct buf problems = BUF_INIT((size_t)1024 * 1024);
-	struct config_sources sources = { .path = j->o.config, .env = env };
-	struct config c;
-	struct err e = { 0 };
-	int rc;
-
-	if (config_load(&sources, &arena, &c, &problems, &e) < 0 || read_password(j, &e) < 0)
-		return fail(&e);
-	rc = admin_open(&j->admin, &c, &e) < 0 ? -1 : runs[which](j, &e);
-	if (rc == 0 && fflush(stdout) < 0)
-		rc = err_set(&e, ERR_IO, "cannot write to standard output");
-	admin_close(&j->admin);
-	secret_wipe(j->password, sizeof(j->password));
-	return rc < 0 ? fail(&e) : 0;
-}
-
-static int usage(const struct err *e)
-{
-	(void)fprintf(stderr, PROGRAM ": %s\nTry '" PROGRAM " image --help'.\n", e->msg);
-	return EXIT_USAGE;
-}
-
-static int help(const struct opt_command *c, const char *path)
-{
-	AUTO(buf_done) struct buf text = BUF_INIT((size_t)64 * 1024);
-
-	opt_help(c, path, &text);
-	return fputs(buf_z(&text), stdout) < 0 || fflush(stdout) < 0 ? EXIT_FAILED : EXIT_OK;
-}
-
 int image_command(int argc, char **argv, const char *config, const char *const *env)
 {
-	const struct opt_command image = { .name = "image", .commands = image_commands, .summary = "images of registries and archives" };
-	static struct job j; /* a password has its place in it, and no other */
-	struct opt_result r;
-	struct err e = { 0 };
-	char path[64];
-	size_t which;
+	static const struct admin_group group = { "image", "images of registries and archives", image_commands, runs };
+	static struct image_options o; /* a password has its place in it, and no other */
+	int status;
 
-	if (opt_parse(&image, argc, argv, NULL, &r, &e) < 0)
-		return usage(&e);
-	if (r.action == OPT_HELP || !r.command)
-		return help(&image, PROGRAM " image");
-	which = (size_t)(r.command - image_commands);
-	(void)snprintf(path, sizeof(path), PROGRAM " image %s", r.command->name);
-	j.o.config = config;
-	if (opt_parse(&image_commands[which], r.argc, r.argv, &j.o, &r, &e) < 0)
-		return usage(&e);
-	if (r.action == OPT_HELP)
-		return help(&image_commands[which], path);
-	j.operands = r.argv;
-	j.n = (size_t)r.argc;
-	return run(&j, which, env) < 0 ? EXIT_FAILED : EXIT_OK;
+	o.config = config;
+	status = admin_command(&group, argc, argv, &o, &o.config, env);
+	secret_wipe(o.password, sizeof(o.password));
+	return status;
 }

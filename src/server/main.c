@@ -16,6 +16,7 @@
 #include "server/config.h"
 #include "server/doctor.h"
 #include "server/image_command.h"
+#include "server/snapshot_command.h"
 #include "server/init_config.h"
 #include "server/native.h"
 #include "server/pull.h"
@@ -33,7 +34,7 @@
 #define TEXT_MAX ((size_t)1024 * 1024)
 
 enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
-enum { COMMAND_INIT_CONFIG, COMMAND_CONFIG, COMMAND_DOCTOR, COMMAND_RECOVER, COMMAND_IMAGE, COMMAND_COMPLETION }; /* rows of commands[] */
+enum { COMMAND_INIT_CONFIG, COMMAND_CONFIG, COMMAND_DOCTOR, COMMAND_RECOVER, COMMAND_IMAGE, COMMAND_SNAPSHOT, COMMAND_COMPLETION }; /* rows of commands[] */
 
 struct options {
 	const char *config, *host, *log_level;
@@ -128,6 +129,9 @@ static const struct opt_command commands[] = {
 		   "sandboxes that run. No sandbox is ended. The server must not be running; needs root." },
 	[COMMAND_IMAGE] =
 	{ .name = "image", .summary = "pull, list, remove, load and save images", .commands = image_commands,
+	  .about = "Asks the server that runs with the same configuration, by its API and with its key." },
+	[COMMAND_SNAPSHOT] =
+	{ .name = "snapshot", .summary = "list, export and import snapshots", .commands = snapshot_commands,
 	  .about = "Asks the server that runs with the same configuration, by its API and with its key." },
 	[COMMAND_COMPLETION] =
 	{ .name = "completion", .summary = "print a completion script", .operands = "bash|zsh|fish", .opts = no_opts,
@@ -398,6 +402,8 @@ int main(int argc, char **argv)
 		return run_recover(r.argc, r.argv, &o, env);
 	if (r.command == &commands[COMMAND_IMAGE])
 		return image_command(r.argc, r.argv, o.config, env);
+	if (r.command == &commands[COMMAND_SNAPSHOT])
+		return snapshot_command(r.argc, r.argv, o.config, env);
 	if (r.command == &commands[COMMAND_COMPLETION])
 		return run_completion(r.argc, r.argv);
 	return with_config(&o, env, ACTION_SERVE);

@@ -57,6 +57,7 @@ struct plane {
 	struct pools *pools;
 	struct audit *audit;
 	struct plane_job *jobs;
+	unsigned exports;       /* of snapshots, in progress */
 	struct tunnel *tunnels; /* upgraded connections in progress, of the endpoint proxy */
 };
 

@@ -106,10 +106,14 @@ void pull_cancel(struct pull *op); /* fine when nothing is in progress; a pull t
 struct load_job;
 typedef void load_done_fn(const struct pulled_image *const *images, size_t n, const struct err *e, void *arg);
 
+struct load_order {
+	const char *name; /* what the image in it is called, whatever it says; NULL: it says so */
+	bool is_kept;     /* they are known by their digests alone, and are there for who stands on them when DONE returns */
+};
+
 /* The archive (see fetch/load.h) is to be written to *ret_pipe, which does not block and is the caller's to close: its end is
- * the archive's. NAME (or NULL) is what the image in it is called, whatever it says. DONE is called once, from the loop, and the
- * job is gone then; unless it is cancelled. */
-struct load_job *load_start(struct puller *p, const char *name, int *ret_pipe, load_done_fn *done, void *arg, struct err *e);
+ * the archive's. DONE is called once, from the loop, and the job is gone then; unless it is cancelled. */
+struct load_job *load_start(struct puller *p, const struct load_order *o, int *ret_pipe, load_done_fn *done, void *arg, struct err *e);
 void load_cancel(struct load_job *l);
 
 /* ---- layers ---- */

@@ -90,7 +90,9 @@ void image_enter(struct puller *p, struct image *im)
 		if (!kept || store_submit(p->store, tx, NULL, NULL, &e) < 0)
 			log_error("an image that is in use is not kept", LOG_S("name", old->pub.name), LOG_ERR(&e));
 	}
-	replace_image(p, image_list_find(&p->images, im->pub.name, im->pub.os, im->pub.arch), im);
+	old = image_list_find(&p->images, im->pub.name, im->pub.os, im->pub.arch);
+	if (!old || !im->pub.is_kept || old->pub.is_kept) /* what somebody asked for by its digest stays so */
+		replace_image(p, image_list_find(&p->images, im->pub.name, im->pub.os, im->pub.arch), im);
 }
 
 void images_set_users(struct puller *p, image_used_fn *fn, void *arg)

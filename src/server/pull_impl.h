@@ -86,7 +86,7 @@ struct load_job {
 	struct puller *p;
 	char *name;
 	int archive; /* to read from; -1: the fetcher has it */
-	bool is_begun, is_committing;
+	bool is_kept, is_begun, is_committing;
 	struct conversation talk;
 	struct image *found[LAYOUT_IMAGES_MAX];
 	size_t n_found;

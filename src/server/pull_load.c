@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/escape.h"
 #include "base/json_out.h"
+#include "base/kill_point.h"
 #include "image/reference.h"
 #include "server/pull_impl.h"
 #include "sys/passing.h"
@@ -85,6 +86,12 @@ static int on_found(struct load_job *l, const struct fetch_message *m, const str
 		return -1;
 	from.name = name.p;
 	im = image_received(l->p, &from, m, passed, e);
+	if (im && l->is_kept) {
+		struct image *kept = image_without_name(im, e);
+
+		image_unref(im);
+		im = kept;
+	}
 	if (!im)
 		return -1;
 	l->found[l->n_found++] = im;
@@ -105,7 +112,10 @@ static int commit(struct load_job *l, struct err *e)
 	for (size_t i = 0; i < l->n_found; i++)
 		image_write_entry(l->p, l->found[i], tx);
 	l->is_committing = true;
-	return store_submit(l->p->store, tx, on_committed, l, e);
+	if (store_submit(l->p->store, tx, on_committed, l, e) < 0)
+		return -1;
+	KILL_POINT("server.load.commit_queued");
+	return 0;
 }
 
 static int step(struct load_job *l, struct err *e)
@@ -196,16 +206,16 @@ void loads_begin(struct puller *p)
 	}
 }
 
-struct load_job *load_start(struct puller *p, const char *name, int *ret_pipe, load_done_fn *done, void *arg, struct err *e)
+struct load_job *load_start(struct puller *p, const struct load_order *o, int *ret_pipe, load_done_fn *done, void *arg, struct err *e)
 {
 	struct load_job *l;
 	struct reference ref;
 	int ends[2];
 
-	if (name && reference_parse(str_of(name), &ref, e) < 0)
+	if (o->name && reference_parse(str_of(o->name), &ref, e) < 0)
 		return NULL;
 	l = calloc(1, sizeof(*l));
-	if (!l || (name && !(l->name = strdup(name))) || pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
+	if (!l || (o->name && !(l->name = strdup(o->name))) || pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
 		if (l)
 			free(l->name);
 		free(l);
@@ -214,6 +224,7 @@ struct load_job *load_start(struct puller *p, const char *name, int *ret_pipe, l
 	}
 	(void)fcntl(ends[0], F_SETFL, O_RDONLY); /* the fetcher waits for bytes */
 	l->p = p;
+	l->is_kept = o->is_kept;
 	l->talk.fd = -1;
 	l->archive = ends[0];
 	l->done = done;

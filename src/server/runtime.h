@@ -18,6 +18,7 @@
 #include "base/decode.h"
 #include "base/err.h"
 #include "base/own.h"
+#include "base/sha256.h"
 #include "base/str.h"
 
 struct runtime;
@@ -79,7 +80,7 @@ enum runtime_network {
 struct runtime_spec {
 	const char *id;
 	const char *image;             /* passed check_image() */
-	const char *image_digest;      /* of a sandbox that stands on snapshots: the image that they were made on, whatever the name
+	const char *image_digest;      /* of a sandbox that is made from a snapshot: the image that this stands on, whatever the name
 					* means now, and nobody asks whether it may be had. NULL: go by the name */
 	struct string_list entrypoint; /* one or more */
 	struct string_map env;
@@ -102,6 +103,11 @@ struct runtime_spec {
 struct runtime_snapshot {
 	uint64_t flush_us;  /* what it took to write back, while the sandbox went on */
 	uint64_t frozen_us; /* how long it was frozen */
+};
+
+struct runtime_layer { /* one of the two */
+	const char *snapshot;      /* its name */
+	const unsigned char *blob; /* of an image: its digest */
 };
 
 /* How far the image of a create is that has to be fetched first. */
@@ -167,6 +173,7 @@ typedef void runtime_info_fn(const struct runtime_info *info, const struct runti
 typedef void runtime_stats_fn(const struct runtime_stats *stats, const struct runtime_failure *failure, void *arg);
 typedef void runtime_snapshot_fn(const struct runtime_snapshot *made, const struct runtime_failure *failure, void *arg);
 typedef void runtime_layers_fn(const char *const *layers, size_t n, const struct runtime_failure *failure, void *arg);
+typedef void runtime_packed_fn(const unsigned char digest[SHA256_SIZE], const struct runtime_failure *failure, void *arg);
 typedef void runtime_list_fn(const struct runtime_box *boxes, size_t n, const struct runtime_failure *failure, void *arg);
 
 #define RUNTIME_LOG_MAX ((size_t)1024 * 1024) /* bytes of one answer */
@@ -195,6 +202,9 @@ struct runtime_ops {
 	/* Of what is not there succeeds. ERR_CONFLICT while a sandbox stands on it. */
 	void (*snapshot_remove)(struct runtime *rt, const char *layer, runtime_done_fn *fn, void *arg);
 	void (*snapshots)(struct runtime *rt, runtime_layers_fn *fn, void *arg); /* all that there are */
+	/* A layer as an uncompressed tar of an OCI layer, into FD, an empty file that is the caller's, of which DISK_MAX bytes are
+	 * on the disk at most. Takes 2 h at most. NULL: it has no such layers. */
+	void (*pack)(struct runtime *rt, const struct runtime_layer *layer, int fd, uint64_t disk_max, runtime_packed_fn *fn, void *arg);
 	/* Volumes with a name of ours (id_valid()). What was made is on the disk when this succeeds, whatever happens; making one
 	 * that is there succeeds. LIMIT_BYTES 0: none, where disks have none. One is removed when no sandbox has it. NULL: the
 	 * runtime has no volumes at all. */

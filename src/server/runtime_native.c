@@ -60,13 +60,14 @@ static struct runtime_failure failure_of(const struct call *c, const struct err 
 		[WIRE_SNAPSHOT] = "SNAPSHOT_FAILED",     [WIRE_SNAPSHOT_REMOVE] = "SNAPSHOT_DELETE_FAILED",
 		[WIRE_SNAPSHOTS] = "SANDBOX_QUERY_FAILED", [WIRE_LAYER_ADD] = RUNTIME_PULL_FAILED,
 		[WIRE_LAYER_DROP] = "SANDBOX_QUERY_FAILED", [WIRE_LAYERS] = "SANDBOX_QUERY_FAILED",
+		[WIRE_LAYER_PACK] = "SNAPSHOT_EXPORT_FAILED",
 		[WIRE_VOLUME_MAKE] = "VOLUME_CREATE_FAILED", [WIRE_VOLUME_REMOVE] = "VOLUME_DELETE_FAILED",
 	};
 	struct runtime_failure f = { .code = codes[c->kind], .status = 500, .err = *e };
 
 	if (c->kind == WIRE_CREATE && native_is_volume_fault(e, &f))
 		return f;
-	if (e->code == ERR_NOT_FOUND && c->kind != WIRE_CREATE) {
+	if (e->code == ERR_NOT_FOUND && c->kind != WIRE_CREATE && c->kind != WIRE_LAYER_PACK) {
 		f.code = "SANDBOX_NOT_FOUND";
 		f.status = 404;
 	} else if (e->code == ERR_CONFLICT) {
@@ -78,7 +79,10 @@ static struct runtime_failure failure_of(const struct call *c, const struct err 
 		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the blob, or the disk that it has no room on */
 	} else if (c->kind == WIRE_CREATE && e->code == ERR_INVALID) {
 		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the entrypoint, from the sandbox itself, or the image */
-	} else if (c->kind == WIRE_SNAPSHOT && e->code == ERR_LIMIT) {
+	} else if (c->kind == WIRE_LAYER_PACK && e->code == ERR_INVALID) {
+		f.status = 409;
+		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the snapshot's files */
+	} else if ((c->kind == WIRE_SNAPSHOT || c->kind == WIRE_LAYER_PACK) && e->code == ERR_LIMIT) {
 		f.status = 507;
 		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the sandbox's own files, or the room for all */
 	} else if (e->code == ERR_UNAVAILABLE || e->code == ERR_LIMIT) {
@@ -114,6 +118,9 @@ void native_call_fail(struct call *c, const struct err *e)
 		break;
 	case WIRE_SNAPSHOTS:
 		copy.fn.layers(NULL, 0, &f, copy.arg);
+		break;
+	case WIRE_LAYER_PACK:
+		copy.fn.packed(NULL, &f, copy.arg);
 		break;
 	case WIRE_CREATE:
 	case WIRE_PAUSE:
@@ -157,7 +164,7 @@ static void on_timeout(void *arg)
 
 static unsigned time_of(enum wire_call kind)
 {
-	if (kind == WIRE_LAYER_ADD)
+	if (kind == WIRE_LAYER_ADD || kind == WIRE_LAYER_PACK)
 		return LAYER_MS;
 	return kind == WIRE_CREATE || kind == WIRE_SNAPSHOT ? CREATE_MS : CALL_MS;
 }
@@ -563,6 +570,9 @@ static void answer(struct call *c, const struct wire_reply *rp, struct passed *g
 	case WIRE_LAYER_DROP:
 		native_answer_drop(c);
 		return;
+	case WIRE_LAYER_PACK:
+		native_answer_packed(c, &rp->layer);
+		return;
 	case WIRE_CREATE:
 	case WIRE_PAUSE:
 	case WIRE_RESUME:
@@ -687,7 +697,7 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 		.create = native_create,   .pause = native_pause, .resume = native_resume, .remove = native_remove,
 		.dial = native_dial,       .logs = native_logs,   .inspect = native_inspect, .stats = native_stats,
 		.list = native_list,       .snapshot = native_snapshot, .snapshot_remove = native_snapshot_remove,
-		.snapshots = native_snapshots, .volume_make = native_volume_make, .volume_remove = native_volume_remove,
+		.snapshots = native_snapshots, .pack = native_pack, .volume_make = native_volume_make, .volume_remove = native_volume_remove,
 		.cancel = native_image_cancel, .check_image = native_check_image, .free = native_free,
 	};
 	struct native *n = calloc(1, sizeof(*n));

@@ -339,9 +339,9 @@ static const struct pulled_image *find_by_name(const struct image_create *ic)
  * it is to be pulled. */
 static const struct pulled_image *find_present(const struct image_create *ic)
 {
-	if (ic->spec.layers.n == 0)
-		return NULL;
-	return ic->spec.image_digest ? images_find(ic->n->puller, ic->spec.image_digest) : find_by_name(ic);
+	if (ic->spec.image_digest)
+		return images_find(ic->n->puller, ic->spec.image_digest);
+	return ic->spec.layers.n > 0 ? find_by_name(ic) : NULL;
 }
 
 static void on_pull_progress(const struct pull_progress *p, void *arg)

@@ -31,6 +31,7 @@ struct call {
 		runtime_list_fn *list;
 		runtime_snapshot_fn *snapshot;
 		runtime_layers_fn *layers;
+		runtime_packed_fn *packed;
 	} fn;
 	void *arg;
 	bool is_inspect; /* a WIRE_STATS for inspect() */
@@ -113,6 +114,8 @@ void native_layer_note(struct native *n, const unsigned char digest[SHA256_SIZE]
 void native_layer_add(struct native *n, const struct pulled_layer *layer, int blob, runtime_done_fn *fn, void *arg);
 void native_answer_layers(struct call *c, const struct wire_reply *rp);
 void native_answer_drop(struct call *c);
+void native_pack(struct runtime *rt, const struct runtime_layer *layer, int fd, uint64_t disk_max, runtime_packed_fn *fn, void *arg);
+void native_answer_packed(struct call *c, const struct wire_layer *layer);
 
 /* runtime_native_snapshot.c */
 int native_add_layers(struct wire_request *rq, const struct string_list *layers, struct err *e); /* behind those that RQ has */

@@ -159,6 +159,38 @@ static void drop(struct native *n, const unsigned char digest[SHA256_SIZE])
 	native_call_send(c, "", &rq, -1);
 }
 
+/* ---- packing ---- */
+
+void native_pack(struct runtime *rt, const struct runtime_layer *layer, int fd, uint64_t disk_max, runtime_packed_fn *fn, void *arg)
+{
+	struct call *c = native_call_new(rt, WIRE_LAYER_PACK, arg);
+	struct wire_request rq = { .limits.disk_bytes = disk_max };
+	const char *const names[] = { layer->snapshot };
+
+	if (!c) {
+		fn(NULL, &native_no_memory, arg);
+		return;
+	}
+	c->fn.packed = fn;
+	if (layer->blob) {
+		rq = request_of(layer->blob);
+		rq.limits.disk_bytes = disk_max;
+	} else if (native_add_layers(&rq, &(struct string_list){ (const char **)(uintptr_t)names, 1 }, &c->failure) < 0) {
+		native_call_fail_later(c);
+		return;
+	}
+	native_call_send(c, "", &rq, fd);
+}
+
+void native_answer_packed(struct call *c, const struct wire_layer *layer)
+{
+	runtime_packed_fn *fn = c->fn.packed;
+	void *arg = c->arg;
+
+	native_call_free(c);
+	fn(layer->name, NULL, arg);
+}
+
 /* ---- what nobody needs ---- */
 
 static void on_sweep(void *arg)

@@ -190,6 +190,7 @@ void sandboxes_each_layer(const struct sandboxes *s, sandbox_layer_fn *fn, void 
 
 /* Whether one stands on the image with this manifest, or is about to. */
 bool sandboxes_have_image(const struct sandboxes *s, const char *digest);
+bool sandboxes_have_snapshot(const struct sandboxes *s, const char *id); /* one was made from it, or from one that was */
 
 /* Somebody used it: extends its life if it was made so, at most once in INTERVAL_S. */
 void sandbox_touch(struct sandbox *sb, int64_t interval_s);

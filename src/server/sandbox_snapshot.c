@@ -270,6 +270,14 @@ int sandbox_rollback(struct sandbox *sb, const char *snapshot, const struct stri
 
 /* ---- who stands on what ---- */
 
+bool sandboxes_have_snapshot(const struct sandboxes *s, const char *id)
+{
+	for (const struct sandbox *sb = s->newest; sb; sb = sb->older)
+		if (sb->row.snapshot && strcmp(sb->row.snapshot, id) == 0)
+			return true;
+	return false;
+}
+
 bool sandboxes_have_image(const struct sandboxes *s, const char *digest)
 {
 	for (const struct sandbox *sb = s->newest; sb; sb = sb->older)

@@ -301,23 +301,18 @@ static void on_kept(const struct err *e, void *arg)
 	forget(it);
 }
 
-int snapshots_keep(struct snapshots *s, const struct sandbox *source, const char *name, const struct layer_pin *pin,
-		   const struct string_list *layers, snapshot_fn *fn, void *arg, struct fault *f)
+/* Of something that is there already. */
+static int record(struct snapshots *s, struct snapshot_row *row, snapshot_fn *fn, void *arg, struct fault *f)
 {
-	int64_t now = snapshots_wall_us(s);
-	struct snapshot_row row = {
-		.id = pin->id, .sandbox_id = source->row.id, .name = name, .image = source->row.image,
-		.image_digest = source->row.image_digest, .layers = *layers,
-		.state = SNAPSHOT_READY, .reason = "snapshot_runtime_ready", .message = "Snapshot created successfully.",
-		.created_us = now, .changed_us = now,
-	};
 	AUTO(item_free) struct item *it = NULL;
 	struct store_tx *tx;
 	struct err e = { 0 };
 
+	row->state = SNAPSHOT_READY;
+	row->created_us = row->changed_us = snapshots_wall_us(s);
 	if (s->by_id.n >= SNAPSHOTS_MAX)
 		return fault_set(f, 429, "SNAPSHOT", "LIMIT_REACHED", "this server has %d snapshots already", SNAPSHOTS_MAX);
-	it = item_new(s, &row, &e);
+	it = item_new(s, row, &e);
 	if (!it || item_link(it, &e) < 0)
 		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of resources");
 	it->fn = fn;
@@ -330,6 +325,32 @@ int snapshots_keep(struct snapshots *s, const struct sandbox *source, const char
 	}
 	(void)take_ptr(&it);
 	return 0;
+}
+
+int snapshots_keep(struct snapshots *s, const struct sandbox *source, const char *name, const struct layer_pin *pin,
+		   const struct string_list *layers, snapshot_fn *fn, void *arg, struct fault *f)
+{
+	struct snapshot_row row = {
+		.id = pin->id, .sandbox_id = source->row.id, .name = name, .image = source->row.image,
+		.image_digest = source->row.image_digest, .layers = *layers, .reason = "snapshot_runtime_ready",
+		.message = "Snapshot created successfully.",
+	};
+
+	return record(s, &row, fn, arg, f);
+}
+
+int snapshots_import(struct snapshots *s, const char *name, const char *image, const char *digest, snapshot_fn *fn, void *arg,
+		     struct fault *f)
+{
+	char id[UUID_LEN + 1];
+	struct snapshot_row row = {
+		.id = id, .sandbox_id = id, .name = name, .image = image, .image_digest = digest, .reason = "snapshot_imported",
+		.message = "Snapshot was imported from an archive.",
+	};
+
+	if (uuid_text(&s->random, id, &(struct err){ 0 }) < 0)
+		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of resources");
+	return record(s, &row, fn, arg, f);
 }
 
 int snapshot_check_use(const struct snapshot *sn, struct fault *f)
@@ -377,6 +398,15 @@ static void delete_now(struct item *it)
 		on_deleted(&e, it);
 }
 
+/* Whether one stands on it. What was imported has no layer that would tell, only a name. */
+static bool has_sandbox(const struct item *it)
+{
+	const struct snapshot_row *r = &it->pub.row;
+
+	return r->layers.n > 0 ? layer_has_sandbox(it->pub.set, r->layers.items[0]) :
+				 sandboxes_have_snapshot(it->pub.set->sandboxes, r->id);
+}
+
 static void on_marked(const struct err *e, void *arg)
 {
 	struct item *it = arg;
@@ -388,7 +418,7 @@ static void on_marked(const struct err *e, void *arg)
 		return;
 	}
 	KILL_POINT("server.snapshot.marked");
-	if (!layer_has_sandbox(it->pub.set, it->pub.row.layers.items[0])) {
+	if (!has_sandbox(it)) {
 		delete_now(it);
 		return;
 	}
@@ -454,7 +484,7 @@ static void settle(struct item *it, const struct map *found)
 		log_error("a snapshot is not whole", LOG_S("id", it->pub.row.id));
 		set_state(it, SNAPSHOT_FAILED, "snapshot_recovery_missing_image", "Snapshot was not complete when the server came back.");
 		save(it);
-	} else if (it->pub.row.state == SNAPSHOT_DELETING && !layer_has_sandbox(it->pub.set, it->pub.row.layers.items[0])) {
+	} else if (it->pub.row.state == SNAPSHOT_DELETING && !has_sandbox(it)) {
 		it->is_removing = true;
 		delete_now(it);
 	}

@@ -72,6 +72,11 @@ struct layer_pin;
 int snapshots_keep(struct snapshots *s, const struct sandbox *source, const char *name, const struct layer_pin *pin,
 		   const struct string_list *layers, snapshot_fn *fn, void *arg, struct fault *f);
 
+/* Of an image that came with an archive, and nothing above it: it is of no sandbox, and has its own id in the place of one's. FN is
+ * told once it is recorded, as Ready. */
+int snapshots_import(struct snapshots *s, const char *name, const char *image, const char *digest, snapshot_fn *fn, void *arg,
+		     struct fault *f);
+
 /* ---- layers without a snapshot: of forks ---- */
 
 struct layer_pin {

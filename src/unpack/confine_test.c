@@ -30,7 +30,7 @@ static void the_filter_knows_making_files_and_nothing_else(void **state)
 {
 	static struct seccomp_program program;
 	struct seccomp_rule rules[CONFINE_RULES_MAX];
-	const struct seccomp_policy policy = confine_policy(rules);
+	const struct seccomp_policy policy = confine_policy(false, rules);
 	static const uint32_t denied[] = {
 		__NR_openat, __NR_execve, __NR_execveat, __NR_clone, __NR_socket, __NR_connect, __NR_mount, __NR_ptrace, __NR_kill,
 		__NR_unshare, __NR_setns, __NR_chroot, __NR_bpf, __NR_renameat2, __NR_pidfd_open, __NR_setxattr, __NR_ioctl,
@@ -71,9 +71,31 @@ static void the_filter_knows_making_files_and_nothing_else(void **state)
 			 SECCOMP_RET_KILL_PROCESS);
 }
 
+static void who_packs_makes_nothing(void **state)
+{
+	static struct seccomp_program program;
+	struct seccomp_rule rules[CONFINE_RULES_MAX];
+	const struct seccomp_policy policy = confine_policy(true, rules);
+	static const uint32_t denied[] = {
+		__NR_openat, __NR_mkdirat, __NR_symlinkat, __NR_linkat, __NR_unlinkat, __NR_mknodat, __NR_fchown, __NR_fchmod,
+		__NR_utimensat, __NR_fsetxattr, __NR_execve, __NR_socket, __NR_mount, __NR_renameat2, __NR_ioctl, __NR_open_by_handle_at,
+	};
+	static const uint32_t allowed[] = { __NR_openat2, __NR_getdents64, __NR_readlinkat, __NR_fgetxattr, __NR_flistxattr, __NR_pwrite64 };
+
+	(void)state;
+	assert_int_equal(seccomp_compile(&policy, &program, &(struct err){ 0 }), 0);
+	for (size_t i = 0; i < ARRAY_LEN(denied); i++)
+		assert_int_equal(action_of(&program, &(struct seccomp_data){ .nr = (int)denied[i], .arch = policy.arch }), SECCOMP_FAIL(EPERM));
+	for (size_t i = 0; i < ARRAY_LEN(allowed); i++)
+		assert_int_equal(action_of(&program, &(struct seccomp_data){ .nr = (int)allowed[i], .arch = policy.arch }), SECCOMP_RET_ALLOW);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(the_filter_knows_making_files_and_nothing_else) };
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_filter_knows_making_files_and_nothing_else),
+		cmocka_unit_test(who_packs_makes_nothing),
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

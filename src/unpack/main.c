@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* opensandbox-unpack: fills an empty directory with the files of a tar. It begins with host root's rights and the
- * descriptors of image/unpack.h, and has none of the rights left when it reads the first byte of the tar (unpack/confine.h).
+/* opensandbox-unpack: fills an empty directory with the files of a tar, or makes a tar of a directory. It begins with host root's rights and the
+ * descriptors of image/unpack.h, and has none of the rights left when it reads the first byte of either (unpack/confine.h).
  * It never returns from main(): nothing that a library put off until then is wanted any more. */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,10 +10,13 @@
 #include "base/err.h"
 #include "base/hex.h"
 #include "base/sha256.h"
+#include "base/str.h"
 #include "image/layer.h"
+#include "image/pack.h"
 #include "image/tar.h"
 #include "image/unpack.h"
 #include "sys/passing.h"
+#include "sys/path.h"
 #include "unpack/confine.h"
 
 #include "base/banned.h"
@@ -45,7 +48,7 @@ static int read_all(const struct tar_source *tar, int root, struct err *e)
 /* WANT: what a layer's digest must be; NULL: it is no layer. */
 static int unpack(const unsigned char *want, struct err *e)
 {
-	const struct confine_spec spec = { .target = UNPACK_FD_TARGET, .userns = UNPACK_FD_USERNS };
+	const struct confine_spec spec = { .target = UNPACK_FD_TARGET, .userns = UNPACK_FD_USERNS, .map = -1 };
 	unsigned char digest[SHA256_SIZE];
 	const struct tar_source tar = { .fd = UNPACK_FD_TAR, .form = want ? ENTRY_LAYER : ENTRY_TAR,
 					.ret_digest = want ? digest : NULL };
@@ -63,19 +66,67 @@ static int unpack(const unsigned char *want, struct err *e)
 	return 0;
 }
 
+/* ---- the other way ---- */
+
+static int is_opaque(int dir, void *arg, struct err *e)
+{
+	char byte = '?';
+	ssize_t n;
+
+	(void)arg;
+	if (passing_send(UNPACK_FD_MARKS, &byte, 1, &dir, 1, e) != 1)
+		return err_set(e, ERR_UNAVAILABLE, "a directory cannot be handed out");
+	do
+		n = read(UNPACK_FD_MARKS, &byte, 1);
+	while (n < 0 && errno == EINTR);
+	return n == 1 ? byte == PACK_OPAQUE : err_set(e, ERR_UNAVAILABLE, "nobody says what a directory is");
+}
+
+static int pack(const uint64_t max[2], unsigned char digest[SHA256_SIZE], struct err *e)
+{
+	const struct confine_spec spec = { .target = UNPACK_FD_TARGET, .userns = UNPACK_FD_USERNS, .map = UNPACK_FD_MAP, .reads = true };
+	struct pack_spec ps = { .out = UNPACK_FD_TAR, .bytes_max = max[0], .disk_max = max[1], .entries_max = TAR_ENTRIES_MAX,
+				.is_opaque = is_opaque };
+
+	int place = confine(&spec, e);
+
+	if (place < 0)
+		return err_wrap(e, "give up rights");
+	ps.root = root_open_beneath(place, ".", O_RDONLY | O_DIRECTORY, 0, e);
+	return ps.root < 0 ? -1 : pack_tree(&ps, digest, e);
+}
+
+struct order {
+	bool packs, has_want;
+	uint64_t max[2];
+	unsigned char want[SHA256_SIZE];
+};
+
+static bool parse(int argc, char **argv, struct order *o)
+{
+	if (argc == 4 && strcmp(argv[1], "pack") == 0) {
+		o->packs = true;
+		return str_to_u64(str_of(argv[2]), 0, INT64_MAX, &o->max[0]) && str_to_u64(str_of(argv[3]), 0, INT64_MAX, &o->max[1]) &&
+		       fcntl(UNPACK_FD_MAP, F_GETFD) >= 0;
+	}
+	o->has_want = argc == 2 && hex_decode(str_of(argv[1]), o->want, sizeof(o->want));
+	return argc == 1 || o->has_want;
+}
+
 int main(int argc, char **argv)
 {
 	static const char usage[] = "opensandbox-unpack: started by opensandbox-warden; it is of no use on its own\n";
-	unsigned char want[SHA256_SIZE];
-	struct err e = { 0 };
+	struct unpack_report r = { 0 };
+	struct order o = { 0 };
+	int rc;
 
-	if (argc > 2 || (argc == 2 && !hex_decode(str_of(argv[1]), want, sizeof(want))) ||
-	    fcntl(UNPACK_FD_REPORT, F_GETFD) < 0) {
+	if (!parse(argc, argv, &o) || fcntl(UNPACK_FD_REPORT, F_GETFD) < 0) {
 		(void)!write(STDERR_FILENO, usage, sizeof(usage) - 1);
 		_exit(2);
 	}
-	if (unpack(argc == 2 ? want : NULL, &e) == 0)
-		e = (struct err){ 0 };
-	(void)!write(UNPACK_FD_REPORT, &e, sizeof(e)); /* fewer than PIPE_BUF bytes: all or nothing */
-	_exit(e.code != ERR_NONE);
+	rc = o.packs ? pack(o.max, r.digest, &r.err) : unpack(o.has_want ? o.want : NULL, &r.err);
+	if (rc == 0)
+		r.err = (struct err){ 0 };
+	(void)!write(UNPACK_FD_REPORT, &r, sizeof(r)); /* fewer than PIPE_BUF bytes: all or nothing */
+	_exit(r.err.code != ERR_NONE);
 }

@@ -15,6 +15,7 @@
 #include "sys/netns.h"
 #include "sys/passing.h"
 #include "warden/box.h"
+#include "warden/layer_pack.h"
 #include "warden/layers.h"
 #include "warden/peer.h"
 #include "warden/snapshot.h"
@@ -179,6 +180,7 @@ static bool handle_general(struct warden *w, const struct wire_request *rq, cons
 	case WIRE_LAYER_ADD: layers_add(w, rq, got, t); return true;
 	case WIRE_LAYER_DROP: layers_drop(w, rq, t); return true;
 	case WIRE_LAYERS: layers_list(w, t); return true;
+	case WIRE_LAYER_PACK: layer_pack(w, rq, got, t); return true;
 	case WIRE_VOLUME_MAKE:
 	case WIRE_VOLUME_REMOVE: volume_call(w, rq, t); return true;
 	case WIRE_PAUSE:
@@ -224,6 +226,7 @@ void calls_handle(struct warden *w, const struct wire_request *rq, const struct 
 	case WIRE_LAYER_ADD:
 	case WIRE_LAYER_DROP:
 	case WIRE_LAYERS:
+	case WIRE_LAYER_PACK:
 	case WIRE_VOLUME_MAKE:
 	case WIRE_VOLUME_REMOVE:
 	case WIRE_ENDED: break; /* the last is no request, the others are done */

@@ -16,6 +16,7 @@
 #include "warden/blob_layer.h"
 #include "warden/box.h"
 #include "warden/layer_dir.h"
+#include "warden/layer_pack.h"
 #include "warden/peer.h"
 #include "warden/stack.h"
 #include "warden/warden.h"
@@ -231,7 +232,7 @@ static bool is_in_use(const struct warden *w, const struct wire_layer *layer, co
 	for (const struct box *b = w->boxes; b; b = b->next)
 		if (stack_has(&b->stack, name) || is_held(b, layer))
 			return true;
-	return find_add(w, name);
+	return find_add(w, name) || layer_is_packed(w, name);
 }
 
 void layers_drop(struct warden *w, const struct wire_request *rq, const struct ticket *t)

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/own.h"
 #include "warden/box_impl.h"
+#include "warden/layer_pack.h"
 #include "warden/stack.h"
 #include "warden/warden.h"
 
@@ -253,6 +254,8 @@ static int check_remove(const struct warden *w, const char *layer, struct err *e
 		return err_set(e, ERR_UNAVAILABLE, "stopping");
 	if (user_of(w, layer))
 		return err_set(e, ERR_CONFLICT, "a sandbox stands on the snapshot");
+	if (layer_is_packed(w, layer))
+		return err_set(e, ERR_CONFLICT, "the snapshot is being exported");
 	for (const struct snapshot_removal *r = w->snapshot_removals; r; r = r->next)
 		if (strcmp(r->layer, layer) == 0)
 			return err_set(e, ERR_CONFLICT, "the snapshot is being removed");

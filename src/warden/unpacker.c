@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
@@ -21,9 +23,11 @@
 #include "base/banned.h"
 
 #define OPAQUE_ATTR "trusted.overlay.opaque"
+#define PROGRAM "opensandbox-unpack"
 
 struct run {
 	const struct unpacker_spec *spec;
+	bool packs;
 	int report, report_end, marks, marks_end; /* ours, and those of the unpacker */
 	int pidfd;
 	dev_t dev; /* of the target */
@@ -59,23 +63,12 @@ static int open_ends(struct run *r, struct err *e)
 	return fd_set_nonblock(r->marks_end, false, e);
 }
 
-static int start(struct run *r, struct err *e)
+static int spawn(struct run *r, char *const argv[], const struct spawn_fd *fds, size_t n, struct err *e)
 {
-	AUTO_FD userns = userns_make(r->spec->id_base, e);
-	char name[] = "opensandbox-unpack", diff_id[SHA256_HEX_LEN + 1] = "";
-	char *const argv[] = { name, r->spec->diff_id ? diff_id : NULL, NULL };
 	struct spawn_spec sp = SPAWN_INIT(r->spec->program, argv);
-	const struct spawn_fd fds[] = {
-		{ r->spec->blob, UNPACK_FD_TAR },     { r->spec->target, UNPACK_FD_TARGET }, { userns, UNPACK_FD_USERNS },
-		{ r->report_end, UNPACK_FD_REPORT }, { r->marks_end, UNPACK_FD_MARKS },
-	};
 
-	if (userns < 0)
-		return -1;
-	if (r->spec->diff_id)
-		hex_encode(diff_id, r->spec->diff_id, SHA256_SIZE);
 	sp.fds = fds;
-	sp.n_fds = ARRAY_LEN(fds);
+	sp.n_fds = n;
 	sp.cwd = "/";
 	sp.new_session = true;
 	sp.death_signal = SIGKILL; /* with us, who end with the warden */
@@ -86,15 +79,65 @@ static int start(struct run *r, struct err *e)
 	return r->pidfd < 0 ? -1 : 0;
 }
 
+static int start(struct run *r, struct err *e)
+{
+	AUTO_FD userns = userns_make(r->spec->id_base, e);
+	char name[] = PROGRAM, diff_id[SHA256_HEX_LEN + 1] = "";
+	char *const argv[] = { name, r->spec->diff_id ? diff_id : NULL, NULL };
+	const struct spawn_fd fds[] = {
+		{ r->spec->blob, UNPACK_FD_TAR },     { r->spec->target, UNPACK_FD_TARGET }, { userns, UNPACK_FD_USERNS },
+		{ r->report_end, UNPACK_FD_REPORT }, { r->marks_end, UNPACK_FD_MARKS },
+	};
+
+	if (userns < 0)
+		return -1;
+	if (r->spec->diff_id)
+		hex_encode(diff_id, r->spec->diff_id, SHA256_SIZE);
+	return spawn(r, argv, fds, ARRAY_LEN(fds), e);
+}
+
+/* What has the ids of the directory is shown as what the packer has. */
+static int make_map(const struct packer_spec *spec, int userns, struct err *e)
+{
+	AUTO_FD proc = -1;
+
+	if (spec->from_base == 0)
+		return fcntl(userns, F_DUPFD_CLOEXEC, 3);
+	proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return proc < 0 ? err_sys(e, errno, "open '/proc'") : userns_map(proc, spec->from_base, spec->id_base, e);
+}
+
+static int start_packer(struct run *r, const struct packer_spec *spec, struct err *e)
+{
+	AUTO_FD userns = userns_make(spec->id_base, e);
+	AUTO_FD map = userns < 0 ? -1 : make_map(spec, userns, e);
+	char name[] = PROGRAM, kind[] = "pack", bytes[24], disk[24];
+	char *const argv[] = { name, kind, bytes, disk, NULL };
+	const struct spawn_fd fds[] = {
+		{ spec->out, UNPACK_FD_TAR },        { spec->dir, UNPACK_FD_TARGET },    { userns, UNPACK_FD_USERNS },
+		{ r->report_end, UNPACK_FD_REPORT }, { r->marks_end, UNPACK_FD_MARKS }, { map, UNPACK_FD_MAP },
+	};
+
+	if (map < 0)
+		return -1;
+	(void)snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)spec->bytes_max);
+	(void)snprintf(disk, sizeof(disk), "%llu", (unsigned long long)spec->disk_max);
+	return spawn(r, argv, fds, ARRAY_LEN(fds), e);
+}
+
 /* ---- while it runs ---- */
 
+/* What is answered, or -1. */
 static int mark(const struct run *r, int dir, struct err *e)
 {
 	struct stat st;
+	char is = 'n';
 
 	if (fstat(dir, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_dev != r->dev)
 		return err_set(e, ERR_INVALID, "the unpacker asks for what it has no right to");
-	return fsetxattr(dir, OPAQUE_ATTR, "y", 1, 0) < 0 ? err_sys(e, errno, "mark a directory") : 0;
+	if (r->packs)
+		return fgetxattr(dir, OPAQUE_ATTR, &is, 1) == 1 && is == 'y' ? PACK_OPAQUE : 'n';
+	return fsetxattr(dir, OPAQUE_ATTR, "y", 1, 0) < 0 ? err_sys(e, errno, "mark a directory") : 'o';
 }
 
 /* 0 as well when it has closed its end. */
@@ -102,7 +145,7 @@ static int serve_mark(struct run *r, struct err *e)
 {
 	AUTO(passed_done) struct passed got = PASSED_INIT;
 	char byte;
-	int k = passing_recv(r->marks, &byte, sizeof(byte), 1, &got, e);
+	int answer, k = passing_recv(r->marks, &byte, sizeof(byte), 1, &got, e);
 
 	if (k < 0)
 		return -1;
@@ -114,9 +157,11 @@ static int serve_mark(struct run *r, struct err *e)
 		return 0;
 	if (got.n_fds != 1)
 		return err_set(e, ERR_INVALID, "the unpacker sends what nobody asked for");
-	if (mark(r, got.fds[0], e) < 0)
+	answer = mark(r, got.fds[0], e);
+	if (answer < 0)
 		return -1;
-	(void)passing_send(r->marks, "o", 1, NULL, 0, &(struct err){ 0 }); /* that it has ended is seen elsewhere */
+	byte = (char)answer;
+	(void)passing_send(r->marks, &byte, 1, NULL, 0, &(struct err){ 0 }); /* that it has ended is seen elsewhere */
 	return 0;
 }
 
@@ -157,34 +202,58 @@ static int follow(struct run *r, struct err *e)
 }
 
 /* Its own words are the blob's. */
-static int read_report(const struct run *r, const struct process_end *end, struct err *e)
+static int read_report(const struct run *r, const struct process_end *end, unsigned char *ret_digest, struct err *e)
 {
-	struct err told;
+	struct unpack_report told;
 
-	if (read(r->report, &told, sizeof(told)) != (ssize_t)sizeof(told) || told.code > ERR_INTERNAL)
+	if (read(r->report, &told, sizeof(told)) != (ssize_t)sizeof(told) || told.err.code > ERR_INTERNAL)
 		return err_set(e, ERR_INVALID, "the unpacker ended without a word, by %s %d", end->by_signal ? "signal" : "status",
 			       end->code);
-	if (told.code == ERR_NONE && !end->by_signal && end->code == 0)
+	if (told.err.code == ERR_NONE && !end->by_signal && end->code == 0) {
+		if (ret_digest)
+			memcpy(ret_digest, told.digest, sizeof(told.digest));
 		return 0;
-	if (told.sys == ENOSPC || told.sys == EDQUOT)
+	}
+	if (told.err.sys == ENOSPC || told.err.sys == EDQUOT)
 		return err_set(e, ERR_LIMIT, "there is no room for it");
-	told.msg[sizeof(told.msg) - 1] = '\0';
-	return err_set(e, ERR_INVALID, "%s", told.msg);
+	told.err.msg[sizeof(told.err.msg) - 1] = '\0';
+	return err_set(e, r->packs && told.err.code == ERR_LIMIT ? ERR_LIMIT : ERR_INVALID, "%s", told.err.msg);
 }
+
+static int finish(struct run *r, unsigned char *ret_digest, struct err *e)
+{
+	struct process_end end;
+
+	if (follow(r, e) < 0 || process_wait(r->pidfd, 1000, &end, e) < 0)
+		return -1;
+	closep(&r->pidfd); /* collected */
+	r->pidfd = -1;
+	return read_report(r, &end, ret_digest, e);
+}
+
+static int look_at(struct run *r, int target, struct err *e)
+{
+	struct stat st;
+
+	if (fstat(target, &st) < 0)
+		return err_sys(e, errno, "look at the directory");
+	r->dev = st.st_dev;
+	return open_ends(r, e);
+}
+
+#define RUN_INIT(...) ((struct run){ .report = -1, .report_end = -1, .marks = -1, .marks_end = -1, .pidfd = -1, __VA_ARGS__ })
 
 int unpacker_run(const struct unpacker_spec *spec, struct err *e)
 {
-	AUTO(run_done) struct run r = { .spec = spec, .report = -1, .report_end = -1, .marks = -1, .marks_end = -1, .pidfd = -1,
-					.is_busy = spec->meanwhile };
-	struct process_end end;
-	struct stat st;
+	AUTO(run_done) struct run r = RUN_INIT(.spec = spec, .is_busy = spec->meanwhile);
 
-	if (fstat(spec->target, &st) < 0)
-		return err_sys(e, errno, "look at where to unpack");
-	r.dev = st.st_dev;
-	if (open_ends(&r, e) < 0 || start(&r, e) < 0 || follow(&r, e) < 0 || process_wait(r.pidfd, 1000, &end, e) < 0)
-		return -1;
-	closep(&r.pidfd); /* collected */
-	r.pidfd = -1;
-	return read_report(&r, &end, e);
+	return look_at(&r, spec->target, e) < 0 || start(&r, e) < 0 ? -1 : finish(&r, NULL, e);
+}
+
+int packer_run(const struct packer_spec *spec, unsigned char ret_digest[SHA256_SIZE], struct err *e)
+{
+	const struct unpacker_spec as = { .program = spec->program };
+	AUTO(run_done) struct run r = RUN_INIT(.spec = &as, .packs = true);
+
+	return look_at(&r, spec->dir, e) < 0 || start_packer(&r, spec, e) < 0 ? -1 : finish(&r, ret_digest, e);
 }

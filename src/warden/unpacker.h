@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/unpacker.h - runs opensandbox-unpack once (image/unpack.h), and does for it what it must not be able to do.
+/* warden/unpacker.h - runs opensandbox-unpack once (image/unpack.h), and does for it what it must not be able to do: of a tar into
+ * a directory, or of a directory into a tar.
  *
  * What it says is as trustworthy as the blob. The descriptors that it sends are looked at before they are marked: only
  * directories of the target's own file system can be, and it has none but those below the target. */
@@ -23,3 +24,15 @@ struct unpacker_spec {
 
 /* Blocks until it has ended, UNPACK_SECONDS_MAX at most. ERR_INVALID is the blob's own fault; ERR_LIMIT: there is no room. */
 int unpacker_run(const struct unpacker_spec *spec, struct err *e);
+
+struct packer_spec {
+	const char *program;
+	uint64_t id_base;      /* of ids that are nobody else's while this runs */
+	uint64_t from_base;    /* of the directory's, on the disk; 0: as they are in the tar */
+	int dir;               /* which nobody changes meanwhile */
+	int out;               /* an empty file */
+	uint64_t bytes_max, disk_max; /* of it */
+};
+
+/* Likewise. The digest is the packer's word, and as trustworthy as the directory. */
+int packer_run(const struct packer_spec *spec, unsigned char ret_digest[SHA256_SIZE], struct err *e);

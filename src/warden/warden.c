@@ -24,6 +24,7 @@
 #include "warden/adopt.h"
 #include "warden/box.h"
 #include "warden/host_image.h"
+#include "warden/layer_pack.h"
 #include "warden/layers.h"
 #include "warden/peer.h"
 #include "warden/ready.h"
@@ -359,6 +360,7 @@ void warden_done(struct warden *w)
 	boxes_done(w);
 	snapshots_done(w);
 	layers_done(w);
+	layer_packs_done(w);
 	images_done(w);
 	volumes_done(w);
 	worker_forget(&w->layers);

@@ -24,6 +24,7 @@ struct box;
 struct err;
 struct images;
 struct layer_add;
+struct layer_pack;
 struct parked;
 struct peer;
 struct snapshot_removal;
@@ -51,6 +52,7 @@ struct warden {
 	char host_layer[SLOT_LAYER_NAME_MAX + 1];
 	struct images *images;
 	struct layer_add *adds; /* layers that are being added */
+	struct layer_pack *packs; /* that are being packed */
 	struct workers unpackers;
 	struct volumes *volumes;
 	struct worker layers; /* removes those of earlier starts */

@@ -15,7 +15,7 @@ handler_fn openapi_get; /* the same for programs */
 handler_fn sandboxes_post, sandboxes_get;
 handler_fn sandbox_get, sandbox_delete, sandbox_metadata_patch;
 handler_fn sandbox_pause_post, sandbox_resume_post, sandbox_renew_post;
-handler_fn sandbox_snapshots_post, snapshots_get, snapshot_get, snapshot_delete;
+handler_fn sandbox_snapshots_post, snapshots_get, snapshot_get, snapshot_delete, snapshot_archive_get, snapshots_import_post;
 handler_fn sandbox_fork_post, sandbox_rollback_post;
 handler_fn volumes_get, volume_delete_route;
 handler_fn endpoint_get;

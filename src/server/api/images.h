@@ -3,8 +3,14 @@
 #pragma once
 #include <stdbool.h>
 
+#include "base/buf.h"
+#include "net/loop.h"
+#include "server/plane.h"
+
 struct err;
 struct json_out;
+struct load_job;
+struct load_order;
 struct pulled_image;
 struct puller;
 struct reply;
@@ -32,3 +38,25 @@ struct image_request {
 int image_request_decode(struct request *rq, struct reply *rp, struct image_request *ret, struct err *e); /* as service_decode() */
 
 void write_image(struct json_out *o, const struct pulled_image *im);
+
+/* ---- an archive that comes as the body of a request ---- */
+
+/* The first member of what it is part of, which is allocated for it alone. */
+struct loading {
+	struct plane_job job;
+	struct request *rq;
+	struct reply *rp;   /* NULL: nobody waits for the answer any more */
+	struct load_job *load;
+	int pipe;           /* -1: all of it was written, or nobody reads it any more */
+	struct io io;
+	struct buf waiting;
+	bool has_ended;     /* the body */
+	bool is_over;       /* so is the loading: `done` was called */
+	/* Answers, sooner or later, and frees it. */
+	void (*done)(struct loading *l, const struct pulled_image *const *images, size_t n, const struct err *e);
+};
+
+/* Holds the reply. -1: L is freed. */
+int loading_begin(struct loading *l, struct request *rq, struct reply *rp, const struct load_order *o, struct err *e);
+void loading_free(struct loading *l);
+int loading_failed(struct reply *rp, const struct err *e); /* the answer then */

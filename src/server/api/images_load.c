@@ -14,17 +14,6 @@
 #define ANSWER_MAX ((size_t)4 * 1024 * 1024)
 #define WAITING_MAX ((size_t)1024 * 1024) /* bytes that the pipe had no room for; the body is paused before that */
 
-struct loading {
-	struct plane_job job;
-	struct request *rq;
-	struct reply *rp;
-	struct load_job *load;
-	int pipe; /* -1: all of it was written, or nobody reads it any more */
-	struct io io;
-	struct buf waiting;
-	bool has_ended; /* the body */
-};
-
 static void hang_up(struct loading *l)
 {
 	io_del(&l->io);
@@ -32,7 +21,7 @@ static void hang_up(struct loading *l)
 	l->pipe = -1;
 }
 
-static void loading_free(struct loading *l)
+void loading_free(struct loading *l)
 {
 	hang_up(l);
 	if (l->load)
@@ -50,6 +39,9 @@ static void on_hangup(void *arg)
 {
 	struct loading *l = arg;
 
+	l->rp = NULL;
+	if (l->is_over) /* what was begun since goes on */
+		return;
 	plane_job_end(&l->job);
 	loading_free(l);
 }
@@ -139,17 +131,29 @@ static unsigned status_of(const struct err *e)
 	return e->code == ERR_INVALID || e->code == ERR_NOT_FOUND ? 400 : http_status_of(e);
 }
 
+int loading_failed(struct reply *rp, const struct err *e)
+{
+	bool is_ours = e->code == ERR_INTERNAL || e->code == ERR_IO;
+
+	return reply_error(rp, status_of(e), "IMAGES::BAD_ARCHIVE", "%s", is_ours ? "something went wrong" : e->msg);
+}
+
 static void on_done(const struct pulled_image *const *images, size_t n, const struct err *e, void *arg)
 {
 	struct loading *l = arg;
-	bool is_ours = e && (e->code == ERR_INTERNAL || e->code == ERR_IO);
 
 	l->load = NULL;
+	l->is_over = true;
 	plane_job_end(&l->job);
+	l->done(l, images, n, e);
+}
+
+static void on_loaded(struct loading *l, const struct pulled_image *const *images, size_t n, const struct err *e)
+{
 	if (!e)
 		(void)reply_images(l->rp, images, n);
 	else
-		(void)reply_error(l->rp, status_of(e), "IMAGES::BAD_ARCHIVE", "%s", is_ours ? "something went wrong" : e->msg);
+		(void)loading_failed(l->rp, e);
 	loading_free(l);
 }
 
@@ -162,37 +166,38 @@ static const struct field load_query_fields[] = {
 	{ 0 },
 };
 
-static struct loading *loading_new(struct request *rq, struct reply *rp, const char *name, struct err *e)
+int loading_begin(struct loading *l, struct request *rq, struct reply *rp, const struct load_order *o, struct err *e)
 {
-	struct loading *l = calloc(1, sizeof(*l));
+	static const struct body_sink sink = { .data = on_data, .end = on_end };
 
-	if (!l) {
-		(void)err_no_memory(e);
-		return NULL;
-	}
-	*l = (struct loading){ .rq = rq, .rp = rp, .pipe = -1, .waiting = BUF_INIT(WAITING_MAX) };
-	l->load = load_start(plane_of(rq)->spec.puller, name, &l->pipe, on_done, l, e);
+	l->rq = rq;
+	l->rp = rp;
+	l->pipe = -1;
+	l->waiting = BUF_INIT(WAITING_MAX);
+	l->load = load_start(plane_of(rq)->spec.puller, o, &l->pipe, on_done, l, e);
 	if (!l->load || io_add(&l->io, request_loop(rq), l->pipe, 0, on_room, l, "archive", e) < 0) {
 		loading_free(l);
-		return NULL;
+		return -1;
 	}
-	return l;
+	plane_job_begin(plane_of(rq), &l->job, loading_drop);
+	request_read(rq, &sink, l);
+	return reply_hold(rp, on_hangup, l);
 }
 
 int images_load_post(struct request *rq, struct reply *rp, struct err *e)
 {
-	static const struct body_sink sink = { .data = on_data, .end = on_end };
 	struct load_query q = { 0 };
 	struct loading *l;
 	int rc = request_puller(rq, rp) ? request_query(rq, rp, load_query_fields, &q, e) : 1;
 
 	if (rc != 0)
 		return rc < 0 ? -1 : 0;
-	l = loading_new(rq, rp, q.name, e);
-	if (!l)
-		return e->code == ERR_INVALID ? reply_error(rp, 400, "IMAGES::INVALID_REFERENCE", "%s", e->msg) : -1;
 	service_note(rq, q.name ? q.name : "");
-	plane_job_begin(plane_of(rq), &l->job, loading_drop);
-	request_read(rq, &sink, l);
-	return reply_hold(rp, on_hangup, l);
+	l = calloc(1, sizeof(*l));
+	if (!l)
+		return err_no_memory(e);
+	l->done = on_loaded;
+	if (loading_begin(l, rq, rp, &(struct load_order){ .name = q.name }, e) == 0)
+		return 0;
+	return e->code == ERR_INVALID ? reply_error(rp, 400, "IMAGES::INVALID_REFERENCE", "%s", e->msg) : -1;
 }

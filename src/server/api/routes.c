@@ -36,6 +36,8 @@ const struct route api_sandbox_routes[] = {
 	{ "GET",    "/snapshots",                              snapshots_get,           0, 0 },
 	{ "GET",    "/snapshots/:id",                          snapshot_get,            0, 0 },
 	{ "DELETE", "/snapshots/:id",                          snapshot_delete,         0, 0 },
+	{ "GET",    "/snapshots/:id/archive",                  snapshot_archive_get,    0, 0 },
+	{ "POST",   "/snapshots/import",                       snapshots_import_post,   ROUTE_STREAM_IN, MANIFEST_BLOBS_MAX },
 	{ "GET",    "/sandboxes/:id/endpoints/:port",          endpoint_get,            0, 0 },
 	{ "GET",    "/sandboxes/:id/diagnostics/logs",         diagnostics_logs_get,    0, 0 },
 	{ "GET",    "/sandboxes/:id/diagnostics/inspect",      diagnostics_inspect_get, 0, 0 },

@@ -8,6 +8,7 @@
 #include "net/url.h"
 #include "server/api/api.h"
 #include "server/api/reply.h"
+#include "server/api/snapshots.h"
 
 #include "base/banned.h"
 
@@ -35,7 +36,7 @@ static void write_snapshot(struct json_out *o, const struct snapshot *sn)
 	json_close(o, '}');
 }
 
-static int reply_snapshot(struct reply *rp, unsigned status, const struct snapshot *sn)
+int reply_snapshot(struct reply *rp, unsigned status, const struct snapshot *sn)
 {
 	AUTO(buf_done) struct buf body = BUF_INIT(SNAPSHOT_BODY_MAX);
 	struct json_out o = json_out(&body);
@@ -44,8 +45,7 @@ static int reply_snapshot(struct reply *rp, unsigned status, const struct snapsh
 	return reply_json(rp, status, &body);
 }
 
-/* NULL: the 404 is on its way. */
-static struct snapshot *request_snapshot(const struct request *rq, struct reply *rp)
+struct snapshot *request_snapshot(const struct request *rq, struct reply *rp)
 {
 	struct snapshot *sn = snapshots_find(plane_of(rq)->snapshots, rq->params[0]);
 

@@ -58,7 +58,7 @@ struct spec {
 static const struct field spec_fields[] = {
 	FIELD(struct spec, image, FIELD_STRING, "image", .required = true, .min = 1, .max = ROW_IMAGE_MAX),
 	FIELD(struct spec, digest, FIELD_STRING, "digest", .min = 1, .max = DIGEST_TEXT_LEN),
-	FIELD(struct spec, layers, FIELD_STRINGS, "layers", .required = true, .min = 1, .max = RUNTIME_LAYERS_MAX),
+	FIELD(struct spec, layers, FIELD_STRINGS, "layers", .required = true, .max = RUNTIME_LAYERS_MAX),
 	{ 0 },
 };
 
@@ -87,7 +87,7 @@ static int load_spec(struct str text, struct arena *a, struct snapshot_row *r, s
 
 	if (!v || decode(&d, v, spec_fields, &s, e) < 0)
 		return -1;
-	if (!layers_valid(&s.layers))
+	if (!layers_valid(&s.layers) || (s.layers.n == 0 && !s.digest))
 		return err_set(e, ERR_INVALID, "a layer that has no name");
 	if (s.digest && !row_digest_valid(s.digest))
 		return err_set(e, ERR_INVALID, "the digest of an image that is none");

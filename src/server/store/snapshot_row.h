@@ -29,7 +29,8 @@ struct snapshot_row {
 	const char *name;       /* NULL: it has none */
 	const char *image;      /* that everything stands on */
 	const char *image_digest; /* as the sandbox's was; NULL: it is found by its name */
-	struct string_list layers; /* the runtime's names: its own first, then those that it stands on, the uppermost first */
+	struct string_list layers; /* the runtime's names: its own first, then those that it stands on, the uppermost first. None:
+				    * it was imported, and is its image */
 	enum snapshot_state state;
 	const char *reason, *message;
 	int64_t created_us, changed_us; /* wall clock */
