@@ -70,7 +70,7 @@ def test_a_paused_box_stays_paused_and_is_not_frozen_for_it(peer):
 def test_what_froze_a_box_decides_whether_a_new_warden_thaws_it(warden):  # noqa: F811
     peer = warden.start().peer()
     paused, cut = peer.create(), peer.create()
-    folder, = [p for p in warden.state.glob("boxes/*") if cut.encode() in (p / "box").read_bytes()]
+    folder, = [p.parent for p in warden.state.glob("boxes/*/box") if cut.encode() in p.read_bytes()]
     for box in (paused, cut):
         peer.call(PAUSE, box)
     warden.stop(signal.SIGKILL)
