@@ -2,6 +2,7 @@
 #include "net/reserved.h"
 
 #include <ifaddrs.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <stdint.h>
 #include <string.h>
@@ -46,10 +47,11 @@ static bool is_in(const unsigned char *address, const struct range *r)
 	return rest == 0 || (address[whole] & mask) == (r->bytes[whole] & mask);
 }
 
-static bool is_in_any(const unsigned char *address, const struct range *ranges, size_t n)
+/* Whether one of the ranges has all addresses that share the first BITS with this one. */
+static bool is_in_any(const unsigned char *address, unsigned bits, const struct range *ranges, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (is_in(address, &ranges[i]))
+		if (bits >= ranges[i].bits && is_in(address, &ranges[i]))
 			return true;
 	return false;
 }
@@ -68,14 +70,19 @@ static const unsigned char *bytes_of(const struct sockaddr *sa, size_t *ret_n)
 	return NULL;
 }
 
-bool address_is_reserved(const struct sockaddr *sa)
+bool network_is_reserved(const struct sockaddr *sa, unsigned bits)
 {
 	size_t n = 0;
 	const unsigned char *bytes = bytes_of(sa, &n);
 
 	if (!bytes)
 		return true;
-	return n == 4 ? is_in_any(bytes, v4, ARRAY_LEN(v4)) : is_in_any(bytes, v6, ARRAY_LEN(v6));
+	return n == 4 ? is_in_any(bytes, bits, v4, ARRAY_LEN(v4)) : is_in_any(bytes, bits, v6, ARRAY_LEN(v6));
+}
+
+bool address_is_reserved(const struct sockaddr *sa)
+{
+	return network_is_reserved(sa, UINT_MAX);
 }
 
 void own_addresses_done(struct own_addresses *own)

@@ -12,6 +12,9 @@ struct err;
 /* By the list alone. What is neither IPv4 nor IPv6 is reserved, too. */
 bool address_is_reserved(const struct sockaddr *sa);
 
+/* The same of all addresses of a network: its first one and the bits that they share. */
+bool network_is_reserved(const struct sockaddr *sa, unsigned bits);
+
 /* The addresses that this host has now, which W4 counts among them. */
 struct own_addresses {
 	struct sockaddr_storage *items;
