@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+/* box/egress_start.h - how opensandbox-egress is started by the supervisor, and what the warden has of it.
+ *
+ *     opensandbox-egress --warden PATH [--upstream ADDRESS[:PORT]]... [--rules-dir DIR] [--deny-webhook URL]
+ *                        [--max-rules N] [--log-level LEVEL] [--log-json]
+ *
+ * It is started as a user of its own with descriptors 0 to 2, EGRESS_FD_API, EGRESS_FD_STATE and EGRESS_FD_PROGRAM (its program,
+ * which it closes), with an empty environment, and gives up the rest itself. PATH is run_dir/egress-warden.sock, a SEQPACKET
+ * socket that only its user may connect to: it does so when it starts, and again whenever the warden has gone. The warden gets the
+ * listener of that socket as --egress-fd WARDEN_FD_EGRESS; --egress-uid is the user that it may be connected to by. */
+#pragma once
+
+#define EGRESS_FD_API 3     /* listens, SOCK_STREAM, on run_dir/egress.sock: its HTTP API, for the server */
+#define EGRESS_FD_STATE 4   /* the folder state_dir/egress, its own, 0700: one file per sandbox */
+#define EGRESS_FD_PROGRAM 5
+#define EGRESS_FD_PROGRAM_TEXT "5"
+#define WARDEN_FD_EGRESS 5
+#define WARDEN_FD_EGRESS_TEXT "5"
