@@ -7,6 +7,7 @@
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
 #include <net/if.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -42,6 +43,8 @@ static void put_end(struct netlink_msg *m, const struct link_end *end, uint32_t 
 		netlink_put_u32(m, IFLA_MTU, mtu);
 	if (!is_zero(end->mac, sizeof(end->mac)))
 		netlink_put(m, IFLA_ADDRESS, end->mac, sizeof(end->mac));
+	if (end->group > 0)
+		netlink_put_u32(m, IFLA_GROUP, end->group);
 	if (end->netns >= 0)
 		netlink_put_u32(m, IFLA_NET_NS_FD, (uint32_t)end->netns);
 }
@@ -96,6 +99,34 @@ int link_set_up(struct netlink *nl, int index, bool up, struct err *e)
 	if (netlink_request(nl, &m, e) < 0)
 		return err_wrap(e, "turn link %d %s", index, up ? "up" : "down");
 	return 0;
+}
+
+int link_set_up_noarp(struct netlink *nl, int index, struct err *e)
+{
+	const struct ifinfomsg head = { .ifi_index = index, .ifi_flags = IFF_UP | IFF_NOARP, .ifi_change = IFF_UP | IFF_NOARP };
+	struct netlink_msg m;
+
+	netlink_msg_init(&m);
+	netlink_begin(&m, RTM_NEWLINK, NLM_F_ACK, &head, sizeof(head));
+	return netlink_request(nl, &m, e) < 0 ? err_wrap(e, "turn link %d up", index) : 0;
+}
+
+int link_set_ipv4(struct netlink *nl, int index, const struct link_setting *settings, size_t n, struct err *e)
+{
+	const struct ifinfomsg head = { .ifi_index = index };
+	struct netlink_msg m;
+
+	netlink_msg_init(&m);
+	netlink_begin(&m, RTM_SETLINK, NLM_F_ACK, &head, sizeof(head));
+	netlink_nest(&m, IFLA_AF_SPEC);
+	netlink_nest(&m, AF_INET);
+	netlink_nest(&m, IFLA_INET_CONF);
+	for (size_t i = 0; i < n; i++)
+		netlink_put_u32(&m, settings[i].number, settings[i].value);
+	netlink_unnest(&m);
+	netlink_unnest(&m);
+	netlink_unnest(&m);
+	return netlink_request(nl, &m, e) < 0 ? err_wrap(e, "set up IPv4 of link %d", index) : 0;
 }
 
 int link_set_name(struct netlink *nl, int index, const char *name, struct err *e)
@@ -203,30 +234,49 @@ static void copy_text(char *out, size_t cap, struct str s)
 	out[n] = '\0';
 }
 
+/* False for what is no link. */
+static bool read_row(uint16_t type, struct str body, struct link_row *ret)
+{
+	struct link_row row = { 0 };
+	struct rtnl_link_stats64 stats;
+	struct ifinfomsg head;
+	struct str attrs, v, kind;
+
+	if (type != RTM_NEWLINK || body.n < sizeof(head))
+		return false;
+	memcpy(&head, body.p, sizeof(head));
+	attrs = str_skip(body, sizeof(head));
+	if (!netlink_find(attrs, IFLA_IFNAME, &v))
+		return false;
+	copy_text(row.name, sizeof(row.name), v);
+	row.index = head.ifi_index;
+	row.is_up = head.ifi_flags & IFF_UP;
+	if (netlink_find(attrs, IFLA_ADDRESS, &v) && v.n == sizeof(row.mac))
+		memcpy(row.mac, v.p, sizeof(row.mac));
+	if (netlink_find(attrs, IFLA_GROUP, &v) && v.n == sizeof(row.group))
+		memcpy(&row.group, v.p, sizeof(row.group));
+	if (netlink_find(attrs, IFLA_LINKINFO, &v) && netlink_find(v, IFLA_INFO_KIND, &kind))
+		copy_text(row.kind, sizeof(row.kind), kind);
+	if (netlink_find(attrs, IFLA_STATS64, &v) && v.n >= offsetof(struct rtnl_link_stats64, rx_errors)) {
+		memcpy(&stats, v.p, offsetof(struct rtnl_link_stats64, rx_errors));
+		row.rx_bytes = stats.rx_bytes;
+		row.tx_bytes = stats.tx_bytes;
+		row.rx_packets = stats.rx_packets;
+		row.tx_packets = stats.tx_packets;
+	}
+	*ret = row;
+	return true;
+}
+
 static int take_row(uint16_t type, struct str body, void *arg, struct err *e)
 {
 	struct listing *l = arg;
-	struct link_row row = { 0 };
-	struct ifinfomsg head;
-	struct str attrs, name, mac, info, kind;
+	struct link_row row;
 
-	if (type != RTM_NEWLINK || body.n < sizeof(head))
-		return 0;
-	memcpy(&head, body.p, sizeof(head));
-	attrs = str_skip(body, sizeof(head));
-	if (!netlink_find(attrs, IFLA_IFNAME, &name))
-		return 0;
-	copy_text(row.name, sizeof(row.name), name);
-	if (!str_starts(str_of(row.name), l->prefix))
+	if (!read_row(type, body, &row) || !str_starts(str_of(row.name), l->prefix))
 		return 0;
 	if (l->n == l->cap)
 		return err_set(e, ERR_LIMIT, "more than %zu links", l->cap);
-	row.index = head.ifi_index;
-	row.is_up = head.ifi_flags & IFF_UP;
-	if (netlink_find(attrs, IFLA_ADDRESS, &mac) && mac.n == sizeof(row.mac))
-		memcpy(row.mac, mac.p, sizeof(row.mac));
-	if (netlink_find(attrs, IFLA_LINKINFO, &info) && netlink_find(info, IFLA_INFO_KIND, &kind))
-		copy_text(row.kind, sizeof(row.kind), kind);
 	l->rows[l->n++] = row;
 	return 0;
 }
@@ -258,31 +308,51 @@ int link_list(struct netlink *nl, const char *prefix, struct link_row *rows, siz
 
 /* The kernel's answer to a question by name comes as a row before the acknowledgement; a listing of all links
  * would take longer the more there are. */
-static int take_index(uint16_t type, struct str body, void *arg, struct err *e)
+static int take_one(uint16_t type, struct str body, void *arg, struct err *e)
 {
-	struct ifinfomsg head;
-
 	(void)e;
-	if (type != RTM_NEWLINK || body.n < sizeof(head))
-		return 0;
-	memcpy(&head, body.p, sizeof(head));
-	*(int *)arg = head.ifi_index;
+	(void)read_row(type, body, arg);
 	return 0;
 }
 
-int link_index(struct netlink *nl, const char *name, struct err *e)
+static int ask_one(struct netlink *nl, struct netlink_msg *m, struct link_row *ret, struct err *e)
+{
+	struct link_row row = { 0 };
+
+	if (netlink_ask(nl, m, take_one, &row, e) < 0)
+		return e->sys == ENODEV ? err_set(e, ERR_NOT_FOUND, "there is no such link") : -1;
+	if (row.index <= 0)
+		return err_set(e, ERR_INTERNAL, "no row in the answer");
+	*ret = row;
+	return 0;
+}
+
+int link_find(struct netlink *nl, const char *name, struct link_row *ret, struct err *e)
 {
 	const struct ifinfomsg head = { .ifi_family = AF_UNSPEC };
 	struct netlink_msg m;
-	int index = 0;
 
 	if (check_name(name, e) < 0)
 		return -1;
 	netlink_msg_init(&m);
 	netlink_begin(&m, RTM_GETLINK, NLM_F_ACK, &head, sizeof(head));
 	netlink_put_z(&m, IFLA_IFNAME, name);
-	if (netlink_ask(nl, &m, take_index, &index, e) < 0)
-		return e->sys == ENODEV ? err_set(e, ERR_NOT_FOUND, "no link '%s'", name) :
-					  err_wrap(e, "find link '%s'", name);
-	return index > 0 ? index : err_set(e, ERR_INTERNAL, "find link '%s': no row in the answer", name);
+	return ask_one(nl, &m, ret, e) < 0 ? err_wrap(e, "find link '%s'", name) : 0;
+}
+
+int link_by_index(struct netlink *nl, int index, struct link_row *ret, struct err *e)
+{
+	const struct ifinfomsg head = { .ifi_family = AF_UNSPEC, .ifi_index = index };
+	struct netlink_msg m;
+
+	netlink_msg_init(&m);
+	netlink_begin(&m, RTM_GETLINK, NLM_F_ACK, &head, sizeof(head));
+	return ask_one(nl, &m, ret, e) < 0 ? err_wrap(e, "find link %d", index) : 0;
+}
+
+int link_index(struct netlink *nl, const char *name, struct err *e)
+{
+	struct link_row row;
+
+	return link_find(nl, name, &row, e) < 0 ? -1 : row.index;
 }

@@ -18,6 +18,7 @@ struct link_end {
 	const char *name;
 	int netns;                   /* where it shall be; -1: where the socket is */
 	uint8_t mac[LINK_MAC_BYTES]; /* all zero: the kernel's choice */
+	uint32_t group;              /* a number of the maker's, for link_list(); 0: none */
 };
 
 /* Two links that are each other's wire, both down. MTU 0: the kernel's default. They are made where they belong,
@@ -28,6 +29,15 @@ int link_make_veth(struct netlink *nl, const struct link_end *a, const struct li
 int link_index(struct netlink *nl, const char *name, struct err *e); /* from 1 on; ERR_NOT_FOUND */
 int link_delete(struct netlink *nl, int index, struct err *e);
 int link_set_up(struct netlink *nl, int index, bool up, struct err *e);
+/* Up, and without asking for addresses: each end of a pair takes what the other sends when both have the same one. */
+int link_set_up_noarp(struct netlink *nl, int index, struct err *e);
+
+/* A setting of IPv4 for one link: what is below /proc/sys/net/ipv4/conf/NAME/, in one message. */
+struct link_setting {
+	uint16_t number; /* IPV4_DEVCONF_..., of linux/ip.h */
+	uint32_t value;
+};
+int link_set_ipv4(struct netlink *nl, int index, const struct link_setting *settings, size_t n, struct err *e);
 int link_set_name(struct netlink *nl, int index, const char *name, struct err *e);
 int link_set_mac(struct netlink *nl, int index, const uint8_t mac[LINK_MAC_BYTES], struct err *e);
 
@@ -57,7 +67,13 @@ struct link_row {
 	char name[LINK_NAME_MAX + 1];
 	char kind[16]; /* "veth", or "" */
 	uint8_t mac[LINK_MAC_BYTES];
+	uint32_t group;
+	uint64_t rx_bytes, tx_bytes, rx_packets, tx_packets;
 };
+
+/* One by its name; ERR_NOT_FOUND. */
+int link_find(struct netlink *nl, const char *name, struct link_row *ret, struct err *e);
+int link_by_index(struct netlink *nl, int index, struct link_row *ret, struct err *e);
 
 /* The links whose names start with PREFIX; *ret_n of them. ERR_LIMIT when there are more than CAP. */
 int link_list(struct netlink *nl, const char *prefix, struct link_row *rows, size_t cap, size_t *ret_n,

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/escape.h"
 #include "sys/netns.h"
@@ -251,29 +252,46 @@ int netlink_parse(struct netlink_answer *a, struct str datagram, struct err *e)
 /* ---- asking -------------------------------------------------------------------------------------------- */
 
 /* Numbers the messages, sends them at once, and says how many acknowledgements are due. */
-static int send_all(struct netlink *nl, struct netlink_msg *m, struct netlink_answer *a, size_t *ret_acks,
-		    struct err *e)
+static int send_bytes(struct netlink *nl, char *bytes, size_t n, struct netlink_answer *a, size_t *ret_acks, struct err *e)
 {
 	const struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
 	size_t acks = 0;
-	ssize_t n;
+	ssize_t sent;
 
-	end_message(m);
-	if (m->failed || m->n_msgs == 0)
-		return err_set(e, ERR_LIMIT, "netlink: request of more than %d bytes", NETLINK_MSG_MAX);
 	a->first = nl->seq + 1;
-	a->count = (uint32_t)m->n_msgs;
-	for (size_t at = 0; at < m->n; at += ALIGN4(header_at(m, at)->nlmsg_len)) {
-		header_at(m, at)->nlmsg_seq = ++nl->seq;
-		acks += (header_at(m, at)->nlmsg_flags & NLM_F_ACK) != 0;
+	for (size_t at = 0; at < n;) {
+		struct nlmsghdr *h = (struct nlmsghdr *)(void *)(bytes + at);
+
+		h->nlmsg_seq = ++nl->seq;
+		acks += (h->nlmsg_flags & NLM_F_ACK) != 0;
+		at += ALIGN4(h->nlmsg_len);
 	}
+	a->count = nl->seq + 1 - a->first;
 	do
-		n = sendto(nl->fd, m->bytes, m->n, 0, (const struct sockaddr *)&kernel, sizeof(kernel));
-	while (n < 0 && errno == EINTR);
-	if (n < 0)
+		sent = sendto(nl->fd, bytes, n, 0, (const struct sockaddr *)&kernel, sizeof(kernel));
+	while (sent < 0 && errno == EINTR);
+	if (sent < 0)
 		return err_sys(e, errno, "netlink: send");
 	*ret_acks = acks;
 	return 0;
+}
+
+static int send_all(struct netlink *nl, struct netlink_msg *m, struct netlink_answer *a, size_t *ret_acks, struct err *e)
+{
+	end_message(m);
+	if (m->failed || m->n_msgs == 0)
+		return err_set(e, ERR_LIMIT, "netlink: request of more than %d bytes", NETLINK_MSG_MAX);
+	return send_bytes(nl, m->bytes, m->n, a, ret_acks, e);
+}
+
+void netlink_collect(struct netlink_msg *m, struct buf *bytes)
+{
+	end_message(m);
+	if (m->failed)
+		bytes->failed = true;
+	else
+		(void)buf_add(bytes, m->bytes, m->n);
+	netlink_msg_init(m);
 }
 
 /* One datagram of the kernel's; whoever else writes to our address is not heard. */
@@ -319,6 +337,20 @@ static int converse(struct netlink *nl, struct netlink_answer *a, size_t acks, b
 int netlink_request(struct netlink *nl, struct netlink_msg *m, struct err *e)
 {
 	return netlink_ask(nl, m, NULL, NULL, e);
+}
+
+int netlink_request_bytes(struct netlink *nl, struct buf *bytes, struct err *e)
+{
+	struct netlink_answer a = { 0 };
+	size_t acks = 0;
+
+	if (bytes->failed)
+		return err_set(e, ERR_LIMIT, "netlink: request of more than %zu bytes", bytes->max);
+	if (bytes->n == 0)
+		return 0;
+	if (send_bytes(nl, bytes->p, bytes->n, &a, &acks, e) < 0)
+		return -1;
+	return converse(nl, &a, acks, false, e);
 }
 
 int netlink_ask(struct netlink *nl, struct netlink_msg *m, netlink_row_fn fn, void *arg, struct err *e)

@@ -20,6 +20,7 @@
 #include "base/own.h"
 #include "base/str.h"
 
+struct buf;
 struct err;
 
 #define NETLINK_MSG_MAX 16384    /* bytes of a request */
@@ -71,6 +72,11 @@ void netlink_unnest(struct netlink_msg *m);
 /* Sends all messages of M and waits for the acknowledgement of each that has NLM_F_ACK. The first refusal is the
  * error: errno in e->sys, with the kernel's words where it has some. */
 int netlink_request(struct netlink *nl, struct netlink_msg *m, struct err *e);
+
+/* For what has to reach the kernel at once and is longer than one M: each is added to BYTES, all of which is then sent as by
+ * netlink_request(). */
+void netlink_collect(struct netlink_msg *m, struct buf *bytes); /* M is empty afterwards; its failure is BYTES' */
+int netlink_request_bytes(struct netlink *nl, struct buf *bytes, struct err *e);
 
 /* BODY is a message without the netlink header; -1 ends the listing with that error. */
 typedef int (*netlink_row_fn)(uint16_t type, struct str body, void *arg, struct err *e);

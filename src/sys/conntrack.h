@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sys/conntrack.h - the connections that the kernel keeps track of, by the address that they come from: to end them, since
+ * packets of a connection that is known need no permission any more. IPv4 only. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct err;
+struct netlink;
+
+#define CONNTRACK_ENDED_MAX 65536 /* of one call */
+
+struct conntrack_flow {
+	uint32_t source, to;  /* in network order: as they were sent, before any translation */
+	uint32_t answers_from; /* who the answers come from: another than `to` when it was redirected */
+	uint16_t port;        /* where to, in the host's order; 0: it has none */
+	uint8_t protocol;     /* IPPROTO_... */
+};
+
+/* True: it is to end. */
+typedef bool conntrack_fn(const struct conntrack_flow *f, void *arg);
+
+/* NL is a socket of NETLINK_NETFILTER. FN is asked about each connection from SOURCE; NULL: all of them end. *ret_n (or NULL): how
+ * many did. Those that have ended meanwhile by themselves count, too. */
+int conntrack_end(struct netlink *nl, uint32_t source, conntrack_fn *fn, void *arg, size_t *ret_n, struct err *e);

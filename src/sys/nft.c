@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/nft.h"
+
+#include <arpa/inet.h>
+#include <endian.h>
+#include <linux/netfilter.h>
+#include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/nfnetlink.h>
+#include <linux/netlink.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/err.h"
+#include "sys/netlink.h"
+
+#include "base/banned.h"
+
+#define LIST_TRIES 16
+#define MESSAGE(type) (NFNL_SUBSYS_NFTABLES << 8 | (type))
+
+static const struct nfgenmsg inet = { .nfgen_family = NFPROTO_INET, .version = NFNETLINK_V0 };
+
+int nft_open(struct netlink *nl, int netns, struct err *e)
+{
+	const int room = NFT_BATCH_MAX;
+
+	if (netlink_open(nl, NETLINK_NETFILTER, netns, e) < 0)
+		return -1;
+	if (setsockopt(nl->fd, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)) == 0)
+		return 0;
+	(void)err_sys(e, errno, "make room for changes of nf_tables");
+	netlink_done(nl);
+	return -1;
+}
+
+/* ---- changing ---- */
+
+/* The first and the last message of a batch. */
+static void put_edge(struct netlink_msg *m, uint16_t type)
+{
+	const struct nfgenmsg head = { .nfgen_family = AF_UNSPEC, .version = NFNETLINK_V0, .res_id = htons(NFNL_SUBSYS_NFTABLES) };
+
+	netlink_begin(m, type, 0, &head, sizeof(head));
+}
+
+static void put_data(struct netlink_msg *m, uint16_t type, const void *p, size_t n)
+{
+	netlink_nest(m, type);
+	netlink_put(m, NFTA_DATA_VALUE, p, n);
+	netlink_unnest(m);
+}
+
+static void put_element(struct netlink_msg *m, const struct nft_element *el)
+{
+	const uint64_t timeout = htobe64(el->timeout_ms);
+
+	netlink_nest(m, NFTA_SET_ELEM_LIST_ELEMENTS);
+	netlink_nest(m, NFTA_LIST_ELEM);
+	put_data(m, NFTA_SET_ELEM_KEY, el->key, el->n_key);
+	if (el->end)
+		put_data(m, NFTA_SET_ELEM_KEY_END, el->end, el->n_key);
+	if (el->value)
+		put_data(m, NFTA_SET_ELEM_DATA, el->value, el->n_value);
+	if (el->timeout_ms > 0)
+		netlink_put(m, NFTA_SET_ELEM_TIMEOUT, &timeout, sizeof(timeout));
+	netlink_unnest(m);
+	netlink_unnest(m);
+}
+
+static void put_set(struct netlink_msg *m, const char *table, const char *set)
+{
+	netlink_put_z(m, NFTA_SET_ELEM_LIST_TABLE, table);
+	netlink_put_z(m, NFTA_SET_ELEM_LIST_SET, set);
+}
+
+static void change(struct nft_batch *b, uint16_t type, uint16_t flags, const char *set, const struct nft_element *el)
+{
+	struct netlink_msg m;
+
+	netlink_msg_init(&m);
+	if (b->last == 0) {
+		put_edge(&m, NFNL_MSG_BATCH_BEGIN);
+		netlink_collect(&m, &b->bytes);
+	}
+	b->last = b->bytes.n;
+	netlink_begin(&m, MESSAGE(type), flags, &inet, sizeof(inet));
+	put_set(&m, b->table, set);
+	if (el)
+		put_element(&m, el);
+	netlink_collect(&m, &b->bytes);
+}
+
+void nft_add(struct nft_batch *b, const char *set, const struct nft_element *el)
+{
+	change(b, NFT_MSG_NEWSETELEM, NLM_F_CREATE, set, el);
+}
+
+void nft_delete(struct nft_batch *b, const char *set, const struct nft_element *el)
+{
+	change(b, NFT_MSG_DELSETELEM, 0, set, el);
+}
+
+void nft_flush(struct nft_batch *b, const char *set)
+{
+	change(b, NFT_MSG_DELSETELEM, 0, set, NULL);
+}
+
+void nft_batch_done(struct nft_batch *b)
+{
+	buf_done(&b->bytes);
+	b->last = 0;
+}
+
+/* The edges of a batch are acknowledged by new kernels only, so the last message in it is: after everything that was
+ * refused, for which the whole batch is. */
+static int finish(struct netlink *nl, struct buf *bytes, size_t last, struct err *e)
+{
+	struct netlink_msg m;
+
+	netlink_msg_init(&m);
+	put_edge(&m, NFNL_MSG_BATCH_END);
+	netlink_collect(&m, bytes);
+	if (!bytes->failed)
+		((struct nlmsghdr *)(void *)(bytes->p + last))->nlmsg_flags |= NLM_F_ACK;
+	return netlink_request_bytes(nl, bytes, e);
+}
+
+int nft_commit(struct netlink *nl, struct nft_batch *b, struct err *e)
+{
+	int r = b->last > 0 ? finish(nl, &b->bytes, b->last, e) : 0;
+
+	buf_clear(&b->bytes);
+	b->last = 0;
+	return r < 0 ? err_wrap(e, "change '%s'", b->table) : 0;
+}
+
+int nft_delete_table(struct netlink *nl, const char *table, struct err *e)
+{
+	AUTO(buf_done) struct buf bytes = BUF_INIT(NETLINK_MSG_MAX);
+	struct netlink_msg m;
+	size_t last;
+
+	netlink_msg_init(&m);
+	put_edge(&m, NFNL_MSG_BATCH_BEGIN);
+	netlink_collect(&m, &bytes);
+	last = bytes.n;
+	netlink_begin(&m, MESSAGE(NFT_MSG_DELTABLE), 0, &inet, sizeof(inet));
+	netlink_put_z(&m, NFTA_TABLE_NAME, table);
+	netlink_collect(&m, &bytes);
+	if (finish(nl, &bytes, last, e) < 0 && e->sys != ENOENT)
+		return err_wrap(e, "delete table '%s'", table);
+	return 0;
+}
+
+/* ---- looking ---- */
+
+struct listing {
+	nft_row_fn *fn;
+	void *arg;
+	size_t n;
+	const char *prefix;
+};
+
+static struct str value_of(struct str attrs, uint16_t type)
+{
+	struct str data, value = { 0 };
+
+	if (netlink_find(attrs, type, &data))
+		(void)netlink_find(data, NFTA_DATA_VALUE, &value);
+	return value;
+}
+
+static int take_elements(uint16_t type, struct str body, void *arg, struct err *e)
+{
+	const struct listing *l = arg;
+	struct str list, el, v;
+	uint16_t t;
+
+	if (type != MESSAGE(NFT_MSG_NEWSETELEM) || body.n < sizeof(struct nfgenmsg) ||
+	    !netlink_find(str_skip(body, sizeof(struct nfgenmsg)), NFTA_SET_ELEM_LIST_ELEMENTS, &list))
+		return 0;
+	while (netlink_next(&list, &t, &el)) {
+		struct nft_row row = { value_of(el, NFTA_SET_ELEM_KEY), value_of(el, NFTA_SET_ELEM_KEY_END),
+				       value_of(el, NFTA_SET_ELEM_DATA), 0 };
+		uint64_t ms;
+
+		if (netlink_find(el, NFTA_SET_ELEM_EXPIRATION, &v) && v.n == sizeof(ms)) {
+			memcpy(&ms, v.p, sizeof(ms));
+			row.expires_ms = be64toh(ms);
+		}
+		if (l->fn && l->fn(&row, l->arg, e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+int nft_list(struct netlink *nl, const char *table, const char *set, nft_row_fn *fn, void *arg, struct err *e)
+{
+	struct listing l = { .fn = fn, .arg = arg };
+	struct err why = { 0 };
+	struct netlink_msg m;
+
+	for (int i = 0; i < LIST_TRIES; i++) {
+		netlink_msg_init(&m);
+		netlink_begin(&m, MESSAGE(NFT_MSG_GETSETELEM), 0, &inet, sizeof(inet));
+		put_set(&m, table, set);
+		if (netlink_dump(nl, &m, take_elements, &l, &why) == 0)
+			return 0;
+		if (why.sys != EAGAIN)
+			break;
+	}
+	*e = why;
+	return err_wrap(e, "list '%s' of '%s'", set, table);
+}
+
+int nft_has(struct netlink *nl, const char *table, const char *set, const struct nft_element *el, struct err *e)
+{
+	struct netlink_msg m;
+
+	netlink_msg_init(&m);
+	netlink_begin(&m, MESSAGE(NFT_MSG_GETSETELEM), NLM_F_ACK, &inet, sizeof(inet));
+	put_set(&m, table, set);
+	put_element(&m, el);
+	if (netlink_request(nl, &m, e) == 0)
+		return 1;
+	return e->sys == ENOENT ? 0 : err_wrap(e, "look for an element of '%s'", set);
+}
+
+static int count(uint16_t type, struct str body, void *arg, struct err *e)
+{
+	struct listing *l = arg;
+	struct str name;
+
+	(void)e;
+	if (type == MESSAGE(NFT_MSG_NEWRULE))
+		l->n++;
+	if (type == MESSAGE(NFT_MSG_NEWTABLE) && body.n >= sizeof(struct nfgenmsg) &&
+	    netlink_find(str_skip(body, sizeof(struct nfgenmsg)), NFTA_TABLE_NAME, &name) && str_starts(name, str_of(l->prefix)))
+		l->n++;
+	return 0;
+}
+
+static int dump_count(struct netlink *nl, uint16_t type, const char *table, struct listing *l, struct err *e)
+{
+	struct err why = { 0 };
+	struct netlink_msg m;
+
+	for (int i = 0; i < LIST_TRIES; i++) {
+		l->n = 0;
+		netlink_msg_init(&m);
+		netlink_begin(&m, MESSAGE(type), 0, &inet, sizeof(inet));
+		if (table)
+			netlink_put_z(&m, NFTA_RULE_TABLE, table);
+		if (netlink_dump(nl, &m, count, l, &why) == 0)
+			return (int)l->n;
+		if (why.sys != EAGAIN)
+			break;
+	}
+	*e = why;
+	return -1;
+}
+
+int nft_count_rules(struct netlink *nl, const char *table, struct err *e)
+{
+	struct listing l = { 0 };
+	struct netlink_msg m;
+
+	/* A listing of the rules of no table is empty. */
+	netlink_msg_init(&m);
+	netlink_begin(&m, MESSAGE(NFT_MSG_GETTABLE), NLM_F_ACK, &inet, sizeof(inet));
+	netlink_put_z(&m, NFTA_TABLE_NAME, table);
+	if (netlink_request(nl, &m, e) < 0)
+		return err_wrap(e, "look for table '%s'", table);
+	return dump_count(nl, NFT_MSG_GETRULE, table, &l, e) < 0 ? err_wrap(e, "count the rules of '%s'", table) : (int)l.n;
+}
+
+int nft_count_tables(struct netlink *nl, const char *prefix, struct err *e)
+{
+	struct listing l = { .prefix = prefix };
+
+	return dump_count(nl, NFT_MSG_GETTABLE, NULL, &l, e) < 0 ? err_wrap(e, "count tables") : (int)l.n;
+}
