@@ -5,6 +5,11 @@
  * numbers what to let through. One egress is connected at a time; when it goes, the rules stay as they are, nothing new is
  * let through, and the next one is told of every sandbox again.
  *
+ * The sockets of HELLO are the warden's, bound to the gateway in the host's network and non-blocking. What a sandbox sends to
+ * port 53 of any address arrives at the first two, as from the sandbox's own address; what one whose default is to deny sends to
+ * ports 80 and 443 arrives at the third, where SO_ORIGINAL_DST tells the address that was dialled. A change of rules by RULES
+ * ends the flows that they do not allow any more, but for those that were redirected: egress ends its own.
+ *
  *     warden                                     egress
  *     HELLO, with the sockets             ->
  *     BIND, of each sandbox there is      ->     RULES ... BOUND
@@ -24,6 +29,7 @@
 #define EGRESS_WIRE_VERSION 1
 #define EGRESS_RULES_MAX 4096 /* networks of one policy */
 #define EGRESS_PORTS_MAX 16
+#define EGRESS_SECONDS_MAX 86400
 #define EGRESS_FDS 3 /* of HELLO: the resolver's datagram socket, its listener, the relay's listener */
 
 enum egress_call {
@@ -34,7 +40,9 @@ enum egress_call {
 	EGRESS_DONE,      /* from the warden: the answer to what has this serial */
 	EGRESS_BOUND,     /* from egress: the answer to a BIND, by its serial */
 	EGRESS_RULES,     /* from egress: what holds for this address from now on, all at once */
-	EGRESS_LEARN,     /* from egress: lets `address` reach `net` (a host) at `ports` for `seconds`; again: for longer */
+	/* From egress: lets `address` reach `net` (a host) at `ports` for `seconds`; again: for longer. Never 80 or 443: those of a
+	 * box whose default is to deny go to the relay unless a rule is about the address. ERR_LIMIT: too many are known. */
+	EGRESS_LEARN,
 	EGRESS_FORGET,    /* from egress: no longer */
 	EGRESS_CUT,       /* from egress: the flows from `address` to `net` (prefix 0: any) end now */
 };
@@ -64,5 +72,6 @@ struct egress_message {
 };
 
 size_t egress_message_size(const struct egress_message *m);
-/* Whether bytes that came are a message that this side may get (IS_WARDEN: the warden). ERR_INVALID. */
+/* Whether bytes that came are a message that this side may get (IS_WARDEN: the warden). ERR_INVALID. Only the first
+ * egress_message_size() bytes of *ret are written. */
 int egress_message_check(const void *bytes, size_t n, size_t n_fds, bool is_warden, struct egress_message *ret, struct err *e);

@@ -3,6 +3,7 @@
 #pragma once
 #include "base/own.h"
 #include "box/filter.h"
+#include "box/network.h"
 #include "box/store.h"
 #include "sys/cgroup.h"
 
@@ -25,6 +26,7 @@ struct box_host {
 	struct seccomp_program filter;
 	int execd; /* sealed copy */
 	struct box_store store; /* their disks, and layers */
+	struct box_network network; /* off: boxes have their own loopback alone */
 	int boxes; /* directory: what is written about a box, per number */
 	bool for_parent; /* the child of a slot is to be our parent's */
 	/* A child in a mount namespace of its own needs the mounts of that one, so it opens these anew, by path. */

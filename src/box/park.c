@@ -20,6 +20,7 @@
 #include "base/err.h"
 #include "base/guest.h"
 #include "base/own.h"
+#include "box/etc.h"
 #include "box/host.h"
 #include "box/stage.h"
 #include "box/volume.h"
@@ -182,6 +183,14 @@ static int open_image(const struct park_order *order, struct err *e)
 	return take_fd(&fd);
 }
 
+static int place_etc(const struct child *c, const struct park_order *order, int image, struct err *e)
+{
+	const struct etc_place p = { .disk = c->dir, .layers = c->layers, .list = order->layers, .n = order->n_layers, .image = image,
+				     .id_base = c->id_base, .address = order->address, .hostname = order->hostname };
+
+	return etc_place(&p, e);
+}
+
 static int make_root(const struct child *c, const struct park_order *order, struct err *e)
 {
 	AUTO_FD image = -1;
@@ -194,6 +203,8 @@ static int make_root(const struct child *c, const struct park_order *order, stru
 		if (image < 0)
 			return -1;
 	}
+	if (order->address && place_etc(c, order, image, e) < 0)
+		return -1;
 	return stage_make_root(&r, e);
 }
 

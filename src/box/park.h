@@ -15,6 +15,7 @@ struct park_order {
 	uint32_t size; /* of what is sent of this struct: up to the last volume. Both ends are the same program */
 	uint32_t n_layers;
 	bool has_host_usr;
+	uint32_t address; /* 0: no network, and files for names are the image's */
 	char hostname[64];
 	uint64_t dir_dev, dir_ino;
 	char dir[BOX_PATH_MAX]; /* of the host, below the layers; "": none */

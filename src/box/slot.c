@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/kill_point.h"
+#include "box/etc.h"
 #include "box/host.h"
 #include "box/park.h"
 #include "sys/cgroup_control.h"
@@ -142,7 +143,7 @@ static int make_disk(const struct box_host *h, struct slot *s, const char *name,
 			return -1;
 	if (mkdirat(disk, "work", 0700) < 0 || mkdirat(disk, "usr-work", 0700) < 0)
 		return err_sys(e, errno, "make work folders");
-	return 0;
+	return h->network.is_on ? etc_make(disk, s->id_base, h->network.gateway, e) : 0;
 }
 
 /* The folder before the disk, and removed after it: as long as there is a disk, the folder tells of it. */
@@ -160,19 +161,16 @@ static int make_folder(const struct box_host *h, struct slot *s, uint64_t disk_b
 	return make_files(s->dir, e) < 0 ? -1 : make_disk(h, s, name, disk_bytes, e);
 }
 
-static int set_lo_up(int netns, struct err *e)
+static int set_lo_up(struct netlink *inside, struct err *e)
 {
-	AUTO(netlink_done) struct netlink nl = NETLINK_INIT;
-	int index;
+	int index = link_index(inside, "lo", e);
 
-	if (netlink_open(&nl, NETLINK_ROUTE, netns, e) < 0)
-		return -1;
-	index = link_index(&nl, "lo", e);
-	return index < 0 ? -1 : link_set_up(&nl, index, true, e);
+	return index < 0 ? -1 : link_set_up(inside, index, true, e);
 }
 
-static int make_network(struct slot *s, struct err *e)
+static int make_network(const struct box_host *h, struct slot *s, struct err *e)
 {
+	AUTO(netlink_done) struct netlink inside = NETLINK_INIT;
 	char groups[48];
 	const struct netns_setting settings[] = {
 		{ "ipv4/ip_unprivileged_port_start", "0" },
@@ -182,9 +180,10 @@ static int make_network(struct slot *s, struct err *e)
 	(void)snprintf(groups, sizeof(groups), "%llu %llu", (unsigned long long)s->id_base,
 		       (unsigned long long)s->id_base + USERNS_IDS - 1);
 	s->netns = netns_make(e);
-	if (s->netns < 0 || set_lo_up(s->netns, e) < 0)
+	if (s->netns < 0 || netlink_open(&inside, NETLINK_ROUTE, s->netns, e) < 0 || set_lo_up(&inside, e) < 0 ||
+	    netns_set(s->netns, settings, ARRAY_LEN(settings), e) < 0)
 		return -1;
-	return netns_set(s->netns, settings, ARRAY_LEN(settings), e);
+	return h->network.is_on ? box_network_attach(&h->network, s->number, s->netns, &inside, e) : 0;
 }
 
 /* Bound in the folder of the box by a socket that was born in its network: what is accepted from it belongs there. */
@@ -241,7 +240,7 @@ int slot_make(const struct box_host *h, unsigned number, const struct slot_limit
 		return err_set(e, ERR_LIMIT, "there is no box %u", number);
 	s.userns = userns_make(s.id_base, e);
 	if (s.userns < 0 || make_folder(h, &s, l.disk_bytes, e) < 0 || make_groups(h, &s, &l, e) < 0 ||
-	    make_network(&s, e) < 0 || make_listener(&s, e) < 0 || make_child(h, &s, e) < 0) {
+	    make_network(h, &s, e) < 0 || make_listener(&s, e) < 0 || make_child(h, &s, e) < 0) {
 		(void)slot_destroy(h, &s, &(struct err){ 0 }); /* the first failure is the one to tell */
 		return err_wrap(e, "make a slot");
 	}
@@ -342,6 +341,7 @@ static int send_order(const struct slot *s, const struct slot_order *order, cons
 		o.dir_ino = order->dir.ino;
 	}
 	(void)snprintf(o.hostname, sizeof(o.hostname), "%s", order->hostname);
+	o.address = order->address;
 	for (size_t i = 0; i < order->n_layers; i++)
 		o.layers[i] = order->layers[i];
 	if (add_volumes(order, &o, fds, e) < 0)
@@ -353,6 +353,8 @@ int slot_wake_start(const struct box_host *h, struct slot *s, const struct slot_
 {
 	AUTO(wake_done) struct wake w = { .files = { -1, -1, -1 }, .ready = { -1, -1 } };
 
+	if (h->network.is_on && !order->address && box_network_turn_off(s->netns, e) < 0)
+		return -1;
 	if (limit_groups(s, &order->limits, e) < 0 || limit_disk(h, s, order->limits.disk_bytes, e) < 0 ||
 	    wake_open(s, &w, e) < 0 || send_order(s, order, &w, e) < 0)
 		return -1;
@@ -506,7 +508,8 @@ int slot_destroy(const struct box_host *h, struct slot *s, struct err *e)
 
 	slot_name(s->number, name);
 	close_fd(&s->control);
-	if (end_processes(h, s, e) < 0 || box_disk_remove(&h->store, name, e) < 0 || tree_remove(h->boxes, name, e) < 0)
+	if (end_processes(h, s, e) < 0 || (h->network.is_on && box_network_detach(&h->network, s->number, e) < 0) ||
+	    box_disk_remove(&h->store, name, e) < 0 || tree_remove(h->boxes, name, e) < 0)
 		return err_wrap(e, "destroy box %u", s->number);
 	slot_done(s);
 	return 0;

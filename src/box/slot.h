@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* box/slot.h - all of a box that can exist before the request for it does.
  *
- * A slot has an id range with its user namespace, a network namespace, control groups, a disk with its quota, the socket
+ * A slot has an id range with its user namespace, a network namespace with its link, control groups, a disk with its quota, the socket
  * that execd will listen on, and a parked child that has done everything else which does not depend on the image. It
  * is woken once, and destroyed after use, never used again. Its number names all that it has. */
 #pragma once
@@ -88,6 +88,7 @@ struct slot_order {
 	bool has_host_usr; /* the host's own /usr, below a writable layer of its own */
 	int spec;          /* sealed description for execd, handed on unread */
 	const char *hostname;
+	uint32_t address;  /* of its network (box/network.h), in network order; 0: its own loopback is all that it has */
 	const struct slot_volume *volumes;
 	size_t n_volumes;
 };

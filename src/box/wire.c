@@ -118,6 +118,8 @@ static int check_create(const struct wire_request *rq, struct err *e)
 {
 	const struct wire_limits *l = &rq->limits;
 
+	if (rq->network > WIRE_NET_POLICY)
+		return bad(e, "an unknown network");
 	if (rq->n_layers == 0 && rq->image == WIRE_IMAGE_NONE)
 		return bad(e, "no root that could be");
 	for (size_t i = 0; i < rq->n_layers; i++)
@@ -144,6 +146,14 @@ static int check_snapshot(const struct wire_request *rq, struct err *e)
 	return 0;
 }
 
+/* How many descriptors belong to it. */
+static size_t wire_fds(const struct wire_request *rq)
+{
+	if (rq->call == WIRE_CREATE)
+		return rq->network == WIRE_NET_POLICY ? 2 : 1;
+	return rq->call == WIRE_LAYER_ADD || rq->call == WIRE_LAYER_PACK;
+}
+
 int wire_check_request(const void *bytes, size_t n, size_t n_fds, struct wire_request *ret, struct err *e)
 {
 	struct wire_request rq = { 0 };
@@ -160,7 +170,7 @@ int wire_check_request(const void *bytes, size_t n, size_t n_fds, struct wire_re
 		return bad(e, "an unknown call");
 	if (!is_size(rq.call, n - wire_request_size(&rq)))
 		return bad(e, "another size");
-	if (n_fds != (rq.call == WIRE_CREATE || rq.call == WIRE_LAYER_ADD || rq.call == WIRE_LAYER_PACK))
+	if (n_fds != wire_fds(&rq))
 		return bad(e, "the wrong descriptors");
 	if ((wire_is_about_one(rq.call) || is_about_volume(rq.call)) && !has_id(rq.id))
 		return bad(e, "a bad id");

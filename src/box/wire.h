@@ -21,7 +21,9 @@
 #define WIRE_SNAPSHOT_SIZE 16
 
 enum wire_call {
-	WIRE_CREATE = 1, /* with the sealed spec; ERR_UNAVAILABLE and EDQUOT: disks cannot be limited here */
+	/* With the sealed spec, and with WIRE_NET_POLICY the sealed policy. ERR_UNAVAILABLE and EDQUOT: disks cannot be limited here;
+	 * and ENETDOWN: there is no network, or nobody who watches over it. */
+	WIRE_CREATE = 1,
 	WIRE_PAUSE,
 	WIRE_RESUME,
 	WIRE_REMOVE,
@@ -123,8 +125,12 @@ enum wire_volume_fault {
 	WIRE_FAULT_MOUNT_PATH,
 };
 
+#define WIRE_POLICY_MAX (1 << 20) /* bytes of the text of a policy */
+#define WIRE_FDS_MAX 2 /* of a request */
+
 struct wire_stats {
 	uint64_t cpu_usec, memory_bytes, memory_peak_bytes, pids, disk_bytes, oom_kills;
+	uint64_t net_in_bytes, net_out_bytes, net_in_packets, net_out_packets; /* as the sandbox sees it; 0 without a network */
 };
 
 struct wire_snapshot {

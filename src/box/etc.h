@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+/* box/etc.h - the files of a box that say how names are resolved: /etc/resolv.conf and /etc/hosts.
+ *
+ * They are made in a folder of the box's disk before the image is known, and that folder becomes the uppermost /etc by one
+ * rename, before there is a root: whatever an image has in these places, links included, lies below and leads nowhere (R2).
+ * The sandbox may change them as it likes. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+struct err;
+struct slot_layer;
+
+int etc_make(int disk, uint64_t owner, uint32_t gateway, struct err *e); /* addresses are in network order */
+
+struct etc_place {
+	int disk;
+	int layers; /* the host's layers, with the ids that they have on the disk */
+	const struct slot_layer *list; /* the uppermost first */
+	size_t n;
+	int image;  /* a directory below them; -1: none */
+	uint64_t id_base;
+	uint32_t address;
+	const char *hostname;
+};
+/* /etc keeps the mode and the owner that it has in the image. */
+int etc_place(const struct etc_place *p, struct err *e);

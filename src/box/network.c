@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "box/network.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <linux/ip.h>
+#include <linux/netlink.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/kill_point.h"
+#include "base/own.h"
+#include "base/str.h"
+#include "box/network_impl.h"
+#include "box/slot.h"
+#include "sys/fd.h"
+#include "sys/memfd.h"
+#include "sys/netns.h"
+#include "sys/nft.h"
+#include "sys/process.h"
+
+#include "base/banned.h"
+
+#define TABLE_TEXT_MAX ((size_t)64 * 1024)
+#define NFT_SAYS_MAX 4096
+#define NFT_MS 10000
+#define RULE_PRIORITY 5000
+#define INSIDE "eth0"
+
+/* Of both ends of every pair: neither has to ask for the other's. */
+static const uint8_t mac[LINK_MAC_BYTES] = { 2, 0, 0, 0, 0, 1 };
+
+/* ---- names ---- */
+
+uint32_t box_network_address(const struct box_network *n, unsigned number)
+{
+	return htonl(ntohl(n->range.address) + NETWORK_FIRST + number);
+}
+
+int box_network_number(const struct box_network *n, uint32_t address)
+{
+	uint32_t at = ntohl(address) - ntohl(n->range.address) - NETWORK_FIRST;
+
+	return at < SLOT_NUMBER_MAX ? (int)at : -1;
+}
+
+void box_network_link(const struct box_network *n, unsigned number, char out[LINK_NAME_MAX + 1])
+{
+	(void)snprintf(out, LINK_NAME_MAX + 1, "%s_%x", n->prefix, number); /* 16,383 has four digits */
+}
+
+/* ---- the table ---- */
+
+static const char *find_nft(void)
+{
+	static const char *const places[] = { "/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft", "/usr/local/sbin/nft" };
+
+	for (size_t i = 0; i < ARRAY_LEN(places); i++)
+		if (access(places[i], X_OK) == 0)
+			return places[i];
+	return NULL;
+}
+
+/* What it says is for whoever has to mend it: the first line. */
+static int await_nft(int pidfd, int says, struct err *e)
+{
+	AUTO(buf_done) struct buf text = BUF_INIT(NFT_SAYS_MAX);
+	struct process_end end;
+	struct str line, rest;
+
+	(void)fd_read_all(says, NFT_SAYS_MAX, &text, &(struct err){ 0 }); /* cut, if there is more */
+	if (process_wait(pidfd, NFT_MS, &end, e) < 0) {
+		(void)process_kill_and_wait(pidfd, NFT_MS, &end, &(struct err){ 0 });
+		return -1;
+	}
+	if (end.by_signal || end.code != 0) {
+		(void)str_cut(buf_str(&text), '\n', &line, &rest);
+		return err_set(e, ERR_UNAVAILABLE, "nft: %.*s", (int)MIN(line.n, (size_t)200), line.p ? line.p : "");
+	}
+	return 0;
+}
+
+static int write_table(struct box_network *n, struct network_io *io, struct err *e)
+{
+	AUTO(buf_done) struct buf text = BUF_INIT(TABLE_TEXT_MAX);
+	const char *program = find_nft();
+	const char *const argv[] = { "nft", "-f", "-", NULL };
+	struct spawn_spec sp = SPAWN_INIT(program, (char *const *)(uintptr_t)argv);
+	AUTO_FD rules = -1;
+	AUTO_FD pidfd = -1;
+	AUTO_FD says = -1;
+	AUTO_FD end = -1;
+	int pair[2];
+
+	if (!program)
+		return err_set(e, ERR_UNAVAILABLE, "there is no program 'nft': install the package nftables");
+	box_network_table(n, &text);
+	if (text.failed)
+		return err_set(e, ERR_LIMIT, "the rules have more than %zu bytes", TABLE_TEXT_MAX);
+	rules = memfd_sealed_bytes("rules", buf_str(&text), e);
+	if (rules < 0 || lseek(rules, 0, SEEK_SET) < 0)
+		return -1;
+	if (pipe2(pair, O_CLOEXEC) < 0)
+		return err_sys(e, errno, "make a pipe");
+	says = pair[0];
+	end = pair[1];
+	sp.in = rules;
+	sp.err = end;
+	pidfd = process_spawn(&sp, NULL, e);
+	(void)close(take_fd(&end));
+	if (pidfd < 0 || await_nft(pidfd, says, e) < 0)
+		return -1;
+	n->n_rules = nft_count_rules(&io->nft, n->table, e);
+	return n->n_rules < 0 ? -1 : 0;
+}
+
+/* ---- what all boxes share ---- */
+
+static struct route range_route(const struct box_network *n)
+{
+	return (struct route){ .kind = ROUTE_UNREACHABLE, .to = n->range };
+}
+
+static struct route_rule range_rule(const struct box_network *n)
+{
+	return (struct route_rule){ .to = n->range, .mark = NETWORK_MARK, .table = n->routes, .priority = RULE_PRIORITY };
+}
+
+static void label_of(const struct box_network *n, char out[ROUTE_LABEL_MAX + 1])
+{
+	(void)snprintf(out, ROUTE_LABEL_MAX + 1, "lo:%s", n->prefix);
+}
+
+/* The gateway is the claim: of two who want the same range, one is told that it is there. */
+int network_claim(const struct box_network *n, struct network_io *io, struct err *e)
+{
+	char label[ROUTE_LABEL_MAX + 1];
+	int lo = link_index(&io->links, "lo", e);
+
+	label_of(n, label);
+	return lo < 0 ? -1 : route_add_address(&io->links, lo, n->gateway, label, e);
+}
+
+/* Rules first, then whatever could lead a packet. */
+static int put_up(struct box_network *n, struct network_io *io, struct err *e)
+{
+	const struct route unreachable = range_route(n);
+	const struct route_rule rule = range_rule(n);
+
+	if (write_table(n, io, e) < 0)
+		return -1;
+	KILL_POINT("warden.network.table");
+	if (route_add(&io->links, &unreachable, e) < 0 || route_add_rule(&io->links, &rule, e) < 0)
+		return -1;
+	KILL_POINT("warden.network.routes");
+	return network_open_uplinks(n, io, e);
+}
+
+int network_io_open(struct network_io *io, struct err *e)
+{
+	return netlink_open(&io->links, NETLINK_ROUTE, -1, e) < 0 ? -1 : nft_open(&io->nft, -1, e);
+}
+
+void network_io_done(struct network_io *io)
+{
+	netlink_done(&io->links);
+	netlink_done(&io->nft);
+}
+
+int box_network_open(struct box_network *n, const struct box_network_spec *spec, struct err *e)
+{
+	AUTO(network_io_done) struct network_io io = NETWORK_IO_INIT;
+
+	*n = (struct box_network){ 0 };
+	if (network_io_open(&io, e) < 0 || network_name(n, spec, e) < 0 || network_choose(n, &io, spec, e) < 0 || put_up(n, &io, e) < 0)
+		return err_wrap(e, "prepare the network of sandboxes");
+	n->is_on = true;
+	return 0;
+}
+
+static int is_gateway_there(const struct box_network *n, struct network_io *io, struct err *e)
+{
+	struct network_gateway g = { .n = n };
+
+	return route_list_addresses(&io->links, network_find_gateway, &g, e) < 0 ? -1 : g.is_there;
+}
+
+int box_network_check(struct box_network *n, struct err *e)
+{
+	AUTO(network_io_done) struct network_io io = NETWORK_IO_INIT;
+	const struct route unreachable = range_route(n);
+	const struct route_rule rule = range_rule(n);
+	int rules, has_gateway;
+
+	if (network_io_open(&io, e) < 0)
+		return -1;
+	rules = nft_count_rules(&io.nft, n->table, e);
+	if (rules < 0 && e->code != ERR_NOT_FOUND)
+		return -1;
+	has_gateway = is_gateway_there(n, &io, e);
+	if (has_gateway < 0)
+		return -1;
+	if (rules != n->n_rules && write_table(n, &io, e) < 0)
+		return -1;
+	if (!has_gateway && network_claim(n, &io, e) < 0)
+		return -1;
+	if (route_add(&io.links, &unreachable, e) < 0 || route_add_rule(&io.links, &rule, e) < 0 ||
+	    network_open_uplinks(n, &io, e) < 0)
+		return -1;
+	return rules == n->n_rules && has_gateway;
+}
+
+/* Boxes that this process knows nothing of have links, too. */
+static int has_no_links(const struct box_network *n, struct network_io *io, struct err *e)
+{
+	struct link_row rows[1];
+	char prefix[LINK_NAME_MAX + 1];
+	size_t count = 0;
+
+	(void)snprintf(prefix, sizeof(prefix), "%s_", n->prefix);
+	if (link_list(&io->links, prefix, rows, ARRAY_LEN(rows), &count, e) < 0 && e->code != ERR_LIMIT)
+		return -1;
+	return count > 0 || e->code == ERR_LIMIT ? err_set(e, ERR_CONFLICT, "there are links of sandboxes") : 0;
+}
+
+/* In the opposite order: the table goes last. */
+int box_network_remove(const struct box_network *n, struct err *e)
+{
+	AUTO(network_io_done) struct network_io io = NETWORK_IO_INIT;
+	const struct route unreachable = range_route(n);
+	const struct route_rule rule = range_rule(n);
+	int lo = network_io_open(&io, e) < 0 ? -1 : link_index(&io.links, "lo", e);
+
+	if (lo < 0 || has_no_links(n, &io, e) < 0 || network_close_uplinks(n, &io, e) < 0 || route_delete_rule(&io.links, &rule, e) < 0 ||
+	    route_delete(&io.links, &unreachable, e) < 0)
+		return -1;
+	KILL_POINT("warden.network.unrouted");
+	if (nft_delete_table(&io.nft, n->table, e) < 0)
+		return -1;
+	KILL_POINT("warden.network.untabled");
+	return route_delete_address(&io.links, lo, n->gateway, e);
+}
+
+/* ---- one box ---- */
+
+static struct nft_element pair_of(const struct network_pair *p)
+{
+	return (struct nft_element){ .key = p, .n_key = sizeof(*p) };
+}
+
+static void make_pair(const struct box_network *n, unsigned number, struct network_pair *p)
+{
+	*p = (struct network_pair){ .address = box_network_address(n, number) };
+	box_network_link(n, number, p->link);
+}
+
+static int add_pair(const struct box_network *n, struct network_io *io, unsigned number, struct err *e)
+{
+	AUTO(nft_batch_done) struct nft_batch b = NFT_BATCH_INIT(n->table);
+	struct network_pair p;
+	struct nft_element el = pair_of(&p);
+
+	make_pair(n, number, &p);
+	nft_add(&b, "pairs", &el);
+	return nft_commit(&io->nft, &b, e);
+}
+
+static int set_up_outside(const struct box_network *n, struct network_io *io, unsigned number, const char *name, struct err *e)
+{
+	static const struct link_setting settings[] = {
+		{ IPV4_DEVCONF_FORWARDING, 1 },       { IPV4_DEVCONF_RP_FILTER, 1 },      { IPV4_DEVCONF_SRC_VMARK, 1 },
+		{ IPV4_DEVCONF_SEND_REDIRECTS, 0 },   { IPV4_DEVCONF_ACCEPT_REDIRECTS, 0 }, { IPV4_DEVCONF_ACCEPT_SOURCE_ROUTE, 0 },
+		{ IPV4_DEVCONF_ROUTE_LOCALNET, 0 },   { IPV4_DEVCONF_PROXY_ARP, 0 },
+	};
+	char path[64];
+	const struct netns_setting no_ipv6 = { path, "1" };
+	struct route r = { .kind = ROUTE_LINK, .to = { box_network_address(n, number), 32 }, .table = n->routes };
+
+	r.index = link_index(&io->links, name, e);
+	if (r.index < 0)
+		return -1;
+	(void)snprintf(path, sizeof(path), "ipv6/conf/%s/disable_ipv6", name);
+	if (netns_set(-1, &no_ipv6, 1, e) < 0 && e->code != ERR_NOT_FOUND) /* a kernel without it has nothing to turn off */
+		return -1;
+	if (link_set_ipv4(&io->links, r.index, settings, ARRAY_LEN(settings), e) < 0 ||
+	    link_set_up_noarp(&io->links, r.index, e) < 0)
+		return -1;
+	return route_add(&io->links, &r, e);
+}
+
+static int set_up_inside(const struct box_network *n, unsigned number, struct netlink *inside, struct err *e)
+{
+	const uint32_t address = box_network_address(n, number);
+	struct link_ip ip = { .family = AF_INET, .prefix = 32 };
+	struct link_route way = { .to = { .family = AF_INET }, .via = { .family = AF_INET, .prefix = 32 }, .is_onlink = true };
+
+	way.index = link_index(inside, INSIDE, e);
+	memcpy(ip.bytes, &address, sizeof(address));
+	memcpy(way.via.bytes, &n->gateway, sizeof(n->gateway));
+	if (way.index < 0 || link_add_address(inside, way.index, &ip, e) < 0 || link_set_up_noarp(inside, way.index, e) < 0)
+		return -1;
+	return link_add_route(inside, &way, e);
+}
+
+int box_network_attach(const struct box_network *n, unsigned number, int netns, struct netlink *inside, struct err *e)
+{
+	AUTO(network_io_done) struct network_io io = NETWORK_IO_INIT;
+	static const struct netns_setting no_ipv6 = { "ipv6/conf/default/disable_ipv6", "1" };
+	char name[LINK_NAME_MAX + 1];
+	struct link_end out = { .name = name, .netns = -1, .group = n->owner };
+	struct link_end in = { .name = INSIDE, .netns = netns };
+
+	box_network_link(n, number, name);
+	memcpy(out.mac, mac, sizeof(mac));
+	memcpy(in.mac, mac, sizeof(mac));
+	if (netns_set(netns, &no_ipv6, 1, e) < 0 && e->code != ERR_NOT_FOUND)
+		return -1;
+	if (network_io_open(&io, e) < 0 || add_pair(n, &io, number, e) < 0)
+		return -1;
+	KILL_POINT("warden.slot.pair");
+	if (link_make_veth(&io.links, &out, &in, 0, e) < 0)
+		return -1;
+	KILL_POINT("warden.slot.link");
+	return set_up_inside(n, number, inside, e) < 0 || set_up_outside(n, &io, number, name, e) < 0 ? -1 : 0;
+}
+
+/* A link that has the name but neither our group nor our kind is somebody else's. */
+static int delete_link(const struct box_network *n, struct network_io *io, unsigned number, struct err *e)
+{
+	char name[LINK_NAME_MAX + 1];
+	struct link_row row;
+
+	box_network_link(n, number, name);
+	if (link_find(&io->links, name, &row, e) < 0)
+		return e->code == ERR_NOT_FOUND ? 0 : -1;
+	if (row.group != n->owner || strcmp(row.kind, "veth") != 0)
+		return 0;
+	return link_delete(&io->links, row.index, e) < 0 && e->sys != ENODEV ? -1 : 0;
+}
+
+int box_network_detach(const struct box_network *n, unsigned number, struct err *e)
+{
+	AUTO(network_io_done) struct network_io io = NETWORK_IO_INIT;
+	AUTO(nft_batch_done) struct nft_batch b = NFT_BATCH_INIT(n->table);
+	const uint32_t address = box_network_address(n, number);
+	struct network_pair p;
+	const struct nft_element el = pair_of(&p);
+
+	if (network_io_open(&io, e) < 0)
+		return -1;
+	make_pair(n, number, &p);
+	nft_delete(&b, "classes", &(struct nft_element){ .key = &address, .n_key = sizeof(address) });
+	if (nft_commit(&io.nft, &b, e) < 0 && e->sys != ENOENT)
+		return -1;
+	if (delete_link(n, &io, number, e) < 0)
+		return -1;
+	KILL_POINT("warden.destroy.unlinked");
+	nft_delete(&b, "pairs", &el);
+	return nft_commit(&io.nft, &b, e) < 0 && e->sys != ENOENT ? -1 : 0;
+}
+
+/* "osb_1f" is 31; -1 for a name that box_network_link() does not write. */
+static int number_of(const struct box_network *n, const char *name)
+{
+	char again[LINK_NAME_MAX + 1];
+	uint64_t number;
+
+	if (!str_to_hex64(str_of(name + strlen(n->prefix) + 1), &number) || number >= SLOT_NUMBER_MAX)
+		return -1;
+	box_network_link(n, (unsigned)number, again);
+	return strcmp(again, name) == 0 ? (int)number : -1;
+}
+
+int box_network_list(const struct box_network *n, unsigned **ret, size_t *ret_n, struct err *e)
+{
+	AUTO(network_io_done) struct network_io io = NETWORK_IO_INIT;
+	AUTO(free) struct link_row *rows = calloc(SLOT_NUMBER_MAX, sizeof(*rows));
+	AUTO(free) unsigned *numbers = calloc(SLOT_NUMBER_MAX, sizeof(*numbers));
+	char prefix[LINK_NAME_MAX + 1];
+	size_t n_rows = 0, count = 0;
+
+	if (!rows || !numbers)
+		return err_no_memory(e);
+	(void)snprintf(prefix, sizeof(prefix), "%s_", n->prefix);
+	if (network_io_open(&io, e) < 0 || link_list(&io.links, prefix, rows, SLOT_NUMBER_MAX, &n_rows, e) < 0)
+		return -1;
+	for (size_t i = 0; i < n_rows; i++) {
+		int number = rows[i].group == n->owner ? number_of(n, rows[i].name) : -1;
+
+		if (number >= 0)
+			numbers[count++] = (unsigned)number;
+	}
+	*ret = take_ptr(&numbers);
+	*ret_n = count;
+	return 0;
+}
+
+int box_network_turn_off(int netns, struct err *e)
+{
+	AUTO(netlink_done) struct netlink inside = NETLINK_INIT;
+	int index;
+
+	if (netlink_open(&inside, NETLINK_ROUTE, netns, e) < 0)
+		return -1;
+	index = link_index(&inside, INSIDE, e);
+	if (index < 0)
+		return e->code == ERR_NOT_FOUND ? 0 : -1;
+	return link_set_up(&inside, index, false, e);
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+/* box/network.h - the way from boxes to the world, and all that stands in it.
+ *
+ * Each box has one end of a pair of links, "eth0"; the other one is the host's and has a name and an address of the box that
+ * follow from the number of its slot. Both ends have the same hardware address and ask nobody for others'. There is no bridge:
+ * packets are routed. What may pass is decided by one table of nf_tables (network_table.c), which is written as a whole when
+ * the warden starts; from then on only elements of its sets change, through sys/nft.h.
+ *
+ * Nothing passes without that table: the routes to boxes stand in a routing table of their own, which only packets with
+ * NETWORK_MARK come to, and only our rules mark packets. The kernel drops what comes from a box whose way back it does not
+ * find (rp_filter), so that also a host whose rules somebody else has flushed is closed to boxes, and they to the world.
+ *
+ * Several processes work on it, each with sockets of its own: this struct is plain data.
+ *
+ *     range      the addresses of all boxes of one state directory: 10.X.0.0/17 or 10.X.128.0/17, whichever is free
+ *     gateway    its first address, on the host's lo, labelled with our prefix: that is the claim to the range
+ *     box N      the address of the range with the number N + 2
+ */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sys/link.h"
+#include "sys/route.h"
+
+struct buf;
+struct err;
+struct netlink;
+
+#define NETWORK_PREFIX_MAX 10 /* of names: "_" and a number follow, a link's name has 15 bytes */
+#define NETWORK_RANGE_BITS 17 /* the longest prefix of a range that has an address for every box */
+#define NETWORK_OPENED_MAX 64
+#define NETWORK_RESOLVER_PORT 10053 /* on the gateway: where egress hears all that boxes send to port 53 */
+#define NETWORK_RELAY_PORT 10080    /* and what guarded boxes send to ports 80 and 443 of addresses that no rule is about */
+
+/* What a packet of ours has, and in two more bits the class of the box that it comes from. */
+#define NETWORK_MARK UINT32_C(0x01000000)
+enum network_class {
+	NETWORK_CLOSED = 0,          /* nothing passes */
+	NETWORK_OPEN = 0x03000000,   /* the public Internet */
+	NETWORK_LOOSE = 0x05000000,  /* that, without what is denied */
+	NETWORK_GUARDED = 0x07000000, /* what is allowed, and no more */
+};
+
+struct box_network_spec {
+	const char *prefix;
+	const char *state_dir; /* the range that was chosen is noted in it */
+	const char *range;     /* "10.1.0.0/17"; NULL: whichever is free */
+	const char *const *opened; /* networks of W4 that boxes may reach */
+	size_t n_opened;
+};
+
+struct box_network {
+	bool is_on;
+	char prefix[NETWORK_PREFIX_MAX + 1];
+	char table[32];          /* of nf_tables */
+	uint32_t owner;          /* the group of our links: the state directory's number */
+	uint32_t routes;         /* the routing table with the ways to boxes */
+	struct route_net range;
+	uint32_t gateway;
+	struct route_net opened[NETWORK_OPENED_MAX];
+	size_t n_opened;
+	int n_rules;             /* of the table, as it was written */
+};
+
+/* Claims a range and writes the table: at first, or again over what an earlier process has left, elements stay. ERR_UNAVAILABLE
+ * names what this host lacks. */
+int box_network_open(struct box_network *n, const struct box_network_spec *spec, struct err *e);
+/* All that there is besides boxes. ERR_CONFLICT: there are some. */
+int box_network_remove(const struct box_network *n, struct err *e);
+
+/* 1: all is as box_network_open() left it. 0: somebody removed rules, addresses or routes, and they were put back; the elements
+ * of sets are gone if the table was. */
+int box_network_check(struct box_network *n, struct err *e);
+
+uint32_t box_network_address(const struct box_network *n, unsigned number);
+int box_network_number(const struct box_network *n, uint32_t address); /* -1: no box has it */
+void box_network_link(const struct box_network *n, unsigned number, char out[LINK_NAME_MAX + 1]);
+
+/* Gives the box of this number, whose network is NETNS and spoken to by INSIDE, its link: up, and closed. */
+int box_network_attach(const struct box_network *n, unsigned number, int netns, struct netlink *inside, struct err *e);
+/* Takes all that has its number, also what is left of it. */
+int box_network_detach(const struct box_network *n, unsigned number, struct err *e);
+/* The numbers that links of ours have, on the heap. */
+int box_network_list(const struct box_network *n, unsigned **ret, size_t *ret_n, struct err *e);
+/* A box that is to have its own loopback alone: what leads out of NETNS is turned off. */
+int box_network_turn_off(int netns, struct err *e);
+
+/* The text of the table, for `nft -f -`. */
+void box_network_table(const struct box_network *n, struct buf *out);

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/* box/network_impl.h - what the files of box/network.h share. */
+#pragma once
+#include "base/own.h"
+#include "box/network.h"
+#include "sys/netlink.h"
+
+#define NETWORK_FIRST 2 /* of the range's addresses, the one of box 0 */
+
+/* Sockets to the host's network. */
+struct network_io {
+	struct netlink links, nft;
+};
+#define NETWORK_IO_INIT ((struct network_io){ NETLINK_INIT, NETLINK_INIT })
+int network_io_open(struct network_io *io, struct err *e);
+void network_io_done(struct network_io *io);
+DEFINE_AUTO_DONE(struct network_io, network_io_done)
+
+/* network_range.c: whose we are, which range. */
+int network_name(struct box_network *n, const struct box_network_spec *spec, struct err *e);
+int network_choose(struct box_network *n, struct network_io *io, const struct box_network_spec *spec, struct err *e); /* and claims it */
+
+struct network_gateway {
+	const struct box_network *n;
+	bool is_there;
+};
+int network_find_gateway(const struct route_address *a, void *arg, struct err *e); /* a route_address_fn */
+
+/* network.c: adds the gateway to this host; ERR_CONFLICT: somebody else has it. */
+int network_claim(const struct box_network *n, struct network_io *io, struct err *e);
+
+/* network_uplinks.c: answers for boxes come in by the host's other links. Where the host forwards nothing, that is turned on for
+ * these alone, and they are noted in the table, whose rules drop what else would be forwarded now. Again: whatever changed. */
+int network_open_uplinks(const struct box_network *n, struct network_io *io, struct err *e);
+int network_close_uplinks(const struct box_network *n, struct network_io *io, struct err *e);
+
+/* Elements of `pairs`. */
+struct network_pair {
+	char link[16];
+	uint32_t address;
+};
