@@ -20,6 +20,7 @@ import subprocess
 import time
 import uuid
 
+import network_left
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -33,11 +34,11 @@ LAYER_ADD, LAYER_DROP, LAYERS, VOLUME_MAKE, VOLUME_REMOVE, ENDED = range(12, 18)
 STARTING, RUNNING, PAUSED, OVER = range(4)
 EXITED, INIT, KILLED, LOST = range(4)
 INVALID, NOT_FOUND, CONFLICT, DENIED, LIMIT, TIMEOUT, UNAVAILABLE, IO, INTERNAL = range(1, 10)
-REQUEST = struct.Struct("=IIQ64sII5Q32sI")  # the last: how many layers above the image follow
+REQUEST = struct.Struct("=IIQ64sIII4x5Q32sI")  # the last: how many layers above the image follow
 LAYER = struct.Struct("=I32s")
 BLOB, SNAP = 1, 2
 NO_IMAGE = 0xFFFFFFFF
-REPLY = struct.Struct("=IIQ64sIIIiiI6Q16s2QI32sii496s4x")
+REPLY = struct.Struct("=IIQ64sIIIiiI10Q16s2QI32sii496s4x")
 LIMITS = (1000, 256 << 20, 256, 10 << 30, 1000000)  # cpu, memory, pids, disk, inodes
 SLOTS = 2
 DISK_SIZE = 4 << 30  # of all boxes together
@@ -59,6 +60,7 @@ class Reply:
     def __init__(self, data, fds):
         (self.version, self.call, self.serial, name, self.failed, self.state, self.reason, self.exit_code, self.signal,
          self.oom, self.cpu_usec, self.memory_bytes, self.memory_peak_bytes, self.pids, self.disk_bytes, self.oom_kills,
+         self.net_in_bytes, self.net_out_bytes, self.net_in_packets, self.net_out_packets,
          self.snapshot, self.flush_us, self.frozen_us, self.layer_kind, self.layer, self.code, self.errno, message) = REPLY.unpack(data)
         self.id = name.split(b"\0")[0].decode()
         self.message = message.split(b"\0")[0].decode()
@@ -72,10 +74,10 @@ def sealed(spec):
     return fd
 
 
-def request(call, serial, name="", port=0, image=0, limits=LIMITS, version=1, layers=(), diff_id=b""):
+def request(call, serial, name="", port=0, image=0, limits=LIMITS, version=1, layers=(), diff_id=b"", network=0):
     """LAYERS are digests of blobs or names of snapshots, which are shorter; the uppermost first."""
     packed = b"".join(LAYER.pack(BLOB if len(layer) == 32 else SNAP, layer) for layer in layers)
-    return REQUEST.pack(version, call, serial, name.encode(), image, port, *limits, diff_id, len(layers)) + packed
+    return REQUEST.pack(version, call, serial, name.encode(), image, port, network, *limits, diff_id, len(layers)) + packed
 
 
 class Peer:
@@ -169,12 +171,14 @@ class Warden:
         self.listener.listen(16)
         self.log = open(folder / "stderr", "ab")
         self.process = None
+        self.netns = None  # another network than the host's, by its name
 
-    def start(self, *more, slots=SLOTS, check=True):
+    def start(self, *more, slots=SLOTS, check=True, pass_fds=()):
         fd = self.listener.fileno()
+        into = ["nsenter", f"--net=/run/netns/{self.netns}"] if self.netns else []
         self.process = subprocess.Popen(
-            [WARDEN, "--state-dir", self.state, "--prefix", self.prefix, "--execd", self.execd, "--socket-fd", str(fd),
-             "--slots", str(slots), "--disk-size", str(DISK_SIZE), *more], pass_fds=[fd], stderr=self.log, env={})
+            [*into, WARDEN, "--state-dir", self.state, "--prefix", self.prefix, "--execd", self.execd, "--socket-fd", str(fd),
+             "--slots", str(slots), "--disk-size", str(DISK_SIZE), *more], pass_fds=[fd, *pass_fds], stderr=self.log, env={})
         if check:
             self.settle(slots)
         return self
@@ -272,6 +276,7 @@ class Warden:
                         os.rmdir(path)
             time.sleep(0.02)
         assert not self.tops()
+        network_left.clean(self.prefix, self.netns)
         self.listener.close()
         self.log.close()
 

@@ -196,11 +196,30 @@ static int sweep_disks(struct warden *w, struct err *e)
 	return 0;
 }
 
+/* Links without a folder: of a slot that was being made or removed. */
+static int sweep_links(struct warden *w, struct err *e)
+{
+	AUTO(free) unsigned *numbers = NULL;
+	size_t n = 0;
+
+	if (!w->host.network.is_on)
+		return 0;
+	if (box_network_list(&w->host.network, &numbers, &n, e) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		if (w->is_taken[numbers[i]])
+			continue;
+		w->is_taken[numbers[i]] = true;
+		box_sweep(w, numbers[i], NULL);
+	}
+	return 0;
+}
+
 int adopt_all(struct warden *w, size_t *ret_alive, struct err *e)
 {
 	size_t alive = 0;
 
-	if (adopt_folders(w, &alive, e) < 0 || sweep_groups(w, e) < 0 || sweep_disks(w, e) < 0)
+	if (adopt_folders(w, &alive, e) < 0 || sweep_groups(w, e) < 0 || sweep_disks(w, e) < 0 || sweep_links(w, e) < 0)
 		return err_wrap(e, "look for boxes of an earlier start");
 	KILL_POINT("warden.adopt.all");
 	*ret_alive = alive;

@@ -16,6 +16,7 @@
 #include "sys/process.h"
 #include "warden/box_impl.h"
 #include "warden/ending.h"
+#include "warden/network.h"
 #include "warden/ready.h"
 #include "warden/snapshot.h"
 #include "warden/volumes.h"
@@ -111,6 +112,7 @@ static void box_free(struct box *b)
 	worker_forget(&b->worker);
 	snapshot_forget(b);
 	box_volumes_free(b);
+	box_net_free(b);
 	io_del(&b->end_io);
 	timer_done(&b->timer);
 	closep(&b->mounts);
@@ -277,6 +279,7 @@ static void start_removal(struct box *b)
 		finish_removal(b);
 		return;
 	}
+	box_net_release(b);
 	if (b->file.id[0] && b->slot.dir >= 0 && box_file_write(b->slot.dir, &b->file, &e) < 0)
 		log_warn("cannot mark a box for removal, ignoring", LOG_S("id", b->file.id), LOG_ERR(&e));
 	KILL_POINT("warden.remove.marked");
@@ -471,6 +474,8 @@ static void tell_late(const struct box *b, struct err *e)
 		(void)err_set(e, ERR_TIMEOUT, "there is no slot for it after %d ms", BOX_SLOT_MS);
 	else if (b->volumes && b->volumes->opening)
 		(void)err_set(e, ERR_TIMEOUT, "its volumes are not open after %d ms", VOLUMES_OPEN_MS);
+	else if (b->is_waking && box_net_is_pending(b))
+		(void)err_sys(e, ENETDOWN, "nobody watches over the network of sandboxes (after %d ms)", NETWORK_BIND_MS);
 	else if (b->held)
 		(void)err_set(e, ERR_TIMEOUT, "the image is not unpacked after %d ms", BOX_IMAGE_MS);
 	else
@@ -509,7 +514,7 @@ static int name_box(struct box *b, const struct wire_request *rq, struct err *e)
 {
 	struct warden *w = b->w;
 
-	b->file = (struct box_file){ .stage = BOX_STARTING };
+	b->file = (struct box_file){ .stage = BOX_STARTING, .network = rq->network };
 	(void)snprintf(b->file.id, sizeof(b->file.id), "%s", rq->id);
 	memcpy(b->file.boot, w->boot, sizeof(b->file.boot));
 	return map_put(&w->by_id, str_of(b->file.id), b) ? 0 : err_no_memory(e);
@@ -539,7 +544,7 @@ static int wake(struct box *b, const struct wire_request *rq, const struct image
 	struct slot_layer layers[WIRE_LAYERS_MAX + 1] = { 0 };
 	struct slot_order order = {
 		.limits = limits_of(rq), .layers = layers, .n_layers = b->stack.n, .dir = use->dir,
-		.has_host_usr = use->has_host_usr, .spec = spec, .hostname = b->file.id,
+		.has_host_usr = use->has_host_usr, .spec = spec, .hostname = b->file.id, .address = b->net ? b->net->address : 0,
 		.volumes = b->volumes ? b->volumes->list : NULL, .n_volumes = b->volumes ? b->volumes->asked.n : 0,
 	};
 
@@ -573,16 +578,29 @@ static int hold(struct box *b, const struct wire_request *rq, int spec, struct e
 static void on_image(const struct err *failure, void *arg);
 static void on_volumes(struct box *b, const struct err *failure);
 
-/* With volumes it comes by twice: before they are open and after. */
+static bool is_claimed(const struct box *b, const struct image_use *use)
+{
+	return b->file.pid == b->slot.pid && strcmp(b->file.layer, use->layer) == 0;
+}
+
+/* It comes by again when its volumes are open and when egress knows of it. */
 static int start(struct box *b, const struct wire_request *rq, const struct image_use *use, int spec, struct err *e)
 {
 	KILL_POINT("warden.create.slot_taken");
 	b->w->n_starting += !b->is_waking;
 	b->is_waking = true;
-	if (claim(b, rq, use, e) < 0)
+	if (b->net && box_net_bind(b, e) < 0)
 		return -1;
+	if (!is_claimed(b, use) && claim(b, rq, use, e) < 0)
+		return -1;
+	if (b->volumes && b->volumes->opening)
+		return 0;
 	if (b->volumes && !b->volumes->is_open)
 		return hold(b, rq, spec, e) < 0 ? -1 : box_volumes_open(b, on_volumes, e);
+	if (box_net_is_pending(b)) {
+		timer_in(&b->timer, NETWORK_BIND_MS);
+		return hold(b, rq, spec, e);
+	}
 	return wake(b, rq, use, spec, e);
 }
 
@@ -617,7 +635,7 @@ static void go_on(struct box *b)
 
 	if (begin(b, &b->held->rq, b->held->spec, &e) < 0)
 		fail(b, &e);
-	else if (!b->held->wait.at && !b->is_waiting && !b->volumes)
+	else if (!b->held->wait.at && !b->is_waiting && !b->volumes && !box_net_is_pending(b))
 		drop_held(b);
 }
 
@@ -626,6 +644,14 @@ static void on_volumes(struct box *b, const struct err *failure)
 	if (failure)
 		fail(b, failure);
 	else
+		go_on(b);
+}
+
+void box_bound(struct box *b, const struct err *failure)
+{
+	if (failure)
+		fail(b, failure);
+	else if (b->held && b->is_waking)
 		go_on(b);
 }
 
@@ -657,7 +683,7 @@ void box_fail_start(struct box *b, const struct err *why)
 	fail(b, why);
 }
 
-void box_create(struct warden *w, const struct wire_request *rq, const struct wire_volumes *volumes, int spec,
+void box_create(struct warden *w, const struct wire_request *rq, const struct wire_volumes *volumes, const int *fds,
 		const struct ticket *t)
 {
 	struct box *b = NULL;
@@ -670,7 +696,8 @@ void box_create(struct warden *w, const struct wire_request *rq, const struct wi
 			box_free(b);
 		return;
 	}
-	if (name_box(b, rq, &e) < 0 || box_volumes_keep(b, volumes, &e) < 0 || begin(b, rq, spec, &e) < 0)
+	if (name_box(b, rq, &e) < 0 || box_net_keep(b, rq->network, rq->network == WIRE_NET_POLICY ? fds[1] : -1, &e) < 0 ||
+	    box_volumes_keep(b, volumes, &e) < 0 || begin(b, rq, fds[0], &e) < 0)
 		fail(b, &e);
 	ready_note(w);
 	KILL_POINT("warden.create.woken");
@@ -700,6 +727,7 @@ int box_take_up(struct warden *w, const struct box_file *file, struct stack *sta
 	b->has_slot = true;
 	*slot = SLOT_INIT;
 	b->has_ended = b->slot.pidfd < 0;
+	box_net_adopt(b);
 	if (file->stage == BOX_RUNNING && b->slot.pidfd < 0)
 		note_end(b, NULL, false);
 	b->needs_kill = b->file.stage == BOX_OVER; /* an earlier warden may have been cut before it was done */

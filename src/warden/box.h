@@ -20,6 +20,7 @@
 #include "warden/stack.h"
 #include "warden/worker.h"
 
+struct box_net;
 struct box_volumes;
 struct snapshot;
 struct warden;
@@ -45,6 +46,7 @@ struct box {
 	bool has_slot;
 	struct slot slot;
 	struct held *held; /* or NULL */
+	struct box_net *net; /* what it has of the network, or NULL */
 	struct box_volumes *volumes; /* STARTING: those that it is to have, or NULL */
 	bool is_paused;
 	bool is_waiting; /* STARTING: for a slot, so far it has none */
@@ -64,8 +66,8 @@ struct box {
 	size_t n_waiters;
 };
 
-/* All of these answer the ticket, sooner or later. */
-void box_create(struct warden *w, const struct wire_request *rq, const struct wire_volumes *volumes, int spec,
+/* All of these answer the ticket, sooner or later. FDS are those of the request: the spec, and a policy if it has one. */
+void box_create(struct warden *w, const struct wire_request *rq, const struct wire_volumes *volumes, const int *fds,
 		const struct ticket *t);
 void box_pause(struct box *b, const struct ticket *t);
 void box_resume(struct box *b, const struct ticket *t);

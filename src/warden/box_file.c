@@ -31,7 +31,8 @@ struct stored {
 	int32_t pid;
 	struct wire_ending ending;
 	char layer[SLOT_LAYER_NAME_MAX + 1];
-	char reserved[24]; /* 0 */
+	uint32_t network; /* enum wire_network */
+	char reserved[20]; /* 0 */
 	uint32_t end_magic;
 };
 _Static_assert(sizeof(struct stored) == BOX_FILE_BYTES, "the file has no gaps");
@@ -41,7 +42,7 @@ _Static_assert(sizeof(struct stored) == BOX_FILE_BYTES, "the file has no gaps");
 void box_file_encode(const struct box_file *f, unsigned char out[BOX_FILE_BYTES])
 {
 	struct stored s = { .magic = MAGIC, .version = VERSION, .stage = (uint16_t)f->stage, .pid_start = f->pid_start,
-			    .pid = f->pid, .ending = f->ending, .end_magic = MAGIC };
+			    .pid = f->pid, .ending = f->ending, .network = f->network, .end_magic = MAGIC };
 
 	(void)snprintf(s.id, sizeof(s.id), "%s", f->id); /* as long as what they are copied from */
 	(void)snprintf(s.boot, sizeof(s.boot), "%s", f->boot);
@@ -92,11 +93,13 @@ int box_file_decode(struct str bytes, struct box_file *ret, struct err *e)
 	memcpy(&s, bytes.p, sizeof(s));
 	if (s.magic != MAGIC || s.end_magic != MAGIC || s.version != VERSION)
 		return bad(e, "another kind or version");
-	if (s.stage < BOX_STARTING || s.stage > BOX_REMOVING || s.pid <= 1 || s.ending.reason > WIRE_END_LOST || s.ending.oom > 1)
+	if (s.stage < BOX_STARTING || s.stage > BOX_REMOVING || s.pid <= 1 || s.ending.reason > WIRE_END_LOST || s.ending.oom > 1 ||
+	    s.network > WIRE_NET_POLICY)
 		return bad(e, "a value out of range");
 	if (check_texts(&s, e) < 0)
 		return -1;
-	*ret = (struct box_file){ .stage = s.stage, .pid = s.pid, .pid_start = s.pid_start, .ending = s.ending };
+	*ret = (struct box_file){ .stage = s.stage, .pid = s.pid, .pid_start = s.pid_start, .ending = s.ending,
+				  .network = s.network };
 	memcpy(ret->id, s.id, sizeof(ret->id));
 	memcpy(ret->boot, s.boot, sizeof(ret->boot));
 	memcpy(ret->layer, s.layer, sizeof(ret->layer));

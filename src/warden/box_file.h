@@ -31,6 +31,7 @@ struct box_file {
 	uint64_t pid_start;
 	char layer[SLOT_LAYER_NAME_MAX + 1]; /* which must stay as long as the box runs; "": none is ours */
 	struct wire_ending ending;
+	enum wire_network network;
 };
 
 #define BOX_FILE_BYTES 240

@@ -2,6 +2,7 @@
 #include "warden/calls.h"
 
 #include <fcntl.h>
+#include <linux/netlink.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -12,11 +13,14 @@
 #include "base/guest.h"
 #include "base/own.h"
 #include "sys/cgroup_stats.h"
+#include "sys/link.h"
+#include "sys/netlink.h"
 #include "sys/netns.h"
 #include "sys/passing.h"
 #include "warden/box.h"
 #include "warden/layer_pack.h"
 #include "warden/layers.h"
+#include "warden/network.h"
 #include "warden/peer.h"
 #include "warden/snapshot.h"
 #include "warden/volumes.h"
@@ -67,28 +71,29 @@ static void call_dial(struct box *b, const struct wire_request *rq, const struct
 /* ---- creating ---- */
 
 /* P2: a descriptor of the server's goes into the sandbox only when it is what it has to be. */
-static int check_spec(int spec, struct err *e)
+static int check_sealed(int fd, off_t max, const char *what, struct err *e)
 {
 	const int want = F_SEAL_SEAL | F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
-	int seals = fcntl(spec, F_GET_SEALS);
+	int seals = fcntl(fd, F_GET_SEALS);
 	struct stat st;
 
-	if (seals < 0 || (seals & want) != want || fstat(spec, &st) < 0 || !S_ISREG(st.st_mode))
-		return err_set(e, ERR_INVALID, "the description of the sandbox is not sealed");
-	if (st.st_size > GUEST_SPEC_MAX)
-		return err_set(e, ERR_LIMIT, "the description of the sandbox has more than %d bytes", GUEST_SPEC_MAX);
+	if (seals < 0 || (seals & want) != want || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return err_set(e, ERR_INVALID, "the %s of the sandbox is not sealed", what);
+	if (st.st_size > max)
+		return err_set(e, ERR_LIMIT, "the %s of the sandbox has more than %lld bytes", what, (long long)max);
 	return 0;
 }
 
-static void call_create(struct warden *w, const struct wire_request *rq, const struct wire_volumes *volumes, int spec,
+static void call_create(struct warden *w, const struct wire_request *rq, const struct wire_volumes *volumes, const int *fds,
 			const struct ticket *t)
 {
 	struct err e;
 
-	if (check_spec(spec, &e) < 0)
+	if (check_sealed(fds[0], GUEST_SPEC_MAX, "description", &e) < 0 ||
+	    (rq->network == WIRE_NET_POLICY && check_sealed(fds[1], WIRE_POLICY_MAX, "policy", &e) < 0))
 		answer(w, t, &e);
 	else
-		box_create(w, rq, volumes, spec, t);
+		box_create(w, rq, volumes, fds, t);
 }
 
 /* ---- looking ---- */
@@ -109,6 +114,25 @@ static void call_logs(struct box *b, const struct ticket *t)
 	answer_with(b->w, t, &rp, fds, ARRAY_LEN(fds));
 }
 
+/* What the host's end of the link has sent, the sandbox has received. Without the link it is nothing. */
+static void read_traffic(const struct box *b, struct wire_stats *ret)
+{
+	AUTO(netlink_done) struct netlink nl = NETLINK_INIT;
+	char name[LINK_NAME_MAX + 1];
+	struct link_row row;
+	struct err e = { 0 };
+
+	if (!b->net)
+		return;
+	box_network_link(&b->w->host.network, b->slot.number, name);
+	if (netlink_open(&nl, NETLINK_ROUTE, -1, &e) < 0 || link_find(&nl, name, &row, &e) < 0)
+		return;
+	ret->net_in_bytes = row.tx_bytes;
+	ret->net_out_bytes = row.rx_bytes;
+	ret->net_in_packets = row.tx_packets;
+	ret->net_out_packets = row.rx_packets;
+}
+
 static int read_stats(const struct box *b, struct wire_stats *ret, struct err *e)
 {
 	AUTO(cgroup_done) struct cgroup g = CGROUP_INIT;
@@ -120,6 +144,7 @@ static int read_stats(const struct box *b, struct wire_stats *ret, struct err *e
 		return -1;
 	*ret = (struct wire_stats){ .cpu_usec = s.cpu_usage_us, .memory_bytes = s.memory_bytes,
 				    .memory_peak_bytes = s.memory_peak_bytes, .pids = s.pids, .oom_kills = s.oom_kills };
+	read_traffic(b, ret);
 	return box_disk_usage(&b->w->host.store, name, &ret->disk_bytes, e);
 }
 
@@ -173,7 +198,7 @@ static bool handle_general(struct warden *w, const struct wire_request *rq, cons
 			   const struct ticket *t, struct passed *got)
 {
 	switch ((enum wire_call)rq->call) {
-	case WIRE_CREATE: call_create(w, rq, volumes, got->fds[0], t); return true;
+	case WIRE_CREATE: call_create(w, rq, volumes, got->fds, t); return true;
 	case WIRE_LIST: call_list(w, t); return true;
 	case WIRE_SNAPSHOT_REMOVE: snapshot_layer_remove(w, rq, t); return true;
 	case WIRE_SNAPSHOTS: snapshots_list(w, t); return true;

@@ -29,7 +29,10 @@ enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_TAKEN = 4 /* as of the server: ano
 
 struct options {
 	const char *state_dir, *prefix, *execd, *unpack;
-	struct opt_list images, volume_prefixes;
+	struct opt_list images, volume_prefixes, network_open;
+	const char *network_range;
+	int64_t egress_fd, egress_uid;
+	bool no_network;
 	int64_t socket_fd, server_uid, slots, disk_size;
 	const char *log_level;
 	bool no_disk_limit, log_json;
@@ -48,6 +51,15 @@ static const struct opt opts[] = {
 	OPT(struct options, socket_fd, OPT_INT, "socket-fd", 0, "N", "Take requests from the listening socket N.", .min = 3,
 	    .max = 1 << 20),
 	OPT(struct options, server_uid, OPT_INT, "server-uid", 0, "UID", "Listen to this user, besides root.", .min = -1,
+	    .max = UINT32_MAX - 1),
+	OPT(struct options, no_network, OPT_FLAG, "no-network", 0, NULL, "Give sandboxes their own loopback and nothing else."),
+	OPT(struct options, network_range, OPT_STRING, "network-range", 0, "CIDR",
+	    "Take the addresses of sandboxes from CIDR, of at most 17 bits. Default: a part of 10.0.0.0/8 that is free."),
+	OPT(struct options, network_open, OPT_LIST, "network-open", 0, "CIDR",
+	    "Let sandboxes reach this private network, as far as their policies do."),
+	OPT(struct options, egress_fd, OPT_INT, "egress-fd", 0, "N", "opensandbox-egress connects to the listening socket N.", .min = 3,
+	    .max = 1 << 20),
+	OPT(struct options, egress_uid, OPT_INT, "egress-uid", 0, "UID", "Take rules from this user, besides root.", .min = -1,
 	    .max = UINT32_MAX - 1),
 	OPT(struct options, slots, OPT_INT, "slots", 0, "N", "Keep N boxes ready.", .min = 0, .max = SLOTS_MAX),
 	OPT(struct options, log_level, OPT_STRING, "log-level", 0, "LEVEL", "Log from LEVEL on."),
@@ -95,6 +107,8 @@ static int check(const struct options *o, struct err *e)
 		return err_set(e, ERR_INVALID, "--prefix needs 1 to %d small letters, digits or '-'", PREFIX_MAX);
 	if (!o->execd)
 		return err_set(e, ERR_INVALID, "--execd needs a path");
+	if (o->egress_fd >= 0 && (fstat((int)o->egress_fd, &st) < 0 || !S_ISSOCK(st.st_mode)))
+		return err_set(e, ERR_INVALID, "--egress-fd needs the number of a socket");
 	if (o->socket_fd < 0 || fstat((int)o->socket_fd, &st) < 0 || !S_ISSOCK(st.st_mode))
 		return err_set(e, ERR_INVALID, "--socket-fd needs the number of a socket");
 	return 0;
@@ -116,6 +130,9 @@ static int run(const struct options *o)
 					  .listener = (int)o->socket_fd, .server_uid = o->server_uid,
 					  .slots = (unsigned)o->slots, .disk_size_bytes = (uint64_t)o->disk_size,
 					  .no_disk_limit = o->no_disk_limit,
+					  .network = { .is_off = o->no_network, .range = o->network_range,
+						       .opened = o->network_open.items, .n_opened = o->network_open.n,
+						       .listener = (int)o->egress_fd, .egress_uid = o->egress_uid },
 					  .images = { o->images.items, o->images.n, o->unpack },
 					  .volumes = { o->volume_prefixes.items, o->volume_prefixes.n, o->state_dir } };
 	static struct warden w; /* too large for the stack */
@@ -134,7 +151,7 @@ static int run(const struct options *o)
 
 int main(int argc, char **argv)
 {
-	struct options o = { .socket_fd = -1, .server_uid = -1, .slots = SLOTS_DEFAULT };
+	struct options o = { .socket_fd = -1, .egress_fd = -1, .egress_uid = -1, .server_uid = -1, .slots = SLOTS_DEFAULT };
 	struct opt_result r;
 	struct err e;
 

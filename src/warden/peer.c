@@ -271,7 +271,7 @@ static int receive_one(struct peer *p, struct err *e)
 	int r;
 
 	memset(&bytes, 0, offsetof(struct wire_request, layers)); /* a message may be shorter than what is looked at */
-	r = passing_recv(p->fd, &bytes, sizeof(bytes), 1, &got, e);
+	r = passing_recv(p->fd, &bytes, sizeof(bytes), WIRE_FDS_MAX, &got, e);
 	if (r == PASSING_END)
 		peer_end(p);
 	if (r != PASSING_MESSAGE)

@@ -141,6 +141,10 @@ static int preflight(struct warden *w, const struct preflight_report *r, size_t 
 
 	if (rc == 0 && w->host_layer[0])
 		rc = try_box(w, e);
+	if (rc < 0 && w->network.is_on && alive == 0) { /* it may be the network alone that cannot be had */
+		network_give_up(w, e);
+		rc = try_box(w, e);
+	}
 	if (rc == 0 && w->host_layer[0])
 		return 0;
 	if (alive == 0)
@@ -313,7 +317,10 @@ static int open_boxes(struct warden *w, const struct warden_spec *spec, const st
 	if (leave_mounts(e) < 0 || box_host_open(&w->host, &hs, e) < 0)
 		return -1;
 	w->has_host = true;
-	if (claim_groups(w, e) < 0 || take_up_all(w, alive, e) < 0)
+	if (claim_groups(w, e) < 0)
+		return -1;
+	network_open(w, &spec->network, spec->prefix, spec->state_dir);
+	if (take_up_all(w, alive, e) < 0 || network_take_up(w, e) < 0)
 		return -1;
 	return preflight(w, r, *alive, e);
 }
@@ -357,6 +364,7 @@ void warden_done(struct warden *w)
 		return;
 	peers_done(w);
 	ready_done(w);
+	network_done(w);
 	boxes_done(w);
 	snapshots_done(w);
 	layers_done(w);

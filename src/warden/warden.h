@@ -2,7 +2,7 @@
 /* warden/warden.h - the root process that owns the boxes: what its parts share.
  *
  * peer.h talks to the server, calls.h turns requests into what is below, box.h is one box from its creation to its removal,
- * ready.h keeps slots for the next ones, adopt.h finds what an earlier warden has left. Everything runs on one loop; what
+ * network.h is who may reach what, ready.h keeps slots for the next ones, adopt.h finds what an earlier warden has left. Everything runs on one loop; what
  * may block does so in a worker. Killing this process loses nothing that was acknowledged and ends no sandbox. */
 #pragma once
 #include <stdbool.h>
@@ -17,6 +17,7 @@
 #include "warden/box_file.h"
 #include "warden/images.h"
 #include "warden/maker.h"
+#include "warden/network.h"
 #include "warden/volumes.h"
 #include "warden/worker.h"
 
@@ -36,6 +37,7 @@ struct warden_spec {
 	unsigned slots;   /* kept ready */
 	struct images_spec images; /* as the operator lists them */
 	struct volumes_spec volumes;
+	struct network_spec network;
 	uint64_t disk_size_bytes; /* see box/store.h */
 	bool no_disk_limit;
 };
@@ -55,6 +57,7 @@ struct warden {
 	struct layer_pack *packs; /* that are being packed */
 	struct workers unpackers;
 	struct volumes *volumes;
+	struct network network;
 	struct worker layers; /* removes those of earlier starts */
 	bool has_old_layers;  /* there may be more to remove when it is done */
 	struct snapshot_removal *snapshot_removals;

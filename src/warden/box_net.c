@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/kill_point.h"
+#include "base/log.h"
+#include "base/own.h"
+#include "sys/conntrack.h"
+#include "sys/nft.h"
+#include "warden/box.h"
+#include "warden/network.h"
+#include "warden/warden.h"
+
+#include "base/banned.h"
+
+#define LEARNED_FIRST 16
+
+/* Keys of the table's sets (box/network_table.c). */
+struct net_key {
+	uint32_t source, to;
+};
+struct learned_key {
+	uint32_t source, to;
+	uint16_t port, pad;
+};
+
+/* ---- its life ---- */
+
+int box_net_keep(struct box *b, enum wire_network kind, int policy, struct err *e)
+{
+	const struct network *n = &b->w->network;
+
+	if (kind == WIRE_NET_NONE)
+		return 0;
+	if (!n->is_on && n->why.code != ERR_NONE)
+		return err_sys(e, ENETDOWN, "sandboxes have no network here (%s)", n->why.msg);
+	if (!n->is_on || (kind == WIRE_NET_POLICY && n->listener < 0))
+		return err_sys(e, ENETDOWN, n->is_on ? "no policy can be enforced here" : "networks are turned off here");
+	b->net = calloc(1, sizeof(*b->net));
+	if (!b->net)
+		return err_no_memory(e);
+	*b->net = (struct box_net){ .kind = kind, .policy = -1 };
+	if (policy < 0)
+		return 0;
+	b->net->policy = fcntl(policy, F_DUPFD_CLOEXEC, 3);
+	return b->net->policy < 0 ? err_sys(e, errno, "keep the policy of the sandbox") : 0;
+}
+
+/* Egress is asked as soon as it is there; what the kernel has is found by network_take_up(). */
+void box_net_adopt(struct box *b)
+{
+	struct err e = { 0 };
+
+	if (b->file.network == WIRE_NET_NONE || !b->w->network.is_on || b->slot.pidfd < 0)
+		return;
+	if (box_net_keep(b, b->file.network, -1, &e) < 0) {
+		log_error("a sandbox stays without rules, and with that closed", LOG_S("id", b->file.id), LOG_ERR(&e));
+		return;
+	}
+	b->net->is_bound = true;
+	box_net_place(b);
+}
+
+int box_net_bind(struct box *b, struct err *e)
+{
+	struct network *n = &b->w->network;
+	struct egress_message open = { .allows = 1 };
+
+	if (b->net->is_bound || b->net->serial > 0)
+		return 0;
+	box_net_place(b);
+	if (n->listener < 0) {
+		b->net->is_bound = true;
+		return box_net_set_rules(b, &open, e);
+	}
+	b->net->serial = ++n->last_serial;
+	KILL_POINT("warden.bind.asked");
+	egress_bind(b->w, b);
+	return 0;
+}
+
+void box_net_place(struct box *b)
+{
+	b->net->address = box_network_address(&b->w->host.network, b->slot.number);
+	b->w->network.boxes[b->slot.number] = b;
+}
+
+bool box_net_is_pending(const struct box *b)
+{
+	return b->net && !b->net->is_bound;
+}
+
+/* ---- elements ---- */
+
+static struct nft_element class_element(const uint32_t *address, const uint32_t *class)
+{
+	return (struct nft_element){ .key = address, .n_key = sizeof(*address), .value = class, .n_value = class ? sizeof(*class) : 0 };
+}
+
+static void change_rule(struct nft_batch *batch, const struct box_net *net, const struct egress_net *r, bool add)
+{
+	const uint32_t rest = r->prefix == 32 ? 0 : htonl(UINT32_MAX >> r->prefix);
+	const struct net_key low = { net->address, r->address }, high = { net->address, r->address | rest };
+	const struct nft_element el = { .key = &low, .n_key = sizeof(low), .end = &high };
+
+	if (add)
+		nft_add(batch, r->is_allowed ? "allowed" : "denied", &el);
+	else
+		nft_delete(batch, r->is_allowed ? "allowed" : "denied", &el);
+}
+
+static void change_learned(struct nft_batch *batch, const struct box_net *net, const struct learned *l, uint64_t ms, bool add)
+{
+	const struct learned_key key = { net->address, l->address, htons(l->port), 0 };
+	const struct nft_element el = { .key = &key, .n_key = sizeof(key), .timeout_ms = add ? ms : 0 };
+
+	if (add)
+		nft_add(batch, "learned", &el);
+	else
+		nft_delete(batch, "learned", &el);
+}
+
+/* ---- rules ---- */
+
+static int compare_nets(const void *a, const void *b)
+{
+	const struct egress_net *x = a, *y = b;
+	uint32_t p = ntohl(x->address), q = ntohl(y->address);
+
+	if (x->is_allowed != y->is_allowed)
+		return x->is_allowed - y->is_allowed;
+	if (p != q)
+		return p < q ? -1 : 1;
+	return x->prefix - y->prefix;
+}
+
+static bool net_has(const struct egress_net *net, uint32_t address)
+{
+	return net->prefix == 0 || (ntohl(net->address ^ address) >> (32 - net->prefix)) == 0;
+}
+
+/* Sorted; of those in others of their kind nothing is left: the kernel's intervals must not overlap. */
+static size_t tidy(struct egress_net *rules, size_t n)
+{
+	size_t kept = 0;
+
+	if (n > 0)
+		qsort(rules, n, sizeof(rules[0]), compare_nets);
+	for (size_t i = 0; i < n; i++) {
+		const struct egress_net *last = kept > 0 ? &rules[kept - 1] : NULL;
+
+		if (!last || last->is_allowed != rules[i].is_allowed || !net_has(last, rules[i].address))
+			rules[kept++] = rules[i];
+	}
+	return kept;
+}
+
+void box_net_sort(struct box *b)
+{
+	b->net->n_rules = tidy(b->net->rules, b->net->n_rules);
+}
+
+/* What is in A alone, both of which are tidy. */
+static void change_missing(struct nft_batch *batch, const struct box_net *net, const struct egress_net *a, size_t n_a,
+			   const struct egress_net *b, size_t n_b, bool add)
+{
+	size_t k = 0;
+
+	for (size_t i = 0; i < n_a; i++) {
+		while (k < n_b && compare_nets(&b[k], &a[i]) < 0)
+			k++;
+		if (k == n_b || compare_nets(&b[k], &a[i]) != 0)
+			change_rule(batch, net, &a[i], add);
+	}
+}
+
+static enum network_class class_of(bool allows, const struct egress_net *rules, size_t n)
+{
+	if (!allows)
+		return NETWORK_GUARDED;
+	for (size_t i = 0; i < n; i++)
+		if (!rules[i].is_allowed)
+			return NETWORK_LOOSE;
+	return NETWORK_OPEN;
+}
+
+static bool is_learned(const struct box_net *net, uint32_t address, uint16_t port)
+{
+	for (size_t i = 0; i < net->n_learned; i++)
+		if (net->learned[i].address == address && net->learned[i].port == port)
+			return true;
+	return false;
+}
+
+/* As the rules of the table say about the first packet of a flow. */
+static bool is_forbidden(const struct conntrack_flow *f, void *arg)
+{
+	const struct box *b = arg;
+	const struct box_net *net = b->net;
+	bool is_allowed = net->class != NETWORK_GUARDED;
+
+	if (f->answers_from == b->w->host.network.gateway)
+		return false; /* egress has the other end */
+	for (size_t i = 0; i < net->n_rules; i++) {
+		if (!net_has(&net->rules[i], f->to))
+			continue;
+		if (!net->rules[i].is_allowed)
+			return true;
+		is_allowed = true;
+	}
+	return !is_allowed && !(f->protocol == IPPROTO_TCP && is_learned(net, f->to, f->port));
+}
+
+static int commit_rules(struct box *b, enum network_class class, const struct egress_net *rules, size_t n, struct err *e)
+{
+	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(b->w->host.network.table);
+	const struct box_net *net = b->net;
+	const uint32_t mark = class;
+	const struct nft_element old = class_element(&net->address, NULL), new = class_element(&net->address, &mark);
+
+	change_missing(&batch, net, net->rules, net->n_rules, rules, n, false);
+	change_missing(&batch, net, rules, n, net->rules, net->n_rules, true);
+	if (net->class != class) {
+		if (net->class != NETWORK_CLOSED)
+			nft_delete(&batch, "classes", &old);
+		nft_add(&batch, "classes", &new);
+	}
+	return nft_commit(&b->w->network.nft, &batch, e);
+}
+
+int box_net_set_rules(struct box *b, const struct egress_message *m, struct err *e)
+{
+	AUTO(free) struct egress_net *rules = NULL;
+	struct box_net *net = b->net;
+	enum network_class class;
+	bool had_rules = net->class != NETWORK_CLOSED;
+	size_t n = m->n_rules;
+
+	if (n > 0) {
+		rules = malloc(n * sizeof(rules[0]));
+		if (!rules)
+			return err_no_memory(e);
+		memcpy(rules, m->rules, n * sizeof(rules[0]));
+		n = tidy(rules, n);
+	}
+	class = class_of(m->allows, rules, n);
+	if (commit_rules(b, class, rules, n, e) < 0)
+		return err_wrap(e, "set the rules of sandbox '%s'", b->file.id);
+	KILL_POINT("warden.rules.set");
+	free(net->rules);
+	net->rules = take_ptr(&rules);
+	net->n_rules = n;
+	net->class = class;
+	return had_rules ? conntrack_end(&b->w->network.flows, net->address, is_forbidden, b, NULL, e) : 0;
+}
+
+/* ---- learned addresses ---- */
+
+static void drop_expired(struct box_net *net, uint64_t now)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < net->n_learned; i++)
+		if (net->learned[i].until_ms > now)
+			net->learned[kept++] = net->learned[i];
+	net->n_learned = kept;
+}
+
+static int note_learned(struct box_net *net, const struct learned *l, struct err *e)
+{
+	struct learned *more;
+	size_t cap = net->cap_learned ? net->cap_learned * 2 : LEARNED_FIRST;
+
+	for (size_t i = 0; i < net->n_learned; i++)
+		if (net->learned[i].address == l->address && net->learned[i].port == l->port) {
+			net->learned[i].until_ms = l->until_ms;
+			return 0;
+		}
+	if (net->n_learned == NETWORK_LEARNED_MAX)
+		return err_set(e, ERR_LIMIT, "more than %d addresses are known to a sandbox", NETWORK_LEARNED_MAX);
+	if (net->n_learned == net->cap_learned) {
+		more = reallocarray(net->learned, cap, sizeof(*more));
+		if (!more)
+			return err_no_memory(e);
+		net->learned = more;
+		net->cap_learned = cap;
+	}
+	net->learned[net->n_learned++] = *l;
+	return 0;
+}
+
+/* Time is given anew by a deletion and an addition in one step; when it ran out a moment ago, by the addition alone. */
+static int extend(struct box *b, const struct learned *l, uint64_t ms, struct err *e)
+{
+	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(b->w->host.network.table);
+
+	if (is_learned(b->net, l->address, l->port)) {
+		change_learned(&batch, b->net, l, 0, false);
+		change_learned(&batch, b->net, l, ms, true);
+		if (nft_commit(&b->w->network.nft, &batch, e) == 0)
+			return 0;
+		if (e->sys != ENOENT)
+			return -1;
+	}
+	change_learned(&batch, b->net, l, ms, true);
+	return nft_commit(&b->w->network.nft, &batch, e);
+}
+
+int box_net_learn(struct box *b, const struct egress_message *m, struct err *e)
+{
+	const uint64_t now = loop_now_ms(b->w->loop), ms = (uint64_t)m->seconds * 1000;
+
+	drop_expired(b->net, now);
+	for (size_t i = 0; i < EGRESS_PORTS_MAX && m->ports[i]; i++) {
+		const struct learned l = { .address = m->net.address, .port = m->ports[i], .until_ms = now + ms };
+
+		if (extend(b, &l, ms, e) < 0 || note_learned(b->net, &l, e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int forget_one(struct box *b, const struct learned *l, struct err *e)
+{
+	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(b->w->host.network.table);
+	struct box_net *net = b->net;
+
+	change_learned(&batch, net, l, 0, false);
+	if (nft_commit(&b->w->network.nft, &batch, e) < 0 && e->sys != ENOENT)
+		return -1;
+	for (size_t i = 0; i < net->n_learned; i++)
+		if (net->learned[i].address == l->address && net->learned[i].port == l->port) {
+			net->learned[i] = net->learned[--net->n_learned];
+			break;
+		}
+	return 0;
+}
+
+int box_net_forget(struct box *b, const struct egress_message *m, struct err *e)
+{
+	for (size_t i = 0; i < EGRESS_PORTS_MAX && m->ports[i]; i++)
+		if (forget_one(b, &(struct learned){ .address = m->net.address, .port = m->ports[i] }, e) < 0)
+			return -1;
+	return 0;
+}
+
+/* ---- flows ---- */
+
+static bool is_within(const struct conntrack_flow *f, void *arg)
+{
+	return net_has(arg, f->to);
+}
+
+int box_net_cut(struct box *b, const struct egress_message *m, struct err *e)
+{
+	struct egress_net net = m->net;
+
+	return conntrack_end(&b->w->network.flows, b->net->address, is_within, &net, NULL, e);
+}
+
+/* ---- the end, and putting back ---- */
+
+/* All at once, or one by one: what is gone already must not keep the rest. */
+static void remove_rules(struct box *b, struct nft_batch *batch)
+{
+	const struct box_net *net = b->net;
+	struct err e = { 0 };
+
+	for (size_t i = 0; i < net->n_rules; i++)
+		change_rule(batch, net, &net->rules[i], false);
+	if (nft_commit(&b->w->network.nft, batch, &e) == 0)
+		return;
+	for (size_t i = 0; i < net->n_rules; i++) {
+		change_rule(batch, net, &net->rules[i], false);
+		if (nft_commit(&b->w->network.nft, batch, &e) < 0 && e.sys != ENOENT)
+			log_warn("a rule is left behind", LOG_S("id", b->file.id), LOG_ERR(&e));
+	}
+}
+
+static void remove_elements(struct box *b)
+{
+	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(b->w->host.network.table);
+	const struct box_net *net = b->net;
+	const struct nft_element class = class_element(&net->address, NULL);
+	struct err e = { 0 };
+
+	nft_delete(&batch, "classes", &class);
+	if (nft_commit(&b->w->network.nft, &batch, &e) < 0 && e.sys != ENOENT)
+		log_error("cannot close the network of a sandbox", LOG_S("id", b->file.id), LOG_ERR(&e));
+	remove_rules(b, &batch);
+	for (size_t i = 0; i < net->n_learned; i++) {
+		change_learned(&batch, net, &net->learned[i], 0, false);
+		(void)nft_commit(&b->w->network.nft, &batch, &e); /* it goes by itself, otherwise */
+	}
+}
+
+void box_net_free(struct box *b)
+{
+	if (!b->net)
+		return;
+	if (b->net->address)
+		b->w->network.boxes[b->slot.number] = NULL;
+	closep(&b->net->policy);
+	free(b->net->rules);
+	free(b->net->learned);
+	free(take_ptr(&b->net));
+}
+
+void box_net_release(struct box *b)
+{
+	struct err e = { 0 };
+
+	if (b->net && b->net->address && b->w->network.is_on) {
+		remove_elements(b);
+		KILL_POINT("warden.release.closed");
+		if (conntrack_end(&b->w->network.flows, b->net->address, NULL, NULL, NULL, &e) < 0)
+			log_warn("cannot end the flows of a sandbox", LOG_S("id", b->file.id), LOG_ERR(&e));
+		egress_unbind(b->w, b);
+	}
+	box_net_free(b);
+}
+
+int box_net_put_back(struct box *b, struct err *e)
+{
+	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(b->w->host.network.table);
+	const struct box_net *net = b->net;
+	const uint64_t now = loop_now_ms(b->w->loop);
+	const uint32_t mark = net->class;
+	const struct nft_element class = class_element(&net->address, &mark);
+
+	if (net->class == NETWORK_CLOSED)
+		return 0;
+	for (size_t i = 0; i < net->n_rules; i++)
+		change_rule(&batch, net, &net->rules[i], true);
+	for (size_t i = 0; i < net->n_learned; i++)
+		if (net->learned[i].until_ms > now)
+			change_learned(&batch, net, &net->learned[i], net->learned[i].until_ms - now, true);
+	nft_add(&batch, "classes", &class);
+	return nft_commit(&b->w->network.nft, &batch, e);
+}

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The connection of opensandbox-egress. It is one of the server's kind in all that matters: a process without rights whose every
+ * message is checked, and which is dropped for the first that is wrong. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/err.h"
+#include "base/kill_point.h"
+#include "base/log.h"
+#include "base/own.h"
+#include "sys/fd.h"
+#include "sys/passing.h"
+#include "warden/box.h"
+#include "warden/network.h"
+#include "warden/warden.h"
+
+#include "base/banned.h"
+
+#define TURN_MESSAGES 64
+#define QUEUE_MAX 65536 /* messages that wait for egress to read; then it is dropped */
+
+struct queued {
+	struct queued *next;
+	int fds[EGRESS_FDS];
+	size_t n_fds, n;
+	char bytes[];
+};
+
+struct egress {
+	struct warden *w;
+	int fd;
+	struct io io;
+	struct queued *first, *last;
+	size_t n_queued;
+	bool is_dead;
+	struct deferred bury;
+	struct egress_message got;
+	char bytes[sizeof(struct egress_message)];
+};
+
+/* ---- the end of one ---- */
+
+static void queued_free(struct queued *q)
+{
+	for (size_t i = 0; i < q->n_fds; i++)
+		closep(&q->fds[i]);
+	free(q);
+}
+
+static void egress_free(struct egress *g)
+{
+	struct queued *q;
+
+	while ((q = g->first)) {
+		g->first = q->next;
+		queued_free(q);
+	}
+	defer_cancel(&g->bury);
+	io_del(&g->io);
+	(void)close(g->fd);
+	free(g);
+}
+
+static void on_bury(void *arg)
+{
+	egress_free(arg);
+}
+
+/* What it was asked and has not answered is asked of the next one. */
+static void end(struct egress *g)
+{
+	if (g->is_dead)
+		return;
+	g->is_dead = true;
+	if (g->w->network.egress == g)
+		g->w->network.egress = NULL;
+	io_del(&g->io);
+	defer(&g->bury, g->w->loop, on_bury, g, "egress that ended");
+}
+
+/* ---- sending ---- */
+
+static void update(struct egress *g)
+{
+	if (!g->is_dead)
+		io_want(&g->io, g->first ? IO_OUT : IO_IN); /* who does not read is not read from */
+}
+
+static void flush(struct egress *g)
+{
+	struct err e;
+
+	while (g->first && !g->is_dead) {
+		struct queued *q = g->first;
+		int r = passing_send(g->fd, q->bytes, q->n, q->fds, q->n_fds, &e);
+
+		if (r == 0)
+			return;
+		if (r < 0) {
+			log_warn("egress is gone", LOG_ERR(&e));
+			end(g);
+			return;
+		}
+		g->first = q->next;
+		if (!g->first)
+			g->last = NULL;
+		g->n_queued--;
+		queued_free(q);
+	}
+}
+
+static struct queued *queued_new(const struct egress_message *m, const int *fds, size_t n_fds)
+{
+	size_t n = egress_message_size(m);
+	struct queued *q = calloc(1, sizeof(*q) + n);
+
+	if (!q)
+		return NULL;
+	q->n = n;
+	memcpy(q->bytes, m, n);
+	for (; q->n_fds < n_fds; q->n_fds++) {
+		q->fds[q->n_fds] = fcntl(fds[q->n_fds], F_DUPFD_CLOEXEC, 3);
+		if (q->fds[q->n_fds] < 0) {
+			queued_free(q);
+			return NULL;
+		}
+	}
+	return q;
+}
+
+/* A message that cannot be kept ends it: the next one is told everything. */
+static void send_message(struct egress *g, struct egress_message *m, const int *fds, size_t n_fds)
+{
+	struct queued *q;
+
+	if (!g || g->is_dead)
+		return;
+	m->version = EGRESS_WIRE_VERSION;
+	q = g->n_queued < QUEUE_MAX ? queued_new(m, fds, n_fds) : NULL;
+	if (!q) {
+		log_warn("a message cannot be sent, dropping egress", LOG_U("queued", g->n_queued));
+		end(g);
+		return;
+	}
+	if (g->last)
+		g->last->next = q;
+	else
+		g->first = q;
+	g->last = q;
+	if (++g->n_queued == 1)
+		flush(g);
+	update(g);
+}
+
+static void set_id(struct egress_message *m, const struct box *b)
+{
+	memcpy(m->id, b->file.id, sizeof(m->id));
+	m->address = b->net->address;
+}
+
+void egress_bind(struct warden *w, struct box *b)
+{
+	struct egress_message m = { .call = EGRESS_BIND, .serial = b->net->serial, .network = b->net->kind };
+
+	set_id(&m, b);
+	send_message(w->network.egress, &m, &b->net->policy, b->net->policy >= 0);
+}
+
+void egress_unbind(struct warden *w, const struct box *b)
+{
+	struct egress_message m = { .call = EGRESS_UNBIND };
+
+	set_id(&m, b);
+	send_message(w->network.egress, &m, NULL, 0);
+}
+
+bool egress_is_there(const struct warden *w)
+{
+	return w->network.egress;
+}
+
+/* ---- receiving ---- */
+
+static void bound(struct egress *g, const struct egress_message *m)
+{
+	struct box *b = map_get(&g->w->by_id, str_of(m->id));
+
+	if (!b || !b->net || b->net->serial != m->serial)
+		return; /* it was removed meanwhile */
+	b->net->serial = 0;
+	if (m->failed && b->file.stage != BOX_STARTING) { /* what held for it holds on */
+		log_error("egress cannot watch over a sandbox", LOG_S("id", b->file.id), LOG_ERR(&m->err));
+		return;
+	}
+	closep(&b->net->policy);
+	b->net->policy = -1;
+	b->net->is_bound = !m->failed;
+	KILL_POINT("warden.bind.bound");
+	if (b->file.stage == BOX_STARTING)
+		box_bound(b, m->failed ? &m->err : NULL);
+}
+
+static int act(struct box *b, const struct egress_message *m, struct err *e)
+{
+	switch ((enum egress_call)m->call) {
+	case EGRESS_RULES: return box_net_set_rules(b, m, e);
+	case EGRESS_LEARN: return box_net_learn(b, m, e);
+	case EGRESS_FORGET: return box_net_forget(b, m, e);
+	case EGRESS_CUT: return box_net_cut(b, m, e);
+	case EGRESS_HELLO:
+	case EGRESS_BIND:
+	case EGRESS_SYNCED:
+	case EGRESS_UNBIND:
+	case EGRESS_DONE:
+	case EGRESS_BOUND: break; /* not from egress, or done */
+	}
+	return err_set(e, ERR_INVALID, "no such call");
+}
+
+static void take_message(struct egress *g, const struct egress_message *m)
+{
+	struct egress_message answer = { .call = EGRESS_DONE, .serial = m->serial };
+	struct box *b;
+	int r;
+
+	if (m->call == EGRESS_BOUND) {
+		bound(g, m);
+		return;
+	}
+	b = network_box(g->w, m->address);
+	r = b ? act(b, m, &answer.err) : err_set(&answer.err, ERR_NOT_FOUND, "no sandbox has this address");
+	answer.failed = r < 0;
+	if (r < 0 && b)
+		log_warn("cannot do what egress asks for", LOG_S("id", b->file.id), LOG_U("call", m->call), LOG_ERR(&answer.err));
+	if (m->serial > 0)
+		send_message(g, &answer, NULL, 0);
+}
+
+static bool is_allowed(const struct warden *w, uid_t uid)
+{
+	return uid == 0 || (w->network.egress_uid >= 0 && uid == (uid_t)w->network.egress_uid);
+}
+
+/* 1: there may be more, 0: not now. */
+static int receive_one(struct egress *g, struct err *e)
+{
+	AUTO(passed_done) struct passed got = PASSED_INIT;
+	int r = passing_recv(g->fd, g->bytes, sizeof(g->bytes), 0, &got, e);
+
+	if (r == PASSING_END) {
+		log_warn("egress has ended");
+		end(g);
+	}
+	if (r != PASSING_MESSAGE)
+		return r < 0 ? -1 : 0;
+	if (!got.has_sender || !is_allowed(g->w, got.sender.uid))
+		return err_set(e, ERR_DENIED, "a message of a foreign user");
+	if (egress_message_check(g->bytes, got.n, got.n_fds, true, &g->got, e) < 0)
+		return -1;
+	take_message(g, &g->got);
+	return 1;
+}
+
+static void on_egress(unsigned ready, void *arg)
+{
+	struct egress *g = arg;
+	struct err e = { 0 };
+	int r = 1;
+
+	if (ready & IO_OUT)
+		flush(g);
+	for (int i = 0; r > 0 && i < TURN_MESSAGES && !g->is_dead && !g->first; i++)
+		r = receive_one(g, &e);
+	if (r < 0) {
+		log_warn("egress is dropped", LOG_ERR(&e));
+		end(g);
+	}
+	update(g);
+}
+
+/* ---- connections ---- */
+
+/* Everything from the start: the sockets, then every box that there is, those that wait for it included. */
+static void greet(struct egress *g)
+{
+	struct network *n = &g->w->network;
+	struct egress_message hello = { .call = EGRESS_HELLO }, synced = { .call = EGRESS_SYNCED };
+
+	send_message(g, &hello, n->sockets, EGRESS_FDS);
+	for (struct box *b = g->w->boxes; b; b = b->next) {
+		if (!b->net || !b->net->address || b->file.stage == BOX_REMOVING || b->file.stage == BOX_OVER)
+			continue;
+		b->net->serial = ++n->last_serial;
+		egress_bind(g->w, b);
+	}
+	send_message(g, &synced, NULL, 0);
+}
+
+static int check_peer(const struct warden *w, int fd, struct err *e)
+{
+	struct ucred who;
+	socklen_t n = sizeof(who);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) < 0)
+		return err_sys(e, errno, "ask who connects");
+	return is_allowed(w, who.uid) ? passing_want_sender(fd, e) : err_set(e, ERR_DENIED, "user %u may not ask", (unsigned)who.uid);
+}
+
+/* The newer one is right: the older may be a process that does not know yet that it is dead. */
+static int add(struct warden *w, int fd, struct err *e)
+{
+	struct egress *g;
+
+	if (check_peer(w, fd, e) < 0)
+		return -1;
+	g = calloc(1, sizeof(*g));
+	if (!g)
+		return err_no_memory(e);
+	g->w = w;
+	g->fd = fd;
+	if (io_add(&g->io, w->loop, fd, IO_IN, on_egress, g, "egress", e) < 0) {
+		free(g);
+		return -1;
+	}
+	if (w->network.egress)
+		end(w->network.egress);
+	w->network.egress = g;
+	log_info("egress is there");
+	greet(g);
+	return 0;
+}
+
+static void on_accept(unsigned ready, void *arg)
+{
+	struct warden *w = arg;
+	AUTO_FD fd = accept4(w->network.listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	struct err e;
+
+	(void)ready;
+	if (fd < 0)
+		return;
+	if (add(w, fd, &e) < 0)
+		log_warn("a connection is refused", LOG_ERR(&e));
+	else
+		(void)take_fd(&fd);
+}
+
+int egress_open(struct warden *w, struct err *e)
+{
+	struct network *n = &w->network;
+
+	if (fd_set_cloexec(n->listener, true, e) < 0 || fd_set_nonblock(n->listener, true, e) < 0 ||
+	    passing_want_sender(n->listener, e) < 0)
+		return -1;
+	return io_add(&n->accept, w->loop, n->listener, IO_IN, on_accept, w, "egress listener", e);
+}
+
+void egress_done(struct warden *w)
+{
+	if (w->network.egress) {
+		struct egress *g = take_ptr(&w->network.egress);
+
+		egress_free(g);
+	}
+	io_del(&w->network.accept);
+}

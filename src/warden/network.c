@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "warden/network.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/netlink.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "base/own.h"
+#include "sys/nft.h"
+#include "warden/box.h"
+#include "warden/ready.h"
+#include "warden/warden.h"
+
+#include "base/banned.h"
+
+#define CHECK_MS 2000 /* between two looks at whether our rules are still there */
+#define BACKLOG 512
+
+struct box *network_box(const struct warden *w, uint32_t address)
+{
+	int number = box_network_number(&w->host.network, address);
+
+	return number < 0 ? NULL : w->network.boxes[number];
+}
+
+/* ---- the sockets of egress ---- */
+
+/* On the gateway, in the host's network, and marked: without the mark there is no way to boxes. Ours as long as we live, so
+ * that what boxes send waits for the next egress. */
+static int make_socket(const struct warden *w, int type, uint16_t port, struct err *e)
+{
+	AUTO_FD fd = socket(AF_INET, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	const struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(port),
+					.sin_addr = { w->host.network.gateway } };
+	const uint32_t mark = NETWORK_MARK;
+	const int on = 1;
+
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_MARK, &mark, sizeof(mark)) < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
+	    (type == SOCK_STREAM && listen(fd, BACKLOG) < 0))
+		return err_sys(e, errno, "make a socket for egress at port %u", port);
+	return take_fd(&fd);
+}
+
+static int make_sockets(struct warden *w, struct err *e)
+{
+	struct network *n = &w->network;
+
+	n->sockets[0] = make_socket(w, SOCK_DGRAM, NETWORK_RESOLVER_PORT, e);
+	n->sockets[1] = n->sockets[0] < 0 ? -1 : make_socket(w, SOCK_STREAM, NETWORK_RESOLVER_PORT, e);
+	n->sockets[2] = n->sockets[1] < 0 ? -1 : make_socket(w, SOCK_STREAM, NETWORK_RELAY_PORT, e);
+	return n->sockets[2] < 0 ? -1 : 0;
+}
+
+/* ---- somebody else's changes ---- */
+
+static void put_pair(struct nft_batch *batch, const struct warden *w, unsigned number)
+{
+	struct {
+		char link[16];
+		uint32_t address;
+	} key = { .address = box_network_address(&w->host.network, number) };
+
+	box_network_link(&w->host.network, number, key.link);
+	nft_add(batch, "pairs", &(struct nft_element){ .key = &key, .n_key = sizeof(key) });
+}
+
+/* SLOTS: also those that wait for their box. */
+static int put_back(struct warden *w, bool slots, struct err *e)
+{
+	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(w->host.network.table);
+
+	for (unsigned i = 0; i < SLOT_NUMBER_MAX; i++)
+		if (slots ? w->is_taken[i] : w->network.boxes[i] != NULL)
+			put_pair(&batch, w, i);
+	if (nft_commit(&w->network.nft, &batch, e) < 0)
+		return -1;
+	for (struct box *b = w->boxes; b; b = b->next)
+		if (b->net && b->net->address && box_net_put_back(b, e) < 0)
+			return -1;
+	return 0;
+}
+
+static void on_check(void *arg)
+{
+	struct warden *w = arg;
+	struct err e = { 0 };
+	int r = box_network_check(&w->host.network, &e);
+
+	if (r == 0) {
+		log_warn("rules of the network were removed by somebody, putting them back");
+		r = put_back(w, true, &e);
+	}
+	if (r < 0)
+		log_error("the network of sandboxes cannot be checked, trying again", LOG_ERR(&e));
+	timer_in(&w->network.check, CHECK_MS);
+}
+
+/* ---- beginning ---- */
+
+static int open_all(struct warden *w, const struct box_network_spec *spec, struct err *e)
+{
+	struct network *n = &w->network;
+
+	if (box_network_open(&w->host.network, spec, e) < 0 || nft_open(&n->nft, -1, e) < 0 ||
+	    netlink_open(&n->flows, NETLINK_NETFILTER, -1, e) < 0 || timer_init(&n->check, w->loop, on_check, w, "network", e) < 0)
+		return -1;
+	if (n->listener >= 0 && make_sockets(w, e) < 0)
+		return -1;
+	n->is_on = true;
+	return 0;
+}
+
+void network_give_up(struct warden *w, const struct err *why)
+{
+	struct network *n = &w->network;
+
+	log_warn("sandboxes have no network", LOG_ERR(why));
+	n->why = *why;
+	n->is_on = w->host.network.is_on = false;
+	netlink_done(&n->nft);
+	netlink_done(&n->flows);
+	timer_done(&n->check);
+	for (size_t i = 0; i < EGRESS_FDS; i++) {
+		closep(&n->sockets[i]);
+		n->sockets[i] = -1;
+	}
+}
+
+void network_open(struct warden *w, const struct network_spec *spec, const char *prefix, const char *state_dir)
+{
+	const struct box_network_spec box = { .prefix = prefix, .state_dir = state_dir, .range = spec->range, .opened = spec->opened,
+					      .n_opened = spec->n_opened };
+	struct err e = { 0 };
+
+	w->network = (struct network){ .nft = NETLINK_INIT, .flows = NETLINK_INIT, .sockets = { -1, -1, -1 },
+				       .listener = spec->listener, .egress_uid = spec->egress_uid };
+	if (!spec->is_off && open_all(w, &box, &e) < 0)
+		network_give_up(w, &e);
+}
+
+/* ---- what the kernel has from an earlier start ---- */
+
+struct taking {
+	struct warden *w;
+	const char *set;
+	struct nft_batch *strays; /* elements of boxes that there are no more */
+};
+
+static int take_rule(struct box *b, const struct nft_row *row, bool is_allowed, struct err *e)
+{
+	struct egress_net *rules, net = { .is_allowed = is_allowed };
+	uint32_t end;
+
+	memcpy(&net.address, row->key.p + 4, sizeof(net.address));
+	memcpy(&end, row->end.p + 4, sizeof(end));
+	net.prefix = (uint8_t)(end == net.address ? 32 : __builtin_clz(ntohl(end ^ net.address)));
+	rules = reallocarray(b->net->rules, b->net->n_rules + 1, sizeof(*rules));
+	if (!rules)
+		return err_no_memory(e);
+	b->net->rules = rules;
+	rules[b->net->n_rules++] = net;
+	return 0;
+}
+
+static int take_learned(struct box *b, const struct nft_row *row, struct err *e)
+{
+	struct learned *more, l = { .until_ms = loop_now_ms(b->w->loop) + row->expires_ms };
+	uint16_t port;
+
+	memcpy(&l.address, row->key.p + 4, sizeof(l.address));
+	memcpy(&port, row->key.p + 8, sizeof(port));
+	l.port = ntohs(port);
+	more = reallocarray(b->net->learned, b->net->n_learned + 1, sizeof(*more));
+	if (!more)
+		return err_no_memory(e);
+	b->net->learned = more;
+	more[b->net->n_learned++] = l;
+	b->net->cap_learned = b->net->n_learned;
+	return 0;
+}
+
+static int take_element(const struct nft_row *row, void *arg, struct err *e)
+{
+	const struct taking *t = arg;
+	struct box *b;
+	uint32_t address, class;
+
+	if (row->key.n < sizeof(address))
+		return 0;
+	memcpy(&address, row->key.p, sizeof(address));
+	b = network_box(t->w, address);
+	if (!b) {
+		nft_delete(t->strays, t->set, &(struct nft_element){ .key = row->key.p, .n_key = row->key.n,
+								     .end = row->end.n > 0 ? row->end.p : NULL });
+		return 0;
+	}
+	if (strcmp(t->set, "learned") == 0)
+		return row->key.n == 12 ? take_learned(b, row, e) : 0;
+	if (strcmp(t->set, "classes") != 0)
+		return row->key.n == 8 && row->end.n == 8 ? take_rule(b, row, strcmp(t->set, "allowed") == 0, e) : 0;
+	memcpy(&class, row->value.p, MIN(row->value.n, sizeof(class)));
+	b->net->class = class;
+	return 0;
+}
+
+static void forget_all(struct warden *w)
+{
+	for (struct box *b = w->boxes; b; b = b->next)
+		if (b->net) {
+			b->net->n_rules = b->net->n_learned = 0;
+			b->net->class = NETWORK_CLOSED;
+		}
+}
+
+static int take_up(struct warden *w, struct err *e)
+{
+	static const char *const sets[] = { "classes", "allowed", "denied", "learned" };
+
+	forget_all(w);
+	for (size_t i = 0; i < ARRAY_LEN(sets); i++) {
+		AUTO(nft_batch_done) struct nft_batch strays = NFT_BATCH_INIT(w->host.network.table);
+		struct taking t = { w, sets[i], &strays };
+
+		if (nft_list(&w->network.nft, w->host.network.table, sets[i], take_element, &t, e) < 0)
+			return -1;
+		if (nft_commit(&w->network.nft, &strays, e) < 0 && e->sys != ENOENT)
+			return -1;
+	}
+	for (struct box *b = w->boxes; b; b = b->next)
+		if (b->net)
+			box_net_sort(b);
+	return 0;
+}
+
+int network_take_up(struct warden *w, struct err *e)
+{
+	struct network *n = &w->network;
+
+	if (!n->is_on)
+		return 0;
+	if (take_up(w, e) < 0 || put_back(w, false, e) < 0)
+		return err_wrap(e, "take up the rules of sandboxes");
+	timer_in(&n->check, CHECK_MS);
+	return n->listener >= 0 ? egress_open(w, e) : 0;
+}
+
+/* ---- the end ---- */
+
+void network_done(struct warden *w)
+{
+	struct network *n = &w->network;
+	struct err e = { 0 };
+
+	egress_done(w);
+	if (n->is_on && !w->boxes && box_network_remove(&w->host.network, &e) < 0)
+		log_warn("the network of sandboxes is left for the next start to remove", LOG_ERR(&e));
+	timer_done(&n->check);
+	netlink_done(&n->nft);
+	netlink_done(&n->flows);
+	for (size_t i = 0; i < EGRESS_FDS; i++)
+		closep(&n->sockets[i]);
+	closep(&n->listener);
+	n->is_on = false;
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+/* warden/network.h - who may reach what, as opensandbox-egress decides it: its connection, and the elements of our table.
+ *
+ * box/network.h makes the ways, which are closed. Here a box that is to have a network is told to egress (BIND) as soon as its
+ * address is known, is given the class and the rules that egress answers with, and wakes after BOUND. While no egress is there,
+ * what holds goes on to hold, and a create waits NETWORK_BIND_MS for one. Everything is kept here as well: rules that somebody
+ * flushed are put back, and after a restart the kernel's own elements are taken up.
+ *
+ * Without a socket for egress (--egress-fd) nobody resolves names: WIRE_NET_OPEN is opened at once, and WIRE_NET_POLICY refused. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "box/egress_wire.h"
+#include "box/network.h"
+#include "box/slot.h"
+#include "net/loop.h"
+#include "sys/netlink.h"
+
+struct box;
+struct egress;
+struct err;
+struct warden;
+
+#define NETWORK_BIND_MS 5000
+#define NETWORK_LEARNED_MAX 4096 /* of one box */
+
+struct network_spec {
+	bool is_off;
+	const char *range; /* NULL: whichever is free */
+	const char *const *opened;
+	size_t n_opened;
+	int listener;       /* for egress: SEQPACKET, listening; -1: none. Taken */
+	int64_t egress_uid; /* who may connect, besides root; -1: nobody */
+};
+
+struct network {
+	bool is_on;
+	struct err why; /* it is off, though it was to be on */
+	struct netlink nft, flows;
+	int sockets[EGRESS_FDS];
+	int listener;
+	int64_t egress_uid;
+	struct io accept;
+	struct egress *egress; /* or NULL */
+	uint64_t last_serial;
+	struct timer check;
+	struct box *boxes[SLOT_NUMBER_MAX]; /* those that have an address, by their numbers */
+};
+
+/* What a box has of the network. */
+struct learned {
+	uint32_t address;
+	uint16_t port;
+	uint64_t until_ms; /* of the loop's time */
+};
+struct box_net {
+	enum wire_network kind;
+	uint32_t address;
+	int policy;      /* until it is bound: the sealed text; -1: none */
+	uint64_t serial; /* of the BIND that has no answer yet; 0: none */
+	bool is_bound;
+	enum network_class class; /* in the kernel now */
+	struct egress_net *rules; /* likewise: those that decide, none within another of its kind */
+	size_t n_rules;
+	struct learned *learned;
+	size_t n_learned, cap_learned;
+};
+
+struct box *network_box(const struct warden *w, uint32_t address); /* or NULL */
+
+/* Before boxes are taken up, and after. A network that cannot be had is no failure: `why` names the reason in every create that
+ * asks for one. */
+void network_open(struct warden *w, const struct network_spec *spec, const char *prefix, const char *state_dir);
+int network_take_up(struct warden *w, struct err *e);
+void network_give_up(struct warden *w, const struct err *why); /* none, after all */
+void network_done(struct warden *w); /* with all that is in the kernel, when there is no box any more */
+
+/* ---- of one box (box_net.c) ---- */
+
+/* Keeps what a create asks for; POLICY is copied. ERR_UNAVAILABLE and ENETDOWN when it cannot be had. */
+int box_net_keep(struct box *b, enum wire_network kind, int policy, struct err *e);
+/* The box has a slot: tells egress, if that was not done. Later box_bound() is called, unless it is bound at once. */
+int box_net_bind(struct box *b, struct err *e);
+bool box_net_is_pending(const struct box *b); /* it has to wait before it wakes */
+/* Of one that was taken up. */
+void box_net_adopt(struct box *b);
+/* Nothing of it passes any more, and its address is as new. */
+void box_net_release(struct box *b);
+void box_net_free(struct box *b); /* the memory alone */
+void box_net_sort(struct box *b); /* of rules that were taken up one by one */
+void box_net_place(struct box *b); /* the box has a slot: from now on its address is known */
+/* For box_net_bind() and egress.c: in box.c. FAILURE: NULL, it is bound. */
+void box_bound(struct box *b, const struct err *failure);
+/* Told by egress; the rules are checked. */
+int box_net_set_rules(struct box *b, const struct egress_message *m, struct err *e);
+int box_net_learn(struct box *b, const struct egress_message *m, struct err *e);
+int box_net_forget(struct box *b, const struct egress_message *m, struct err *e);
+int box_net_cut(struct box *b, const struct egress_message *m, struct err *e);
+/* What is known of it, into a table that has nothing. */
+int box_net_put_back(struct box *b, struct err *e);
+
+/* ---- the connection (egress.c) ---- */
+
+int egress_open(struct warden *w, struct err *e); /* begins to listen */
+void egress_done(struct warden *w);
+bool egress_is_there(const struct warden *w);
+void egress_bind(struct warden *w, struct box *b); /* of a box that has a serial for it */
+void egress_unbind(struct warden *w, const struct box *b);
