@@ -89,6 +89,12 @@ def user_of(pid):
     return None
 
 
+def program_of(pid):
+    with contextlib.suppress(OSError):
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+    return None
+
+
 def open_way(folder):
     """The server's user can come by: pytest's folders are closed to all others."""
     for p in [folder, *folder.parents]:
@@ -168,7 +174,9 @@ class Server:
             )
 
     def children(self, is_root):
-        return [c for c in children_of(self.process.pid) if (user_of(c) == 0) == is_root]
+        """The warden (IS_ROOT), or those that the server is or works with."""
+        pids = [c for c in children_of(self.process.pid) if (user_of(c) == 0) == is_root]
+        return [c for c in pids if program_of(c) != "opensandbox-egress"]
 
     @property
     def pid(self):
@@ -178,6 +186,10 @@ class Server:
     @property
     def warden_pid(self):
         return self.children(True)[0]
+
+    @property
+    def egress_pid(self):
+        return [c for c in children_of(self.process.pid) if program_of(c) == "opensandbox-egress"][0]
 
     def limit(self, **limits):
         """Sets resource limits of the process that serves: only its own user may."""

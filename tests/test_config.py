@@ -237,12 +237,23 @@ def test_nested_keys_have_variables_too(run_server):
     env = {
         "OPENSANDBOX_RENEW_INTENT_REDIS_QUEUE_KEY": "q",
         "OPENSANDBOX_STORAGE_ALLOWED_HOST_PATHS": '["/a", "/b"]',
-        "OPENSANDBOX_EGRESS_DISABLE_IPV6": "false",
+        "OPENSANDBOX_LOG_FILE_ENABLED": "true",
+        "OPENSANDBOX_EGRESS_UPSTREAMS": '["192.0.2.53", "[2001:db8::53]:5353"]',
     }
     c = effective(run_server("config", env=env))
     assert c["renew_intent"]["redis"]["queue_key"] == "q"
     assert c["storage"]["allowed_host_paths"] == ["/a", "/b"]
-    assert c["egress"]["disable_ipv6"] is False
+    assert c["log"]["file_enabled"] is True
+    assert c["egress"]["upstreams"] == ["192.0.2.53", "[2001:db8::53]:5353"]
+
+
+@pytest.mark.parametrize("key, value", [
+    ("disable_ipv6", "false"), ("upstreams", '["resolver.example"]'), ("upstreams", '["192.0.2.53:0"]'), ("upstreams", '["[2001:db8::53"]'),
+    ("upstreams", '[""]'), ("deny_webhook", '"ftp://hook.example"'), ("rules_dir", '"rules"'), ("max_rules", "4097"), ("mode", '"nft"'),
+])
+def test_what_egress_cannot_keep_is_refused(run_server, tmp_path, key, value):
+    done = run_server("config", "--config", write(tmp_path, f"[egress]\n{key} = {value}\n"))
+    assert done.returncode == 1 and f"egress.{key}" in done.stderr, done
 
 
 def test_the_file_is_looked_for_in_order(run_server, tmp_path):

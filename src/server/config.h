@@ -57,7 +57,9 @@ struct config_native {
 	struct string_map images; /* name -> directory or tar, in the order of the file: image 1, 2, ... of the warden */
 	const char *disk_size; /* an amount of storage; NULL: the warden's own choice */
 	bool unsafe_no_disk_limit;
+	int network; /* of sandboxes whose create names none */
 };
+enum { NETWORK_DEFAULT, NETWORK_NONE };
 
 /* What is special about a registry of images. Strings may be "", which says nothing. */
 struct config_registry {
@@ -102,7 +104,12 @@ struct config_egress {
 	const char *image;
 	int mode;
 	bool disable_ipv6;
+	/* native: */
+	const char *user, *rules_dir, *deny_webhook;
+	struct string_list upstreams; /* addresses, with an optional port; none: those of resolv.conf */
+	int64_t max_rules;
 };
+#define CONFIG_UPSTREAMS_MAX 10
 
 enum { SECURE_NONE, SECURE_GVISOR, SECURE_KATA, SECURE_FIRECRACKER };
 

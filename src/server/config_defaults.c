@@ -57,7 +57,12 @@ static const struct config defaults = {
 	},
 	.storage = { .volume_default_size = "1Gi", .ossfs_mount_root = "/mnt/ossfs" },
 	.store = { .path = "~/.opensandbox/opensandbox.db" },
-	.egress = { .disable_ipv6 = true },
+	.egress = {
+		.disable_ipv6 = true,
+		.user = "opensandbox-egress",
+		.rules_dir = "/etc/opensandbox/egress",
+		.max_rules = 4096,
+	},
 	.renew_intent = {
 		.min_interval_seconds = 60,
 		.redis = { .queue_key = "opensandbox:renew:intent", .consumer_concurrency = 8 },

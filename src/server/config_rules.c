@@ -113,6 +113,13 @@ static void check_runtime(struct config_loading *l, const struct config *c)
 		config_problem(l, "agent_sandbox", "not allowed with runtime.type '%s'", name);
 }
 
+/* What could not be kept is not promised. */
+static void check_egress(struct config_loading *l, const struct config *c)
+{
+	if (c->runtime.type == RUNTIME_NATIVE && !c->egress.disable_ipv6)
+		config_problem(l, "egress.disable_ipv6", "sandboxes of the native runtime have no IPv6");
+}
+
 static bool is_unconfined(const char *profile)
 {
 	return profile && str_eq_nocase(str_of(profile), STR("unconfined"));
@@ -250,6 +257,7 @@ void config_check_rules(struct config_loading *l, struct config *c)
 	check_native(l, &c->native);
 	check_images(l, &c->images);
 	check_runtime(l, c);
+	check_egress(l, c);
 	check_docker(l, c);
 	check_secure_runtime(l, c);
 	check_ingress(l, c);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Every key of the configuration: its type, range, default and one line of help. */
+#include <arpa/inet.h>
+
 #include "base/err.h"
 #include "base/log.h"
 #include "base/quantity.h"
@@ -23,6 +25,7 @@ static const char *const log_formats[] = { "text", "json", NULL };
 static const char *const runtimes[] = { "native", "docker", "kubernetes", NULL };
 static const char *const stores[] = { "sqlite", NULL };
 static const char *const egress_modes[] = { "dns", "dns+nft", NULL };
+static const char *const networks[] = { "default", "none", NULL };
 static const char *const secure_types[] = { "", "gvisor", "kata", "firecracker", NULL };
 static const char *const ingress_modes[] = { "direct", "gateway", NULL };
 static const char *const route_modes[] = { "wildcard", "header", "uri", NULL };
@@ -69,6 +72,43 @@ static const char *check_disk_size(const void *value)
 		return NULL; /* not set */
 	return quantity_storage(str_of(*(const char *const *)value), &bytes, &(struct err){ 0 }) == 0 && bytes >= DISK_SIZE_MIN ?
 		       NULL : "must be an amount such as 40Gi, and at least 256Mi";
+}
+
+static bool is_resolver(struct str text)
+{
+	struct str address = text, port = STR("53");
+	char z[INET6_ADDRSTRLEN];
+	unsigned char bytes[16];
+	uint64_t n;
+
+	if (text.n > 0 && text.p[0] == '[') {
+		if (!str_cut(str_skip(text, 1), ']', &address, &port) || (port.n > 0 && port.p[0] != ':'))
+			return false;
+		port = port.n > 0 ? str_skip(port, 1) : STR("53");
+	} else if (memchr(text.p, '.', text.n) && !str_cut(text, ':', &address, &port))
+		port = STR("53");
+	if (address.n >= sizeof(z) || !str_to_u64(port, 1, 65535, &n))
+		return false;
+	memcpy(z, address.p, address.n);
+	z[address.n] = '\0';
+	return inet_pton(AF_INET, z, bytes) == 1 || inet_pton(AF_INET6, z, bytes) == 1;
+}
+
+static const char *check_upstreams(const void *value)
+{
+	const struct string_list *list = value;
+
+	for (size_t i = 0; i < list->n; i++)
+		if (!is_resolver(str_of(list->items[i])))
+			return "must be a list of addresses, each with an optional port: 192.0.2.53, 192.0.2.53:5353, [2001:db8::53]:53";
+	return NULL;
+}
+
+static const char *check_webhook(const void *value)
+{
+	struct str url = str_of(*(const char *const *)value);
+
+	return url.n == 0 || str_starts(url, STR("http://")) || str_starts(url, STR("https://")) ? NULL : "must be a URL of http or https";
 }
 
 static const char *check_level(const void *value)
@@ -178,6 +218,8 @@ static const struct field native_fields[] = {
 	      .help = "what all sandboxes together may fill; can grow later; default: 80 % of what is free at first"),
 	FIELD(struct config_native, unsafe_no_disk_limit, FIELD_BOOL, "unsafe_no_disk_limit",
 	      .help = "allow a host without btrfs, where every sandbox can fill the disk"),
+	FIELD(struct config_native, network, FIELD_ENUM, "network", .names = networks,
+	      .help = "of sandboxes whose create says nothing: default (the Internet, but no private addresses) or none"),
 	FIELD(struct config_native, images, FIELD_MAP, "images", .min = 0, .max = CONFIG_IMAGES_MAX,
 	      .help = "further images, name = \"path\" of a root directory or of a tar of one (plain, gzip, zstd, xz)"),
 	{ 0 },
@@ -252,9 +294,19 @@ static const struct field store_fields[] = {
 static const struct field egress_fields[] = {
 	FIELD(struct config_egress, image, FIELD_STRING, "image", .max = 512,
 	      .help = "docker and kubernetes: the image of the egress sidecar"),
-	FIELD(struct config_egress, mode, FIELD_ENUM, "mode", .names = egress_modes, .help = "dns or dns+nft"),
+	FIELD(struct config_egress, mode, FIELD_ENUM, "mode", .names = egress_modes,
+	      .help = "docker and kubernetes: dns or dns+nft; native always checks names and packets, which is dns+nft"),
 	FIELD(struct config_egress, disable_ipv6, FIELD_BOOL, "disable_ipv6",
-	      .help = "sandboxes with a policy get no IPv6"),
+	      .help = "sandboxes with a policy get no IPv6; those of native never do"),
+	FIELD(struct config_egress, user, FIELD_STRING, "user", .min = 1, .max = 32,
+	      .help = "native: the account that opensandbox-egress runs as; where there is none, a spare id"),
+	FIELD(struct config_egress, upstreams, FIELD_STRINGS, "upstreams", .max = CONFIG_UPSTREAMS_MAX, .check = check_upstreams,
+	      .help = "native: resolvers to ask, address or address:port; empty: those of /etc/resolv.conf"),
+	FIELD(struct config_egress, rules_dir, FIELD_STRING, "rules_dir", .min = 1, PATH_LEN, .check = check_absolute,
+	      .help = "native: where deny.always, allow.always and log_skip.always may be; rules for every sandbox"),
+	FIELD(struct config_egress, deny_webhook, FIELD_STRING, "deny_webhook", .max = 2048, .check = check_webhook,
+	      .help = "native: URL that is told of names that were denied"),
+	FIELD(struct config_egress, max_rules, FIELD_INT, "max_rules", .min = 1, .max = 4096, .help = "rules of one policy"),
 	{ 0 },
 };
 

@@ -157,16 +157,36 @@ static enum preflight_outcome probe_fetch(const struct config *c, char *detail)
 	return probe_program(n.fetch, detail) == PREFLIGHT_OK ? PREFLIGHT_OK : PREFLIGHT_WARNING;
 }
 
-static enum preflight_outcome probe_account(const struct config *c, char *detail)
+static enum preflight_outcome probe_egress(const struct config *c, char *detail)
 {
-	const struct passwd *pw = getpwnam(c->native.user);
+	struct native n = NATIVE_INIT;
+	struct err e = { 0 };
+
+	if (native_programs(c, &n, &e) < 0)
+		return say_error(&e, detail);
+	return probe_program(n.egress, detail) == PREFLIGHT_OK ? PREFLIGHT_OK : PREFLIGHT_WARNING;
+}
+
+static enum preflight_outcome probe_user(const char *name, char *detail)
+{
+	const struct passwd *pw = getpwnam(name);
 
 	if (!pw) {
-		say(detail, "no account '%s'", c->native.user);
+		say(detail, "no account '%s'", name);
 		return PREFLIGHT_WARNING;
 	}
-	say(detail, "'%s', %u", c->native.user, (unsigned)pw->pw_uid);
+	say(detail, "'%s', %u", name, (unsigned)pw->pw_uid);
 	return pw->pw_uid == 0 ? PREFLIGHT_MISSING : PREFLIGHT_OK;
+}
+
+static enum preflight_outcome probe_account(const struct config *c, char *detail)
+{
+	return probe_user(c->native.user, detail);
+}
+
+static enum preflight_outcome probe_egress_account(const struct config *c, char *detail)
+{
+	return probe_user(c->egress.user, detail);
 }
 
 /* ---- ports ---- */
@@ -218,6 +238,12 @@ static const struct config_check config_checks[] = {
 	{ { "configuration", "server account", .cost = "the server runs with a spare id that no account has",
 	    .remedy = "useradd --system --no-create-home --shell /usr/sbin/nologin opensandbox" },
 	  probe_account },
+	{ { "configuration", "egress", .cost = "no sandbox can have a network",
+	    .remedy = "install opensandbox-egress beside opensandbox-server" },
+	  probe_egress },
+	{ { "configuration", "egress account", .cost = "opensandbox-egress runs with a spare id that no account has",
+	    .remedy = "useradd --system --no-create-home --shell /usr/sbin/nologin opensandbox-egress" },
+	  probe_egress_account },
 	{ { "configuration", "ports", .cost = "the server cannot start, unless it runs already",
 	    .remedy = "choose server.host, server.port and server.proxy_port so that they are free" },
 	  probe_ports },

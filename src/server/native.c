@@ -19,6 +19,7 @@
 #define LOCK_NAME "server.lock"
 #define SERVER_DIR "server"
 #define BLOBS_DIR "blobs"
+#define EGRESS_DIR "egress"
 #define BACKLOG 64
 
 /* Where no account was made for the server: ids that systemd, too, gives to services for as long as they run. */
@@ -48,7 +49,8 @@ int native_programs(const struct config *c, struct native *n, struct err *e)
 	if (!slash)
 		return err_set(e, ERR_INTERNAL, "our own program has no folder");
 	*slash = '\0';
-	if (join(n->warden, self, "opensandbox-warden", e) < 0 || join(n->fetch, self, "opensandbox-fetch", e) < 0)
+	if (join(n->warden, self, "opensandbox-warden", e) < 0 || join(n->fetch, self, "opensandbox-fetch", e) < 0 ||
+	    join(n->egress, self, "opensandbox-egress", e) < 0)
 		return -1;
 	if (!c->native.execd)
 		return join(n->execd, self, "execd", e);
@@ -61,42 +63,74 @@ int native_names(const struct config *c, struct native *n, struct err *e)
 	if (join(n->server_dir, c->native.state_dir, SERVER_DIR, e) < 0 || join(n->blobs_dir, n->server_dir, BLOBS_DIR, e) < 0 ||
 	    join(n->socket, c->native.run_dir, "warden.sock", e) < 0 || join(n->fetch_socket, c->native.run_dir, "fetch.sock", e) < 0)
 		return -1;
-	if (strlen(n->socket) >= sizeof(((struct sockaddr_un *)0)->sun_path))
-		return err_set(e, ERR_LIMIT, "native.run_dir: '%s' is too long for the name of a socket", n->socket);
+	if (join(n->egress_dir, c->native.state_dir, EGRESS_DIR, e) < 0 ||
+	    join(n->egress_socket, c->native.run_dir, "egress.sock", e) < 0 ||
+	    join(n->egress_warden_socket, c->native.run_dir, "egress-warden.sock", e) < 0)
+		return -1;
+	if (strlen(n->egress_warden_socket) >= sizeof(((struct sockaddr_un *)0)->sun_path)) /* the longest of them */
+		return err_set(e, ERR_LIMIT, "native.run_dir: '%s' is too long for the name of a socket", n->egress_warden_socket);
 	return native_programs(c, n, e);
 }
 
-/* ---- the server's user ---- */
+/* ---- users ---- */
+
+/* Whom a process without privileges runs as. */
+struct account {
+	const char *key, *name; /* of the configuration, and what it says */
+	const char *dir;        /* what it keeps */
+	uid_t other;            /* never this one; 0: there is none */
+	uid_t uid;
+	gid_t gid;
+};
 
 /* The one that the files of an earlier start belong to, or the first that no account has. */
-static int find_spare_user(struct native *n, struct err *e)
+static int find_spare_user(struct account *a, struct err *e)
 {
 	struct stat st;
 
-	if (lstat(n->server_dir, &st) == 0 && st.st_uid >= SPARE_UID_FIRST && st.st_uid <= SPARE_UID_LAST) {
-		n->uid = st.st_uid;
-		n->gid = (gid_t)st.st_uid;
+	if (lstat(a->dir, &st) == 0 && st.st_uid >= SPARE_UID_FIRST && st.st_uid <= SPARE_UID_LAST && st.st_uid != a->other) {
+		a->uid = st.st_uid;
+		a->gid = (gid_t)st.st_uid;
 		return 0;
 	}
 	for (uid_t id = SPARE_UID_FIRST; id <= SPARE_UID_LAST; id++)
-		if (!getpwuid(id) && !getgrgid((gid_t)id)) {
-			n->uid = id;
-			n->gid = (gid_t)id;
+		if (id != a->other && !getpwuid(id) && !getgrgid((gid_t)id)) {
+			a->uid = id;
+			a->gid = (gid_t)id;
 			return 0;
 		}
-	return err_set(e, ERR_UNAVAILABLE, "native.user: there is no such account, and no spare id either");
+	return err_set(e, ERR_UNAVAILABLE, "%s: there is no such account, and no spare id either", a->key);
 }
 
-static int find_user(const struct config *c, struct native *n, struct err *e)
+static int find_user(struct account *a, struct err *e)
 {
-	const struct passwd *pw = getpwnam(c->native.user);
+	const struct passwd *pw = getpwnam(a->name);
 
 	if (!pw)
-		return find_spare_user(n, e);
+		return find_spare_user(a, e);
 	if (pw->pw_uid == 0)
-		return err_set(e, ERR_INVALID, "native.user: '%s' is root: the server must have no privileges", c->native.user);
-	n->uid = pw->pw_uid;
-	n->gid = pw->pw_gid;
+		return err_set(e, ERR_INVALID, "%s: '%s' is root: it must have no privileges", a->key, a->name);
+	if (pw->pw_uid == a->other)
+		return err_set(e, ERR_INVALID, "%s: '%s' is native.user, too: it must be another one", a->key, a->name);
+	a->uid = pw->pw_uid;
+	a->gid = pw->pw_gid;
+	return 0;
+}
+
+static int find_users(const struct config *c, struct native *n, struct err *e)
+{
+	struct account server = { .key = "native.user", .name = c->native.user, .dir = n->server_dir };
+	struct account egress = { .key = "egress.user", .name = c->egress.user, .dir = n->egress_dir };
+
+	if (find_user(&server, e) < 0)
+		return -1;
+	egress.other = server.uid;
+	if (find_user(&egress, e) < 0)
+		return -1;
+	n->uid = server.uid;
+	n->gid = server.gid;
+	n->egress_uid = egress.uid;
+	n->egress_gid = egress.gid;
 	return 0;
 }
 
@@ -120,15 +154,15 @@ static int make_ours(const char *path, struct err *e)
 	return fchmod(fd, 0711) < 0 ? err_sys(e, errno, "change the mode of '%s'", path) : 0;
 }
 
-static int make_theirs(const struct native *n, const char *path, struct err *e)
+static int make_theirs(uid_t uid, gid_t gid, const char *path, struct err *e)
 {
 	AUTO_FD fd = -1;
 
 	if (mkdir(path, 0700) < 0 && errno != EEXIST)
 		return err_sys(e, errno, "make '%s'", path);
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 || fchown(fd, n->uid, n->gid) < 0 || fchmod(fd, 0700) < 0)
-		return err_sys(e, errno, "give '%s' to the server", path);
+	if (fd < 0 || fchown(fd, uid, gid) < 0 || fchmod(fd, 0700) < 0)
+		return err_sys(e, errno, "give '%s' to user %u", path, uid);
 	return 0;
 }
 
@@ -181,10 +215,11 @@ static int lock(const char *dir, const char *what, int *ret_fd, bool *ret_is_tak
 			       err_sys(e, errno, "lock '%s'", path);
 }
 
-static int open_socket(const struct native *n, const char *path, int *ret_fd, struct err *e)
+/* Of TYPE; UID alone can connect to it. */
+static int open_socket(int type, const char *path, uid_t uid, int *ret_fd, struct err *e)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	AUTO_FD fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	AUTO_FD fd = socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
 		return err_sys(e, errno, "create a socket");
@@ -193,8 +228,8 @@ static int open_socket(const struct native *n, const char *path, int *ret_fd, st
 		return err_sys(e, errno, "remove '%s'", path);
 	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, BACKLOG) < 0)
 		return err_sys(e, errno, "listen on '%s'", path);
-	if (chmod(path, 0600) < 0 || chown(path, n->uid, n->gid) < 0)
-		return err_sys(e, errno, "give '%s' to the server", path);
+	if (chmod(path, 0600) < 0 || lchown(path, uid, (gid_t)-1) < 0)
+		return err_sys(e, errno, "give '%s' to user %u", path, uid);
 	*ret_fd = take_fd(&fd);
 	return 0;
 }
@@ -202,12 +237,24 @@ static int open_socket(const struct native *n, const char *path, int *ret_fd, st
 /* What the fetcher works with. */
 static int open_blobs(struct native *n, struct err *e)
 {
-	if (make_theirs(n, n->blobs_dir, e) < 0)
+	if (make_theirs(n->uid, n->gid, n->blobs_dir, e) < 0)
 		return -1;
 	n->blobs = open(n->blobs_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (n->blobs < 0)
 		return err_sys(e, errno, "open '%s'", n->blobs_dir);
-	return open_socket(n, n->fetch_socket, &n->fetch_listener, e);
+	return open_socket(SOCK_SEQPACKET, n->fetch_socket, n->uid, &n->fetch_listener, e);
+}
+
+static int open_egress(struct native *n, struct err *e)
+{
+	if (make_theirs(n->egress_uid, n->egress_gid, n->egress_dir, e) < 0)
+		return -1;
+	n->egress_state = open(n->egress_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (n->egress_state < 0)
+		return err_sys(e, errno, "open '%s'", n->egress_dir);
+	if (open_socket(SOCK_STREAM, n->egress_socket, n->uid, &n->egress_listener, e) < 0)
+		return -1;
+	return open_socket(SOCK_SEQPACKET, n->egress_warden_socket, n->egress_uid, &n->egress_warden_listener, e);
 }
 
 int native_prepare(const struct config *c, struct native *n, bool *ret_is_taken, struct err *e)
@@ -221,11 +268,13 @@ int native_prepare(const struct config *c, struct native *n, bool *ret_is_taken,
 		return -1;
 	if (make_ours(c->native.run_dir, e) < 0 || lock(c->native.run_dir, "run directory", &n->run_lock, ret_is_taken, e) < 0)
 		return -1;
-	if (find_user(c, n, e) < 0 || make_theirs(n, n->server_dir, e) < 0)
+	if (find_users(c, n, e) < 0 || make_theirs(n->uid, n->gid, n->server_dir, e) < 0)
 		return -1;
 	if (c->log.file_enabled && give_log(n, c->log.file_path, e) < 0)
 		return -1;
-	return open_socket(n, n->socket, &n->listener, e) < 0 ? -1 : open_blobs(n, e);
+	if (open_socket(SOCK_SEQPACKET, n->socket, n->uid, &n->listener, e) < 0 || open_blobs(n, e) < 0)
+		return -1;
+	return open_egress(n, e);
 }
 
 void native_done(struct native *n)
@@ -233,6 +282,9 @@ void native_done(struct native *n)
 	closep(&n->listener);
 	closep(&n->fetch_listener);
 	closep(&n->blobs);
+	closep(&n->egress_listener);
+	closep(&n->egress_warden_listener);
+	closep(&n->egress_state);
 	closep(&n->lock);
 	closep(&n->run_lock);
 }

@@ -6,7 +6,10 @@
  *     state_dir/server/   the server's, 0700: database and audit log
  *     state_dir/server/blobs/  layers on their way from registries to the warden
  *     run_dir/warden.sock the server's, 0600: the way to ask the warden
- *     run_dir/fetch.sock  the same: each connection is an order to opensandbox-fetch */
+ *     run_dir/fetch.sock  the same: each connection is an order to opensandbox-fetch
+ *     state_dir/egress/   of the user that opensandbox-egress runs as, 0700: the policies of sandboxes
+ *     run_dir/egress.sock the server's, 0600: the HTTP API of egress
+ *     run_dir/egress-warden.sock  egress's, 0600: the way from egress to the warden */
 #pragma once
 #include <limits.h>
 #include <stdbool.h>
@@ -20,16 +23,21 @@ struct err;
 struct native {
 	uid_t uid; /* that the server runs with */
 	gid_t gid;
+	uid_t egress_uid; /* that egress runs with: another one */
+	gid_t egress_gid;
 	char server_dir[PATH_MAX], blobs_dir[PATH_MAX];
 	char socket[PATH_MAX], fetch_socket[PATH_MAX];
-	char warden[PATH_MAX], execd[PATH_MAX], fetch[PATH_MAX]; /* programs */
+	char egress_dir[PATH_MAX], egress_socket[PATH_MAX], egress_warden_socket[PATH_MAX];
+	char warden[PATH_MAX], execd[PATH_MAX], fetch[PATH_MAX], egress[PATH_MAX]; /* programs */
 	int lock, run_lock; /* of the two folders, for this process */
 	int listener, fetch_listener; /* on the sockets */
 	int blobs; /* the folder */
+	int egress_listener, egress_warden_listener, egress_state; /* its two sockets, its folder */
 };
 
 #define NATIVE_INIT \
-	((struct native){ .lock = -1, .run_lock = -1, .listener = -1, .fetch_listener = -1, .blobs = -1 })
+	((struct native){ .lock = -1, .run_lock = -1, .listener = -1, .fetch_listener = -1, .blobs = -1, \
+			  .egress_listener = -1, .egress_warden_listener = -1, .egress_state = -1 })
 
 /* Names only: nothing is made or opened. ERR_LIMIT for folders with names too long for a socket. */
 int native_names(const struct config *c, struct native *n, struct err *e);

@@ -45,7 +45,8 @@ static int teardown(void **arg)
 
 static struct config config_of(void)
 {
-	return (struct config){ .native = { .state_dir = state, .run_dir = run, .user = "nobody-has-this-name" } };
+	return (struct config){ .native = { .state_dir = state, .run_dir = run, .user = "nobody-has-this-name" },
+				.egress = { .user = "nor-this-one" } };
 }
 
 static void need_root(void)
@@ -108,6 +109,33 @@ static void everything_has_its_owner_and_mode(void **arg)
 	mode_is(run, 0711, 0);
 	mode_is(n.server_dir, 0700, n.uid);
 	mode_is(n.socket, 0600, n.uid);
+	assert_true(n.egress_uid >= 61184 && n.egress_uid <= 65519 && n.egress_uid != n.uid);
+	mode_is(n.egress_dir, 0700, n.egress_uid);
+	mode_is(n.egress_socket, 0600, n.uid);
+	mode_is(n.egress_warden_socket, 0600, n.egress_uid);
+}
+
+/* Whoever has the server could otherwise stand in for egress before the warden. */
+static void egress_never_runs_as_the_server_does(void **arg)
+{
+	struct config c = config_of();
+	struct native n = NATIVE_INIT;
+	struct err e = { 0 };
+	bool taken;
+
+	(void)arg;
+	need_root();
+	c.native.user = c.egress.user = "nobody";
+	assert_int_equal(native_prepare(&c, &n, &taken, &e), -1);
+	native_done(&n);
+	assert_int_equal(e.code, ERR_INVALID);
+	assert_non_null(strstr(e.msg, "egress.user"));
+	c.native.user = "nobody-has-this-name";
+	c.egress.user = "root";
+	n = NATIVE_INIT;
+	assert_int_equal(native_prepare(&c, &n, &taken, &e), -1);
+	native_done(&n);
+	assert_int_equal(e.code, ERR_INVALID);
 }
 
 /* A start after a start: the same user, and what was there is used again. */
@@ -196,7 +224,8 @@ static void what_others_own_is_refused(void **arg)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(names_have_to_fit), TEST(everything_has_its_owner_and_mode), TEST(the_next_start_has_the_same_user),
+		TEST(names_have_to_fit), TEST(everything_has_its_owner_and_mode),
+		TEST(egress_never_runs_as_the_server_does), TEST(the_next_start_has_the_same_user),
 		TEST(neither_folder_is_shared), TEST(what_others_own_is_refused),
 	};
 

@@ -16,10 +16,12 @@
 #include "base/kill_point.h"
 #include "base/log.h"
 #include "base/quantity.h"
+#include "box/egress_start.h"
 #include "image/fetch.h"
 #include "server/confine.h"
 #include "server/native.h"
 #include "server/serve.h"
+#include "server/start_egress.h"
 #include "sys/process.h"
 #include "sys/signals.h"
 
@@ -34,8 +36,10 @@
 #define PORT_AGAIN_MS 50
 #define STOP_SPARE_MS 5000U   /* beyond the time that a child takes for its own end; then it is killed */
 #define WARDEN_STOP_MS 10000U
-#define FDS_MAX 2
+#define EGRESS_STOP_MS 1000U
+#define FDS_MAX 3
 #define FETCHERS_MAX 16       /* at once; further orders wait in the socket */
+#define FETCHERS_AT 6         /* in the array for poll(): behind what there is one of */
 
 struct child {
 	const char *name;
@@ -51,12 +55,13 @@ struct supervisor {
 	struct serve_sockets sockets; /* for clients */
 	struct native native;
 	struct child warden, server;
+	struct child egress; /* does not run where it is not installed */
 	int fetchers[FETCHERS_MAX]; /* pidfds of those at work, or -1 */
 	int signals;
 	int ready; /* read end: a byte, once the server serves; then -1 */
 	uint64_t begun_ms; /* 0: everything has been up */
 	int kill_points; /* of test builds, else -1 */
-	bool is_stopping;
+	bool is_stopping, is_egress_installed;
 	int status; /* to end with */
 };
 
@@ -65,7 +70,7 @@ struct supervisor {
 struct arguments {
 	const char *argv[32 + 2 * CONFIG_IMAGES_MAX + 2 * CONFIG_HOST_PATHS_MAX];
 	size_t n;
-	char uid[24], slots[24], disk_size[24];
+	char uid[24], egress_uid[24], slots[24], disk_size[24];
 };
 
 static void add(struct arguments *a, const char *option, const char *value)
@@ -82,6 +87,7 @@ static void make_arguments(const struct supervisor *s, struct arguments *a)
 	uint64_t disk_size;
 
 	(void)snprintf(a->uid, sizeof(a->uid), "%u", s->native.uid);
+	(void)snprintf(a->egress_uid, sizeof(a->egress_uid), "%u", s->native.egress_uid);
 	(void)snprintf(a->slots, sizeof(a->slots), "%lld", (long long)c->native.slots);
 	a->n = 0;
 	add(a, "opensandbox-warden", NULL);
@@ -90,6 +96,10 @@ static void make_arguments(const struct supervisor *s, struct arguments *a)
 	add(a, "--execd", s->native.execd);
 	add(a, "--socket-fd", "3");
 	add(a, "--server-uid", a->uid);
+	if (s->is_egress_installed) {
+		add(a, "--egress-fd", WARDEN_FD_EGRESS_TEXT);
+		add(a, "--egress-uid", a->egress_uid);
+	}
 	add(a, "--slots", a->slots);
 	add(a, "--log-level", c->log.level);
 	if (c->log.format == LOG_FORMAT_JSON)
@@ -129,15 +139,15 @@ static char *const *warden_env(const struct supervisor *s, struct spawn_fd *fd, 
 
 static int start_warden(struct supervisor *s, struct err *e)
 {
-	struct spawn_fd fds[FDS_MAX] = { { s->native.listener, WARDEN_FD } };
+	struct spawn_fd fds[FDS_MAX] = { { s->native.listener, WARDEN_FD }, { s->native.egress_warden_listener, WARDEN_FD_EGRESS } };
 	struct arguments a;
 	struct spawn_spec sp = SPAWN_INIT(s->native.warden, (char *const *)(uintptr_t)a.argv);
 
 	make_arguments(s, &a);
 	sp.err = STDERR_FILENO;
 	sp.fds = fds;
-	sp.n_fds = 1;
-	sp.envp = warden_env(s, &fds[1], &sp.n_fds);
+	sp.n_fds = 2;
+	sp.envp = warden_env(s, &fds[2], &sp.n_fds);
 	sp.new_group = true; /* a terminal's Ctrl-C is for us */
 	sp.death_signal = SIGTERM;
 	s->warden.pidfd = process_spawn(&sp, NULL, e);
@@ -178,6 +188,7 @@ static _Noreturn void run_server(struct supervisor *s, int ready)
 #endif
 	closep(&s->signals);
 	closep(&s->warden.pidfd);
+	closep(&s->egress.pidfd);
 	closep(&s->ready);
 	for (size_t i = 0; i < FETCHERS_MAX; i++)
 		closep(&s->fetchers[i]);
@@ -289,7 +300,7 @@ static void kill_fetchers(const struct supervisor *s)
 			(void)process_signal(s->fetchers[i], SIGKILL, &(struct err){ 0 }); /* it may have ended meanwhile */
 }
 
-/* ---- both ---- */
+/* ---- all of them ---- */
 
 static void signal_child(const struct child *c, int signo)
 {
@@ -306,6 +317,14 @@ static void end_child(struct child *c, uint64_t within_ms)
 		c->kill_ms = clock_mono_ms() + within_ms + STOP_SPARE_MS;
 }
 
+/* Once the server is gone. */
+static void end_others(struct supervisor *s)
+{
+	kill_fetchers(s);
+	end_child(&s->egress, EGRESS_STOP_MS);
+	end_child(&s->warden, WARDEN_STOP_MS);
+}
+
 /* A server that does not serve yet has nothing to drain, and may be waiting for a warden that never comes: it is killed. */
 static void stop(struct supervisor *s, int status)
 {
@@ -315,10 +334,9 @@ static void stop(struct supervisor *s, int status)
 		s->status = status;
 	s->is_stopping = true;
 	serve_sockets_done(&s->sockets); /* the server closes its own: nobody waits for who does not come */
-	if (s->server.pidfd < 0) {
-		kill_fetchers(s);
-		end_child(&s->warden, WARDEN_STOP_MS);
-	} else if (is_serving)
+	if (s->server.pidfd < 0)
+		end_others(s);
+	else if (is_serving)
 		end_child(&s->server, (uint64_t)s->spec->config->limits.drain_seconds * 1000);
 	else
 		signal_child(&s->server, SIGKILL);
@@ -330,13 +348,19 @@ static void add_pause(struct child *c, bool has_settled)
 	c->again_ms = clock_mono_ms() + c->pause_ms;
 }
 
+static int start_egress(struct supervisor *s, struct err *e)
+{
+	s->egress.pidfd = egress_start(s->spec->config, &s->native, e);
+	return s->egress.pidfd < 0 ? -1 : 0;
+}
+
 /* What cannot be started at all, not even once, is no reason to wait for better times. */
 static void start(struct supervisor *s, struct child *c)
 {
 	struct err e = { 0 };
 
 	c->started_ms = clock_mono_ms();
-	if ((c == &s->warden ? start_warden(s, &e) : start_server(s, &e)) == 0)
+	if ((c == &s->warden ? start_warden(s, &e) : c == &s->egress ? start_egress(s, &e) : start_server(s, &e)) == 0)
 		return;
 	log_error("cannot start a process", LOG_S("name", c->name), LOG_ERR(&e));
 	add_pause(c, false);
@@ -379,8 +403,7 @@ static void on_end(struct supervisor *s, struct child *c)
 		if (c == &s->server) {
 			if (s->status == 0 && s->ready < 0) /* else it was killed before it served */
 				s->status = end.by_signal ? SERVE_FAILED : end.code;
-			kill_fetchers(s);
-			end_child(&s->warden, WARDEN_STOP_MS);
+			end_others(s);
 		}
 		return;
 	}
@@ -408,7 +431,7 @@ static void on_ready(struct supervisor *s)
 	char byte;
 
 	if (read(s->ready, &byte, 1) == 1)
-		s->begun_ms = s->server.pause_ms = s->warden.pause_ms = 0; /* it needs both */
+		s->begun_ms = s->server.pause_ms = s->warden.pause_ms = s->egress.pause_ms = 0; /* it needs them */
 	closep(&s->ready);
 	s->ready = -1;
 }
@@ -431,17 +454,25 @@ static uint64_t look_after(struct supervisor *s, struct child *c)
 	return c->kill_ms;
 }
 
+/* Without it, no sandbox can have a network: the warden refuses those that ask for one. */
+static bool has_egress(const struct supervisor *s)
+{
+	return !is_job(s) && s->is_egress_installed;
+}
+
 static int next_wait(struct supervisor *s)
 {
 	uint64_t warden = look_after(s, &s->warden), server = look_after(s, &s->server);
+	uint64_t egress = has_egress(s) ? look_after(s, &s->egress) : UINT64_MAX;
 	uint64_t least = MIN(warden, server), now = clock_mono_ms();
 
+	least = MIN(least, egress);
 	return least == UINT64_MAX ? -1 : (int)(least - MIN(least, now));
 }
 
 static bool is_over(const struct supervisor *s)
 {
-	return s->is_stopping && s->server.pidfd < 0 && s->warden.pidfd < 0 && find_fetcher(s, true) < 0;
+	return s->is_stopping && s->server.pidfd < 0 && s->warden.pidfd < 0 && s->egress.pidfd < 0 && find_fetcher(s, true) < 0;
 }
 
 static bool takes_orders(const struct supervisor *s)
@@ -453,15 +484,16 @@ static void run(struct supervisor *s)
 {
 	while (!is_over(s)) {
 		int wait = next_wait(s);
-		struct pollfd p[5 + FETCHERS_MAX] = {
+		struct pollfd p[FETCHERS_AT + FETCHERS_MAX] = {
 			{ .fd = s->signals, .events = POLLIN },
 			{ .fd = s->is_stopping ? -1 : s->ready, .events = POLLIN },
 			{ .fd = s->server.pidfd, .events = POLLIN }, { .fd = s->warden.pidfd, .events = POLLIN },
 			{ .fd = takes_orders(s) ? s->native.fetch_listener : -1, .events = POLLIN },
+			{ .fd = s->egress.pidfd, .events = POLLIN },
 		};
 
 		for (size_t i = 0; i < FETCHERS_MAX; i++)
-			p[5 + i] = (struct pollfd){ .fd = s->fetchers[i], .events = POLLIN };
+			p[FETCHERS_AT + i] = (struct pollfd){ .fd = s->fetchers[i], .events = POLLIN };
 
 		if (is_over(s) || poll(p, ARRAY_LEN(p), wait) < 0)
 			continue; /* nothing could be started; or EINTR, or no memory for a moment */
@@ -473,8 +505,10 @@ static void run(struct supervisor *s)
 			on_end(s, &s->server);
 		if (p[3].revents)
 			on_end(s, &s->warden);
+		if (p[5].revents)
+			on_end(s, &s->egress);
 		for (size_t i = 0; i < FETCHERS_MAX; i++)
-			if (p[5 + i].revents)
+			if (p[FETCHERS_AT + i].revents)
 				on_fetched(s, i);
 		if (p[4].revents && !s->is_stopping)
 			on_order(s);
@@ -509,6 +543,9 @@ static int begin(struct supervisor *s, struct err *e)
 #ifdef KILL_POINTS
 	s->kill_points = kill_point_env();
 #endif
+	s->is_egress_installed = egress_is_installed(&s->native);
+	if (!s->is_egress_installed && !is_job(s))
+		log_warn("opensandbox-egress is not installed: sandboxes have no network");
 	if (listen_soon(s, e) < 0 || signals_block(&set, e) < 0)
 		return -1;
 	s->signals = signals_open(&set, e);
@@ -529,6 +566,7 @@ int supervise(const struct serve_spec *spec, struct err *e)
 	AUTO(supervisor_done) struct supervisor s = {
 		.pid = getpid(), .spec = spec, .native = NATIVE_INIT, .signals = -1, .ready = -1, .status = SERVE_FAILED,
 		.warden = { .name = "warden", .pidfd = -1 }, .server = { .name = "server", .pidfd = -1 },
+		.egress = { .name = "egress", .pidfd = -1 },
 		.begun_ms = clock_mono_ms(), .kill_points = -1,
 	};
 	int r;

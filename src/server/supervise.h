@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/supervise.h - the process that outlives the others: starts the warden and the server, and starts them again.
+/* server/supervise.h - the process that outlives the others: starts the warden, egress and the server, and starts them again.
  *
  * It holds root's rights and the listening sockets, parses nothing once it runs, and touches no sandbox. The warden is a
- * program of its own with root's rights; the server is a copy of this process without any (confine.h). Programs that the server
+ * program of its own with root's rights; opensandbox-egress is another one, as a user without any; the server is a copy of this
+ * process without any (confine.h). Programs that the server
  * needs and could not start itself are started when it connects to their socket: opensandbox-fetch. A child that dies is
  * replaced, faster than clients notice: connections wait in the sockets meanwhile. When this process dies, they end;
  * sandboxes go on in any case. */

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/start_egress.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "box/egress_start.h"
+#include "server/config.h"
+#include "server/native.h"
+#include "sys/process.h"
+
+#include "base/banned.h"
+
+struct arguments {
+	const char *argv[16 + 2 * CONFIG_UPSTREAMS_MAX];
+	size_t n;
+	char max_rules[24];
+};
+
+static void add(struct arguments *a, const char *option, const char *value)
+{
+	a->argv[a->n++] = option;
+	if (value)
+		a->argv[a->n++] = value;
+	a->argv[a->n] = NULL;
+}
+
+static void make_arguments(const struct config *c, const struct native *n, struct arguments *a)
+{
+	(void)snprintf(a->max_rules, sizeof(a->max_rules), "%lld", (long long)c->egress.max_rules);
+	a->n = 0;
+	add(a, "opensandbox-egress", NULL);
+	add(a, "--warden", n->egress_warden_socket);
+	add(a, "--rules-dir", c->egress.rules_dir);
+	add(a, "--max-rules", a->max_rules);
+	for (size_t i = 0; i < c->egress.upstreams.n; i++)
+		add(a, "--upstream", c->egress.upstreams.items[i]);
+	if (c->egress.deny_webhook)
+		add(a, "--deny-webhook", c->egress.deny_webhook);
+	add(a, "--log-level", c->log.level);
+	if (c->log.format == LOG_FORMAT_JSON)
+		add(a, "--log-json", NULL);
+}
+
+bool egress_is_installed(const struct native *n)
+{
+	return access(n->egress, X_OK) == 0;
+}
+
+int egress_start(const struct config *c, const struct native *n, struct err *e)
+{
+	AUTO_FD program = open(n->egress, O_PATH | O_CLOEXEC);
+	/* By its descriptor: the folders above it need not be open to its user. */
+	struct spawn_fd fds[] = {
+		{ n->egress_listener, EGRESS_FD_API }, { n->egress_state, EGRESS_FD_STATE }, { program, EGRESS_FD_PROGRAM },
+	};
+	struct arguments a;
+	struct spawn_spec sp = SPAWN_INIT("/proc/self/fd/" EGRESS_FD_PROGRAM_TEXT, (char *const *)(uintptr_t)a.argv);
+
+	if (program < 0)
+		return err_sys(e, errno, "open '%s'", n->egress);
+	make_arguments(c, n, &a);
+	sp.err = STDERR_FILENO;
+	sp.fds = fds;
+	sp.n_fds = ARRAY_LEN(fds);
+	sp.keep_ids = false;
+	sp.uid = n->egress_uid;
+	sp.gid = n->egress_gid;
+	sp.new_group = true;
+	sp.death_signal = SIGKILL; /* the rules that it has asked for stay */
+	return process_spawn(&sp, NULL, e);
+}
