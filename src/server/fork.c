@@ -81,6 +81,7 @@ static int copy_order(struct job *j, const struct sandbox_order *o, struct err *
 	j->order.snapshot = copy(j, o->snapshot);
 	j->order.os = copy(j, o->os);
 	j->order.arch = copy(j, o->arch);
+	j->order.policy = copy(j, o->policy);
 	j->order.layers = (struct string_list){ 0 };
 	j->order.key = (struct str){ 0 };
 	j->order.ignored = NULL;
@@ -187,6 +188,40 @@ static void on_named(struct snapshot *sn, const struct fault *f, void *arg)
 	create_all(j);
 }
 
+/* Once the order is complete. */
+static void go_on(struct job *j, struct sandbox *source)
+{
+	struct fault why;
+
+	if (!j->name || j->has_failed) {
+		create_all(j);
+	} else if (snapshots_keep(j->snapshots, source, j->name, &j->pin, &j->order.layers, on_named, j, &why) < 0) {
+		note_failure(j, &why);
+		finish(j);
+	}
+}
+
+/* It may have changed since the source was made. */
+static void on_policy(struct sandbox *source, const struct fault *f, void *arg)
+{
+	struct job *j = arg;
+
+	if (f) {
+		note_failure(j, f);
+		finish(j);
+		return;
+	}
+	if (source->policy_now.n > 0) {
+		j->order.network = RUNTIME_NET_POLICY;
+		j->order.policy = arena_dup(&j->arena, source->policy_now);
+		if (!j->order.policy) {
+			(void)fault_set(&j->failure, 503, NULL, "UNAVAILABLE", "out of memory");
+			j->has_failed = true;
+		}
+	}
+	go_on(j, source);
+}
+
 static void on_layer(struct sandbox *source, const struct fault *f, void *arg)
 {
 	struct job *j = arg;
@@ -201,9 +236,9 @@ static void on_layer(struct sandbox *source, const struct fault *f, void *arg)
 	stack_up(j, source);
 	if (j->has_failed)
 		(void)fault_set(&j->failure, 503, NULL, "UNAVAILABLE", "out of memory");
-	if (!j->name || j->has_failed) {
-		create_all(j);
-	} else if (snapshots_keep(j->snapshots, source, j->name, &j->pin, &j->order.layers, on_named, j, &why) < 0) {
+	if (!j->order.inherits || j->has_failed) {
+		go_on(j, source);
+	} else if (sandbox_read_policy(source, on_policy, j, &why) < 0) {
 		note_failure(j, &why);
 		finish(j);
 	}

@@ -85,7 +85,8 @@ static void on_ended(struct sandbox *sb, void *arg)
 static int make_order(struct str template, struct arena *a, struct sandbox_order *ret, struct fault *f, void *arg)
 {
 	const struct plane *p = arg;
-	struct create_rules rules = { .runtime = p->spec.runtime, .max_timeout_s = p->spec.max_timeout_s, .snapshots = p->snapshots };
+	struct create_rules rules = { .runtime = p->spec.runtime, .max_timeout_s = p->spec.max_timeout_s, .snapshots = p->snapshots,
+				      .network = p->spec.network, .max_rules = p->spec.max_rules };
 
 	return template_order(template, &rules, a, ret, f);
 }

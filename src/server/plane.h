@@ -38,6 +38,8 @@ struct plane_spec {
 	int64_t max_timeout_s;   /* 0: no ceiling */
 	struct string_list host_paths; /* of the host, that may be mounted; borrowed */
 	uint64_t volume_bytes;         /* of a named volume that names no size */
+	enum runtime_network network;  /* of a sandbox whose create says nothing about it */
+	size_t max_rules;              /* of a policy; 0: as many as there can be */
 	bool renews_on_access;
 	int64_t renew_interval_s;
 };

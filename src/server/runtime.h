@@ -75,7 +75,9 @@ enum runtime_network {
 	RUNTIME_NET_NONE,   /* its own loopback */
 	RUNTIME_NET_OPEN,   /* the public Internet */
 	RUNTIME_NET_POLICY, /* what the policy allows of that */
+	RUNTIME_NETWORKS,
 };
+#define RUNTIME_POLICY_MAX ((size_t)1280 * 1024) /* bytes: as many rules as there may be, all of them with the longest names */
 
 struct runtime_spec {
 	const char *id;
@@ -189,8 +191,12 @@ struct runtime_ops {
 	/* Its processes are proven gone when it succeeds, and mounts, network and files go by themselves, also over restarts
 	 * (G10). May be repeated after a failure. */
 	void (*remove)(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg);
-	/* A connection to a port of the sandbox's own loopback, or, where that refuses, of its own address. */
+	/* A connection to a port of the sandbox's own loopback, or, where that refuses, of its own address. PORT_EGRESS leads to
+	 * what keeps its policy, also where the sandbox does not run. */
 	void (*dial)(struct runtime *rt, const char *id, unsigned port, runtime_dial_fn *fn, void *arg);
+	/* What it may reach now, as the text of a policy: that may have changed since its create. ERR_NOT_FOUND: nobody keeps one
+	 * for it. NULL: the runtime has no networks. */
+	void (*policy)(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg);
 	/* What the sandbox wrote: whole lines, oldest first, each with an RFC 3339 time in front. */
 	void (*logs)(struct runtime *rt, const char *id, const struct runtime_log_query *query, runtime_text_fn *fn, void *arg);
 	void (*inspect)(struct runtime *rt, const char *id, runtime_info_fn *fn, void *arg);
@@ -239,6 +245,8 @@ struct runtime {
 	const char *code_prefix; /* "NATIVE" */
 	const char *os, *arch;   /* "linux", "amd64": what its sandboxes are */
 	unsigned enforces;       /* enum runtime_limit */
+	bool has_network;        /* sandboxes can have one; set by who starts what it needs */
+	bool shares_egress;      /* PORT_EGRESS is the same for all sandboxes: "/sandboxes/ID" goes before each target */
 	const struct runtime_events *events; /* set by the control plane before its first call */
 	void *events_arg;
 };

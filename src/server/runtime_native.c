@@ -193,7 +193,7 @@ struct call *native_call_new(struct runtime *rt, enum wire_call kind, void *arg)
 	return c;
 }
 
-void native_call_send_all(struct call *c, const char *id, struct wire_request *rq, size_t size, int fd)
+void native_call_send_all(struct call *c, const char *id, struct wire_request *rq, size_t size, const int *fds, size_t n_fds)
 {
 	int sent;
 
@@ -206,7 +206,7 @@ void native_call_send_all(struct call *c, const char *id, struct wire_request *r
 		native_call_fail_later(c);
 		return;
 	}
-	sent = passing_send(c->n->fd, rq, size, &fd, fd >= 0, &c->failure);
+	sent = passing_send(c->n->fd, rq, size, fds, n_fds, &c->failure);
 	if (sent == 0)
 		(void)err_set(&c->failure, ERR_UNAVAILABLE, "the warden is busy");
 	if (sent != 1)
@@ -215,7 +215,7 @@ void native_call_send_all(struct call *c, const char *id, struct wire_request *r
 
 void native_call_send(struct call *c, const char *id, struct wire_request *rq, int fd)
 {
-	native_call_send_all(c, id, rq, wire_request_size(rq), fd);
+	native_call_send_all(c, id, rq, wire_request_size(rq), &fd, fd >= 0);
 }
 
 /* ---- the operations ---- */
@@ -279,6 +279,7 @@ struct wire_request native_request(const struct runtime_spec *spec, uint32_t ima
 {
 	return (struct wire_request){
 		.image = image,
+		.network = native_network(spec),
 		.limits = { spec->limits.cpu_milli, spec->limits.memory_bytes, spec->limits.pids, spec->limits.disk_bytes,
 			    spec->limits.inodes },
 	};
@@ -319,7 +320,10 @@ static void native_dial(struct runtime *rt, const char *id, unsigned port, runti
 	}
 	c->fn.dial = fn;
 	c->port = rq.port;
-	native_call_send(c, id, &rq, -1);
+	if (port == PORT_EGRESS)
+		native_dial_egress(c);
+	else
+		native_call_send(c, id, &rq, -1);
 }
 
 static void native_logs(struct runtime *rt, const char *id, const struct runtime_log_query *query, runtime_text_fn *fn,
@@ -379,7 +383,7 @@ static void native_list(struct runtime *rt, runtime_list_fn *fn, void *arg)
 
 /* ---- answers ---- */
 
-static void on_dialed(struct transport *t, const struct err *e, void *arg)
+void native_dialed(struct transport *t, const struct err *e, void *arg)
 {
 	struct call *c = arg;
 	runtime_dial_fn *fn = c->fn.dial;
@@ -408,9 +412,9 @@ static void answer_dial(struct call *c, struct passed *got)
 		t = transport_plain(got->fds[0], &e);
 		if (t)
 			(void)take_fd(&got->fds[0]);
-		on_dialed(t, &e, c);
+		native_dialed(t, &e, c);
 	} else {
-		c->dialing = dial_fd(c->n->loop, &got->fds[0], (struct sockaddr *)&to, sizeof(to), 0, on_dialed, c, &e);
+		c->dialing = dial_fd(c->n->loop, &got->fds[0], (struct sockaddr *)&to, sizeof(to), 0, native_dialed, c, &e);
 		if (!c->dialing)
 			native_call_fail(c, &e);
 	}
@@ -458,7 +462,7 @@ static void answer_inspect(struct call *c, const struct wire_reply *rp)
 {
 	char memory[32], pids[32], kills[32];
 	const struct runtime_fact facts[] = {
-		{ "memory bytes", memory }, { "processes", pids }, { "oom kills", kills }, { "network", "loopback only" },
+		{ "memory bytes", memory }, { "processes", pids }, { "oom kills", kills },
 	};
 	struct runtime_info info = { .state = state_of(rp->state), .facts = facts, .n_facts = ARRAY_LEN(facts) };
 	runtime_info_fn *fn = c->fn.info;
@@ -684,6 +688,7 @@ static void native_free(struct runtime *rt)
 		native_call_free(n->calls);
 	native_images_done(n);
 	native_layers_done(n);
+	native_network_done(n);
 	io_del(&n->io);
 	timer_done(&n->again);
 	closep(&n->fd);
@@ -696,6 +701,7 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 	static const struct runtime_ops ops = {
 		.create = native_create,   .pause = native_pause, .resume = native_resume, .remove = native_remove,
 		.dial = native_dial,       .logs = native_logs,   .inspect = native_inspect, .stats = native_stats,
+		.policy = native_policy,
 		.list = native_list,       .snapshot = native_snapshot, .snapshot_remove = native_snapshot_remove,
 		.snapshots = native_snapshots, .pack = native_pack, .volume_make = native_volume_make, .volume_remove = native_volume_remove,
 		.cancel = native_image_cancel, .check_image = native_check_image, .free = native_free,
@@ -713,14 +719,17 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 	n->n_images = spec->n_images;
 	n->default_image = spec->default_image;
 	n->puller = spec->puller;
+	n->rt.shares_egress = true;
 	n->fd = -1;
 	n->spare = calloc(1, sizeof(*n->spare));
 	if (!n->spare || snprintf(n->path, sizeof(n->path), "%s", spec->path) >= (int)sizeof(n->path) ||
+	    snprintf(n->egress_path, sizeof(n->egress_path), "%s", spec->egress_path ? spec->egress_path : "") >=
+		    (int)sizeof(n->egress_path) ||
 	    timer_init(&n->again, l, on_again, n, "warden connection", e) < 0 || native_layers_open(n, e) < 0) {
 		if (!n->spare)
 			(void)err_no_memory(e);
 		else if (!n->again.loop && e->code == ERR_NONE)
-			(void)err_set(e, ERR_INVALID, "the path of the warden's socket is too long");
+			(void)err_set(e, ERR_INVALID, "the path of a socket is too long");
 		timer_done(&n->again);
 		free(n->spare);
 		free(n);

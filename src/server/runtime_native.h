@@ -16,6 +16,7 @@ struct runtime_native_spec {
 	size_t n_images;
 	struct puller *puller;     /* of images that have none of these names; must outlive the runtime; NULL: there are none */
 	const char *default_image; /* which of them, or "host", the name "default" stands for; borrowed */
+	const char *egress_path;   /* the socket of egress; copied; NULL: there is none */
 };
 
 /* The socket need not be there yet: it is tried again until it is, and after it went away.

@@ -417,7 +417,8 @@ static int copy_spec(struct image_create *ic, const struct runtime_spec *from)
 		return -1;
 	if (copy_list(a, &from->entrypoint, &to->entrypoint) < 0 || copy_list(a, &from->layers, &to->layers) < 0)
 		return -1;
-	return copy_volumes(a, from, to);
+	to->policy.p = arena_dup(a, from->policy);
+	return to->policy.p ? copy_volumes(a, from, to) : -1;
 }
 
 void native_image_create(struct native *n, const struct runtime_spec *spec, runtime_done_fn *fn, void *arg)

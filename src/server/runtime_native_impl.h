@@ -12,6 +12,7 @@
 
 struct image_create;
 struct native;
+struct policy_ask;
 struct pulled_image;
 struct pulled_layer;
 struct puller;
@@ -67,6 +68,9 @@ struct native {
 	bool are_layers_known;
 	struct timer layer_sweep;
 	size_t sweep_at;
+	/* networks */
+	char egress_path[108]; /* the socket of egress; empty: there is none */
+	struct policy_ask *asks;
 };
 
 extern const struct runtime_failure native_no_memory;
@@ -80,7 +84,8 @@ static inline struct native *native_of(struct runtime *rt)
 struct call *native_call_new(struct runtime *rt, enum wire_call kind, void *arg);
 void native_call_send(struct call *c, const char *id, struct wire_request *rq, int fd); /* FD -1: none */
 /* SIZE: of the request with what comes behind it. */
-void native_call_send_all(struct call *c, const char *id, struct wire_request *rq, size_t size, int fd);
+void native_call_send_all(struct call *c, const char *id, struct wire_request *rq, size_t size, const int *fds, size_t n_fds);
+void native_dialed(struct transport *t, const struct err *e, void *arg); /* ARG is the call: completes it */
 void native_call_simple(struct runtime *rt, enum wire_call kind, const char *id, runtime_done_fn *fn, void *arg); /* all of it */
 void native_call_free(struct call *c);
 void native_call_fail(struct call *c, const struct err *e); /* completes it */
@@ -124,6 +129,13 @@ void native_snapshot_remove(struct runtime *rt, const char *layer, runtime_done_
 void native_snapshots(struct runtime *rt, runtime_layers_fn *fn, void *arg);
 void native_answer_snapshot(struct call *c, const struct wire_snapshot *w);
 void native_answer_snapshots(struct call *c, const struct wire_reply *rp);
+
+/* runtime_native_network.c */
+enum wire_network native_network(const struct runtime_spec *spec);
+int native_policy_make(const struct runtime_spec *spec, struct err *e); /* its text in a sealed descriptor */
+void native_dial_egress(struct call *c);
+void native_policy(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg);
+void native_network_done(struct native *n);
 
 /* runtime_native_volume.c */
 void native_create_send(struct call *c, const struct runtime_spec *spec, const struct wire_request *rq, int fd); /* with its volumes */

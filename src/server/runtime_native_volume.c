@@ -47,12 +47,20 @@ void native_create_send(struct call *c, const struct runtime_spec *spec, const s
 	size_t n = MIN(spec->n_volumes, (size_t)WIRE_VOLUMES_MAX);
 	struct wire_volume volumes[WIRE_VOLUMES_MAX];
 	struct wire_create m;
+	AUTO_FD policy = -1;
 	size_t size;
 
+	if (spec->network == RUNTIME_NET_POLICY) {
+		policy = native_policy_make(spec, &c->failure);
+		if (policy < 0) {
+			native_call_fail_later(c);
+			return;
+		}
+	}
 	for (size_t i = 0; i < n; i++)
 		volumes[i] = wire_volume_of(&spec->volumes[i]);
 	size = wire_pack(rq, volumes, n, &m);
-	native_call_send_all(c, spec->id, &m.rq, size, fd);
+	native_call_send_all(c, spec->id, &m.rq, size, (int[]){ fd, policy }, policy >= 0 ? 2 : 1);
 }
 
 void native_volume_make(struct runtime *rt, const char *id, uint64_t limit_bytes, runtime_done_fn *fn, void *arg)

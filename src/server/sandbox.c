@@ -101,13 +101,14 @@ static int copy_list(struct arena *a, const struct string_list *from, struct str
 	return to->items ? 0 : err_no_memory(e);
 }
 
-int box_set_stack(struct box *b, const char *snapshot, const struct string_list *layers, struct err *e)
+int box_set_stack(struct box *b, const struct box_stack *st, struct err *e)
 {
 	struct arena stack = ARENA_INIT(BOX_ARENA_MAX);
 	struct string_list copy = { 0 };
-	const char *name = snapshot ? arena_dup(&stack, str_of(snapshot)) : NULL;
+	const char *name = st->snapshot ? arena_dup(&stack, str_of(st->snapshot)) : NULL;
+	const char *policy = st->policy ? arena_dup(&stack, str_of(st->policy)) : NULL;
 
-	if ((snapshot && !name) || copy_list(&stack, layers, &copy, e) < 0) {
+	if ((st->snapshot && !name) || (st->policy && !policy) || copy_list(&stack, st->layers, &copy, e) < 0) {
 		arena_done(&stack);
 		return err_no_memory(e);
 	}
@@ -115,6 +116,8 @@ int box_set_stack(struct box *b, const char *snapshot, const struct string_list 
 	b->stack = stack;
 	b->pub.row.snapshot = name;
 	b->pub.row.layers = copy;
+	b->pub.row.network = st->network;
+	b->pub.row.policy = policy;
 	return 0;
 }
 
@@ -127,6 +130,7 @@ void box_set_digest(struct box *b, const char *digest)
 static int copy_row(struct box *b, const struct sandbox_row *row, struct err *e)
 {
 	struct sandbox_row *r = &b->pub.row;
+	const struct box_stack stack = { row->snapshot, &row->layers, row->network, row->policy };
 
 	*r = *row;
 	(void)snprintf(b->id, sizeof(b->id), "%s", row->id);
@@ -144,7 +148,7 @@ static int copy_row(struct box *b, const struct sandbox_row *row, struct err *e)
 	r->arch = row->arch ? arena_dup(&b->arena, str_of(row->arch)) : NULL;
 	if (!r->image || (row->os && !r->os) || (row->arch && !r->arch))
 		return err_no_memory(e);
-	if (box_set_stack(b, row->snapshot, &row->layers, e) < 0 || copy_list(&b->arena, &row->entrypoint, &r->entrypoint, e) < 0 ||
+	if (box_set_stack(b, &stack, e) < 0 || copy_list(&b->arena, &row->entrypoint, &r->entrypoint, e) < 0 ||
 	    copy_list(&b->arena, &row->env_names, &r->env_names, e) < 0 ||
 	    row_volumes_copy(&b->arena, row->volumes, row->n_volumes, &r->volumes, e) < 0)
 		return -1;

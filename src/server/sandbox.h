@@ -110,6 +110,7 @@ struct sandbox {
 	struct sandbox_event *oldest_event;
 	size_t n_events;
 	struct runtime_snapshot made; /* how the last snapshot of it went */
+	struct str policy_now; /* during the completion of sandbox_read_policy() alone */
 	bool has_end; /* it has ended, and that is how */
 	struct runtime_end end;
 	void *user;
@@ -120,6 +121,7 @@ struct sandbox {
 void sandbox_token(const struct sandbox *sb, const char *purpose, char out[SANDBOX_TOKEN_LEN + 1]);
 
 bool sandbox_can_be_called(const struct sandbox *sb); /* Running: requests may go in */
+
 
 /* ---- changes ---- */
 
@@ -140,6 +142,9 @@ struct sandbox_order {
 	const struct row_volume *volumes; /* without what volumes_claim() finds out */
 	const uint64_t *volume_sizes;     /* of each: 0 for none */
 	size_t n_volumes;
+	enum runtime_network network;
+	const char *policy; /* its text, with RUNTIME_NET_POLICY */
+	bool inherits;     /* of a fork: the network is what its source has by then */
 	int64_t renew_s;   /* 0: accesses do not extend its life */
 	const char *const *ignored; /* keys of the request that nobody knew */
 	size_t n_ignored;
@@ -183,6 +188,9 @@ int sandbox_snapshot(struct sandbox *sb, const char *layer, sandbox_fn *fn, void
  * on. It may also have ended before. Cut off after its beginning, it is done again, without ENV, by the next start. */
 int sandbox_rollback(struct sandbox *sb, const char *snapshot, const struct string_list *layers, const struct string_map *env,
 		     sandbox_fn *fn, void *arg, struct fault *f);
+
+/* What it may reach by now is sb->policy_now; empty: nobody keeps a policy for it, or it has no other than its network alone says. */
+int sandbox_read_policy(struct sandbox *sb, sandbox_fn *fn, void *arg, struct fault *f);
 
 /* Every layer that a sandbox stands on, or is about to: some more than once. */
 typedef void sandbox_layer_fn(const char *layer, void *arg);

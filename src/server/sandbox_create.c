@@ -354,6 +354,7 @@ static void ask_runtime(struct box *b)
 		.limits = b->pub.row.limits, .execd_token = token, .layers = b->pub.row.layers, .volumes = volumes,
 		.n_volumes = box_runtime_volumes(b, volumes),
 		.os = b->pub.row.os, .arch = b->pub.row.arch, .username = b->first->username, .password = b->first->password,
+		.network = b->pub.row.network, .policy = str_of(b->pub.row.policy),
 	};
 
 	sandbox_token(&b->pub, "execd", token);
@@ -543,6 +544,7 @@ int create_row(struct sandboxes *s, const struct sandbox_order *o, struct sandbo
 		.renew_s = o->renew_s, .metadata = o->metadata, .created_us = now, .changed_us = now,
 		.expires_us = expires, .state = SANDBOX_PENDING, .reason = "CONTAINER_STARTING",
 		.message = "Sandbox container is starting.", .pool = o->pool, .is_idle = o->is_idle,
+		.network = o->network, .policy = o->network == RUNTIME_NET_POLICY ? o->policy : NULL,
 	};
 	if (expires != 0)
 		r->deadline_ms = loop_now_ms(s->spec.loop) + (uint64_t)o->timeout_s * 1000;

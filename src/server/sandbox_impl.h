@@ -19,7 +19,7 @@
 #define BOX_ARENA_MAX ((size_t)4 * 1024 * 1024)
 
 enum task_kind { TASK_CREATE, TASK_PAUSE, TASK_RESUME, TASK_RENEW, TASK_PATCH, TASK_SNAPSHOT, TASK_ROLLBACK, TASK_REMOVE,
-		 TASK_HAND_OUT };
+		 TASK_HAND_OUT, TASK_POLICY };
 
 /* Somebody who waits for a create that another request has begun. */
 struct waiter {
@@ -63,6 +63,7 @@ struct task {
 	struct fault failure; /* until its traces are gone */
 	char layer[RUNTIME_LAYER_LEN + 1]; /* of a snapshot */
 	char snapshot[ID_MAX + 1];         /* of a rollback */
+	const char *policy;                /* of a rollback: as it is now, in the arena; NULL: as the row has it */
 	bool is_again;                     /* a rollback that an earlier server has begun */
 	unsigned n_tries;                  /* of a rollback */
 	bool is_expiry;  /* a removal that a renewal makes void */
@@ -75,7 +76,7 @@ struct box { /* a sandbox, and what only the model knows of it */
 	char reason[ROW_REASON_MAX + 1], message[ROW_MESSAGE_MAX + 1];
 	char digest[DIGEST_TEXT_LEN + 1]; /* of its image */
 	struct arena arena;
-	struct arena stack; /* of what it is made from: a rollback changes that */
+	struct arena stack; /* of struct box_stack */
 	struct labels *labels;
 	struct sandbox_event *newest_event;
 	struct timer expiry, retry, watchdog;
@@ -140,7 +141,13 @@ void box_unlink(struct box *b);
 void box_move(struct box *b, int64_t created_us); /* to the place in the list that this time gives it */
 void box_arm(struct box *b); /* the timer of its expiry */
 void box_set_digest(struct box *b, const char *digest); /* of its image */
-int box_set_stack(struct box *b, const char *snapshot, const struct string_list *layers, struct err *e);
+struct box_stack { /* what of a row a rollback changes */
+	const char *snapshot; /* or NULL */
+	const struct string_list *layers;
+	enum runtime_network network;
+	const char *policy; /* or NULL */
+};
+int box_set_stack(struct box *b, const struct box_stack *stack, struct err *e); /* copied */
 void box_set_state(struct box *b, enum sandbox_state state, const char *reason, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 void box_apply_end(struct box *b, const struct runtime_end *end, struct store_tx *tx); /* TX may be NULL */
@@ -194,6 +201,7 @@ int task_copy_env(struct task *t, const struct string_map *env, struct string_li
 /* sandbox_snapshot.c */
 void snapshot_begin(struct box *b, struct task *t);
 void rollback_begin(struct box *b, struct task *t);
+void policy_begin(struct box *b);
 void rollback_again(struct box *b); /* one that was cut off */
 void rollback_go_on(struct box *b); /* its next try */
 

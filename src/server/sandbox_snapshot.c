@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "net/policy.h"
 #include "server/sandbox_impl.h"
 
 #include "base/banned.h"
@@ -57,6 +58,59 @@ int sandbox_snapshot(struct sandbox *sb, const char *layer, sandbox_fn *fn, void
 
 	(void)snprintf(t.layer, sizeof(t.layer), "%s", layer); /* names of layers are that long */
 	return task_add(box_of(sb), &t, f);
+}
+
+/* ---- what it may reach ---- */
+
+/* Nobody keeps one for what has ended long ago: then the record has the last that is known. */
+static bool policy_is_unknown(const struct box *b, const struct runtime_failure *failure, struct fault *f)
+{
+	if (!failure || failure->err.code == ERR_NOT_FOUND)
+		return false;
+	log_warn("a policy cannot be read", LOG_S("id", b->id), LOG_ERR(&failure->err));
+	(void)fault_of_runtime(f, b->pub.set->spec.runtime, failure);
+	return true;
+}
+
+/* Whether TEXT says anything that its network does not say. */
+static bool is_own_policy(const struct box *b, struct str text)
+{
+	AUTO(policy_free) struct policy *p = NULL;
+
+	if (b->pub.row.network == RUNTIME_NET_POLICY)
+		return true;
+	p = policy_parse(text, POLICY_RULES_MAX, &(struct err){ 0 });
+	return !p || strcmp(policy_mode(p), "allow_all") != 0;
+}
+
+static void on_policy(struct str text, bool is_cut, const struct runtime_failure *failure, void *arg)
+{
+	struct box *b = arg;
+	struct fault f;
+
+	(void)is_cut;
+	if (policy_is_unknown(b, failure, &f)) {
+		task_finish(b, &f);
+		return;
+	}
+	b->pub.policy_now = failure || !is_own_policy(b, text) ? (struct str){ 0 } : text;
+	task_finish(b, NULL);
+}
+
+void policy_begin(struct box *b)
+{
+	struct runtime *rt = b->pub.set->spec.runtime;
+
+	b->pub.policy_now = (struct str){ 0 };
+	if (b->pub.row.network != RUNTIME_NET_NONE && rt->ops->policy)
+		rt->ops->policy(rt, b->id, on_policy, b);
+	else
+		task_finish(b, NULL);
+}
+
+int sandbox_read_policy(struct sandbox *sb, sandbox_fn *fn, void *arg, struct fault *f)
+{
+	return task_add(box_of(sb), &(struct task){ .kind = TASK_POLICY, .fn = fn, .arg = arg }, f);
 }
 
 /* ---- back on one: the intent with the new stack, removed, made, committed ---- */
@@ -141,6 +195,7 @@ static void on_gone(const struct runtime_failure *failure, void *arg)
 		.id = b->id, .image = b->pub.row.image, .image_digest = b->pub.row.image_digest, .entrypoint = b->pub.row.entrypoint, .env = b->first->env,
 		.limits = b->pub.row.limits, .execd_token = token, .layers = b->pub.row.layers, .volumes = volumes,
 		.n_volumes = box_runtime_volumes(b, volumes),
+		.network = b->pub.row.network, .policy = str_of(b->pub.row.policy),
 	};
 	struct fault f;
 
@@ -165,11 +220,23 @@ void rollback_go_on(struct box *b)
 	rt->ops->remove(rt, b->id, on_gone, b);
 }
 
+/* A policy that was given to it since is its own from now on. */
+static enum runtime_network network_of(const struct box *b, const struct task *t)
+{
+	return t->policy ? RUNTIME_NET_POLICY : b->pub.row.network;
+}
+
+static const char *policy_of(const struct box *b, const struct task *t)
+{
+	return t->policy ? t->policy : b->pub.row.policy;
+}
+
 /* Until now it is as it was, also for those who ask. */
 static void on_noted(const struct err *e, void *arg)
 {
 	struct box *b = arg;
 	const struct task *t = b->first;
+	const struct box_stack stack = { t->snapshot, &t->layers, network_of(b, t), policy_of(b, t) };
 	struct err scratch;
 	struct fault f;
 
@@ -179,7 +246,7 @@ static void on_noted(const struct err *e, void *arg)
 		return;
 	}
 	KILL_POINT("server.rollback.noted");
-	if (!t->is_again && box_set_stack(b, t->snapshot, &t->layers, &scratch) < 0) {
+	if (!t->is_again && box_set_stack(b, &stack, &scratch) < 0) {
 		(void)fault_set(&f, 503, NULL, "UNAVAILABLE", "out of memory");
 		rollback_failed(b, &f);
 		return;
@@ -197,10 +264,57 @@ static bool can_be_rolled_back(const struct box *b)
 	return s == SANDBOX_RUNNING || s == SANDBOX_PAUSED || s == SANDBOX_TERMINATED || s == SANDBOX_FAILED;
 }
 
-void rollback_begin(struct box *b, struct task *t)
+static void note(struct box *b)
 {
+	struct task *t = b->first;
 	struct sandbox_row next = b->pub.row;
 	struct store_tx *tx;
+	struct fault f;
+
+	if (!t->is_again) {
+		next.snapshot = t->snapshot;
+		next.layers = t->layers;
+		next.network = network_of(b, t);
+		next.policy = policy_of(b, t);
+	}
+	next.state = SANDBOX_PENDING;
+	next.reason = ROLLING_BACK;
+	next.message = ROLLING_BACK_SAYS;
+	tx = store_tx_new();
+	store_tx_state(tx, &next);
+	store_tx_spec(tx, &next);
+	store_tx_intent(tx, b->id, INTENT_ROLLBACK);
+	if (box_submit(b, tx, on_noted, &f) < 0)
+		task_finish(b, &f);
+	KILL_POINT("server.rollback.queued");
+}
+
+/* Its policy goes with the old one, so it is kept before that begins. */
+static void on_policy_to_keep(struct str text, bool is_cut, const struct runtime_failure *failure, void *arg)
+{
+	struct box *b = arg;
+	struct task *t = b->first;
+	struct fault f;
+
+	(void)is_cut;
+	if (policy_is_unknown(b, failure, &f)) {
+		task_finish(b, &f);
+		return;
+	}
+	if (!failure && is_own_policy(b, text)) {
+		t->policy = arena_dup(&t->arena, text);
+		if (!t->policy) {
+			(void)fault_set(&f, 503, NULL, "UNAVAILABLE", "out of memory");
+			task_finish(b, &f);
+			return;
+		}
+	}
+	note(b);
+}
+
+void rollback_begin(struct box *b, struct task *t)
+{
+	struct runtime *rt = b->pub.set->spec.runtime;
 	struct fault f;
 
 	if (!t->is_again && !can_be_rolled_back(b)) {
@@ -216,20 +330,10 @@ void rollback_begin(struct box *b, struct task *t)
 			task_finish(b, &f);
 		return;
 	}
-	if (!t->is_again) {
-		next.snapshot = t->snapshot;
-		next.layers = t->layers;
-	}
-	next.state = SANDBOX_PENDING;
-	next.reason = ROLLING_BACK;
-	next.message = ROLLING_BACK_SAYS;
-	tx = store_tx_new();
-	store_tx_state(tx, &next);
-	store_tx_spec(tx, &next);
-	store_tx_intent(tx, b->id, INTENT_ROLLBACK);
-	if (box_submit(b, tx, on_noted, &f) < 0)
-		task_finish(b, &f);
-	KILL_POINT("server.rollback.queued");
+	if (!t->is_again && b->pub.row.network != RUNTIME_NET_NONE && rt->ops->policy)
+		rt->ops->policy(rt, b->id, on_policy_to_keep, b);
+	else
+		note(b);
 }
 
 void rollback_again(struct box *b)

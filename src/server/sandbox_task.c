@@ -488,5 +488,8 @@ static void begin(struct box *b, struct task *t)
 	case TASK_HAND_OUT:
 		hand_begin(b, t);
 		break;
+	case TASK_POLICY:
+		policy_begin(b);
+		break;
 	}
 }

@@ -307,6 +307,8 @@ static int start_plane(struct serving *s, const struct serve_spec *spec, struct 
 		.eip = c->server.eip, .proxy_port = (unsigned)c->server.proxy_port,
 		.max_timeout_s = c->server.max_sandbox_timeout_seconds, .renews_on_access = c->renew_intent.enabled,
 		.renew_interval_s = c->renew_intent.min_interval_seconds, .host_paths = c->storage.allowed_host_paths,
+		.network = c->native.network == NETWORK_NONE ? RUNTIME_NET_NONE : RUNTIME_NET_OPEN,
+		.max_rules = (size_t)c->egress.max_rules,
 	};
 	enum store_fault fault = STORE_FAILED;
 
@@ -322,6 +324,7 @@ static int start_plane(struct serving *s, const struct serve_spec *spec, struct 
 	s->runtime = spec->make_runtime(s->loop, c, s->puller, e);
 	if (!s->runtime || boot_id_read(s->boot_id, e) < 0)
 		return -1;
+	s->runtime->has_network = spec->has_network;
 	plane.runtime = s->runtime;
 	plane.puller = s->puller;
 	s->plane = plane_open(&plane, &fault, e);

@@ -43,6 +43,7 @@ struct serve_spec {
 	struct puller *(*make_puller)(struct loop *l, const struct config *c, struct err *e); /* or NULL */
 	struct serve_sockets *sockets; /* taken one by one */
 	const char *state_dir; /* of the server's own files */
+	bool has_network; /* sandboxes can have one: egress is started */
 	int (*drop_rights)(void *arg, struct err *e); /* called once log, certificate and key are open */
 	void *drop_arg;
 	int ready_fd;    /* taken; gets one byte once requests are answered. -1: none */

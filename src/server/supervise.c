@@ -179,6 +179,7 @@ static _Noreturn void run_server(struct supervisor *s, int ready)
 
 	spec.sockets = &s->sockets;
 	spec.state_dir = s->native.server_dir;
+	spec.has_network = s->is_egress_installed;
 	spec.drop_rights = drop_rights;
 	spec.drop_arg = s;
 	spec.ready_fd = ready;

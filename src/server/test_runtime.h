@@ -20,7 +20,7 @@
 #define FAKE_DIALS_MAX 64
 
 enum fake_kind { FAKE_CREATE, FAKE_PAUSE, FAKE_RESUME, FAKE_REMOVE, FAKE_DIAL, FAKE_LOGS, FAKE_INSPECT, FAKE_STATS, FAKE_SNAPSHOT, FAKE_SNAPSHOT_REMOVE,
-		 FAKE_SNAPSHOTS, FAKE_VOLUME_MAKE, FAKE_VOLUME_REMOVE, FAKE_LIST };
+		 FAKE_SNAPSHOTS, FAKE_VOLUME_MAKE, FAKE_VOLUME_REMOVE, FAKE_POLICY, FAKE_LIST };
 
 struct fake_call {
 	enum fake_kind kind;
@@ -58,6 +58,9 @@ struct fake {
 	int far[FAKE_DIALS_MAX]; /* the other ends of what was dialled */
 	unsigned n_far;
 	const char *logs;
+	enum runtime_network network; /* of the last create, with its policy */
+	char policy[512];
+	const char *policy_now; /* what is answered to who asks; NULL: nobody keeps one */
 	char token[RUNTIME_TOKEN_MAX + 1], env[256], entrypoint[256], image[256], digest[96];
 	struct runtime_limits limits;
 	struct runtime_log_query query;
@@ -200,6 +203,7 @@ static inline void fake_complete(struct fake *f, struct fake_call *c)
 	static const struct runtime_fact facts[] = { { "network", "10.0.0.2/30" } };
 	const struct runtime_info info = { RUNTIME_RUNNING, facts, 1 };
 	const struct runtime_stats stats = { .cpu_usec = 12, .memory_bytes = 34, .pids = 5 };
+	const struct runtime_failure nobody = { .code = "SANDBOX_QUERY_FAILED", .status = 503, .err.code = ERR_NOT_FOUND };
 	const struct runtime_failure *failure = fake_failure(f, c);
 	struct fake_call call = *c;
 
@@ -220,6 +224,9 @@ static inline void fake_complete(struct fake *f, struct fake_call *c)
 		break;
 	case FAKE_LOGS:
 		((runtime_text_fn *)call.fn)(str_of(f->logs), false, failure, call.arg);
+		break;
+	case FAKE_POLICY:
+		((runtime_text_fn *)call.fn)(str_of(f->policy_now), false, failure ? failure : f->policy_now ? NULL : &nobody, call.arg);
 		break;
 	case FAKE_INSPECT:
 		((runtime_info_fn *)call.fn)(failure ? NULL : &info, failure, call.arg);
@@ -279,6 +286,8 @@ static inline void fake_create(struct runtime *rt, const struct runtime_spec *sp
 	(void)snprintf(f->image, sizeof(f->image), "%s", spec->image);
 	(void)snprintf(f->digest, sizeof(f->digest), "%s", spec->image_digest ? spec->image_digest : "");
 	f->limits = spec->limits;
+	f->network = spec->network;
+	(void)snprintf(f->policy, sizeof(f->policy), "%.*s", (int)spec->policy.n, spec->policy.n > 0 ? spec->policy.p : "");
 	f->env[0] = f->entrypoint[0] = '\0';
 	for (size_t i = 0; i < spec->env.n; i++)
 		n += (size_t)snprintf(f->env + n, sizeof(f->env) - n, "%s=%s;", spec->env.items[i].key, spec->env.items[i].value);
@@ -339,6 +348,11 @@ static inline void fake_logs(struct runtime *rt, const char *id, const struct ru
 	fake_call(rt, FAKE_LOGS, id, (void *)fn, arg, 0);
 }
 
+static inline void fake_policy(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg)
+{
+	fake_call(rt, FAKE_POLICY, id, (void *)fn, arg, 0);
+}
+
 static inline void fake_inspect(struct runtime *rt, const char *id, runtime_info_fn *fn, void *arg)
 {
 	fake_call(rt, FAKE_INSPECT, id, (void *)fn, arg, 0);
@@ -392,7 +406,7 @@ static inline void fake_init(struct fake *f, struct loop *l)
 {
 	static const struct runtime_ops ops = {
 		.create = fake_create, .pause = fake_pause, .resume = fake_resume, .remove = fake_remove, .dial = fake_dial_op,
-		.logs = fake_logs, .inspect = fake_inspect, .stats = fake_stats, .list = fake_list_op,
+		.policy = fake_policy, .logs = fake_logs, .inspect = fake_inspect, .stats = fake_stats, .list = fake_list_op,
 		.snapshot = fake_snapshot, .snapshot_remove = fake_snapshot_remove, .snapshots = fake_snapshots,
 		.volume_make = fake_volume_make, .volume_remove = fake_volume_remove,
 		.cancel = fake_cancel, .check_image = fake_check_image, .free = fake_free,

@@ -33,6 +33,15 @@ struct create_platform {
 	const char *os, *arch;
 };
 
+struct create_rule {
+	const char *action, *target;
+};
+
+struct create_policy {
+	const char *default_action;
+	struct object_list egress; /* of struct create_rule */
+};
+
 struct create_host {
 	const char *path;
 };
@@ -71,7 +80,7 @@ struct create_request {
 	struct string_map limits, env, metadata, extensions;
 	bool has_limits;
 	struct string_list entrypoint;
-	const struct json *network_policy;
+	struct create_policy policy;
 	bool has_network_policy;
 	bool proxies_credentials, is_secure_access;
 	struct object_list volumes; /* of struct create_volume */
@@ -88,12 +97,21 @@ struct create_rules {
 	struct volumes *volumes; /* named ones that there are */
 	const struct string_list *host_paths; /* folders of the host that may be mounted, as the runtime numbers them */
 	uint64_t volume_bytes; /* of a volume that names no size */
+	enum runtime_network network; /* where the request says nothing */
+	size_t max_rules; /* of a policy; 0: as many as there can be */
 };
+
+extern const struct field create_policy_fields[];
+#define CREATE_NETWORK_KEY "network.mode" /* of the extensions: "default" or "none" */
 
 /* What the server can do for it, in the order of the checks that clients know; the first failure is F. ORDER's strings
  * live in A, in the request, or where the snapshot or the source has them. */
 int create_check(const struct create_request *rq, const struct create_rules *rules, struct arena *a,
 		 struct sandbox_order *ret, struct fault *f);
+
+/* The part of it that is about the network. */
+int create_check_network(const struct create_request *rq, const struct create_rules *rules, struct arena *a,
+			 struct sandbox_order *o, struct fault *f);
 
 /* The part of it that is about volumes. */
 int create_check_volumes(const struct create_request *rq, const struct create_rules *rules, struct arena *a,

@@ -324,8 +324,8 @@ static int check_unsupported(const struct create_request *rq, struct fault *f)
 {
 	if (rq->is_secure_access)
 		return INVALID(f, "secureAccess: not supported by this server");
-	if (rq->has_network_policy)
-		return INVALID(f, "networkPolicy: not supported by this server");
+	if (rq->proxies_credentials)
+		return INVALID(f, "credentialProxy: not supported by this server");
 	return 0;
 }
 
@@ -414,6 +414,11 @@ static int check_same(const struct create_request *rq, const struct sandbox_orde
 {
 	const char *other = NULL;
 
+	if (rq->has_network_policy) /* E6: never left out in silence */
+		return INVALID(f, "networkPolicy: the sandboxes of pool '%s' run already, with the network of its template", t->pool_name);
+	if (map_get_value(&rq->extensions, CREATE_NETWORK_KEY))
+		return INVALID(f, "extensions." CREATE_NETWORK_KEY ": the sandboxes of pool '%s' run already, with the network of its template",
+			       t->pool_name);
 	if (rq->volumes.n > 0)
 		return INVALID(f, "volumes: the sandboxes of pool '%s' run already, without any", t->pool_name);
 	if (o->image && strcmp(o->image, t->image) != 0)
@@ -465,7 +470,7 @@ int create_check(const struct create_request *rq, const struct create_rules *rul
 	if (check_entrypoint(rq, rules, a, &o, f) < 0 || check_metadata(rq, &o, f) < 0 ||
 	    check_platform(rq, rules, &o, f) < 0 || check_timeout(rq, rules, &o, f) < 0)
 		return -1;
-	if (check_unsupported(rq, f) < 0 || create_check_volumes(rq, rules, a, &o, f) < 0 || check_limits(rq, rules, &o, f) < 0 ||
+	if (check_unsupported(rq, f) < 0 || create_check_network(rq, rules, a, &o, f) < 0 || create_check_volumes(rq, rules, a, &o, f) < 0 || check_limits(rq, rules, &o, f) < 0 ||
 	    check_env(rq, &o, f) < 0 || check_image(rq, rules, a, &o, f) < 0)
 		return -1;
 	*ret = o;

@@ -11,19 +11,9 @@ struct credential_proxy {
 	bool enabled;
 };
 
-struct rule {
-	const char *action, *target;
-};
-
-struct policy {
-	const char *default_action;
-	struct object_list egress;
-};
-
-/* What the table binds to. The policy is not supported yet, and bound for its shape alone. */
+/* What the table binds to. */
 struct bound {
 	struct create_request rq;
-	struct policy policy;
 	struct credential_proxy credentials;
 };
 
@@ -51,14 +41,14 @@ static const struct field credential_fields[] = {
 };
 
 static const struct field rule_fields[] = {
-	FIELD(struct rule, action, FIELD_STRING, "action", .required = true),
-	FIELD(struct rule, target, FIELD_STRING, "target", .required = true, .min = 1),
+	FIELD(struct create_rule, action, FIELD_STRING, "action", .required = true),
+	FIELD(struct create_rule, target, FIELD_STRING, "target", .required = true, .min = 1),
 	{ 0 },
 };
 
-static const struct field policy_fields[] = {
-	FIELD(struct policy, default_action, FIELD_STRING, "defaultAction", .alias = "default_action"),
-	FIELD(struct policy, egress, FIELD_OBJECTS, "egress", .fields = rule_fields, .size = sizeof(struct rule)),
+const struct field create_policy_fields[] = {
+	FIELD(struct create_policy, default_action, FIELD_STRING, "defaultAction", .alias = "default_action"),
+	FIELD(struct create_policy, egress, FIELD_OBJECTS, "egress", .fields = rule_fields, .size = sizeof(struct create_rule)),
 	{ 0 },
 };
 
@@ -73,7 +63,7 @@ static const struct field create_fields[] = {
 	MEMBER(rq.env, FIELD_MAP, "env", .secret = true),
 	MEMBER(rq.metadata, FIELD_MAP, "metadata", .no_nulls = true),
 	MEMBER(rq.entrypoint, FIELD_STRINGS, "entrypoint", .min = 1),
-	MEMBER(policy, FIELD_OBJECT, "networkPolicy", .alias = "network_policy", .fields = policy_fields,
+	MEMBER(rq.policy, FIELD_OBJECT, "networkPolicy", .alias = "network_policy", .fields = create_policy_fields,
 	       .has = HAS(struct bound, rq.has_network_policy)),
 	MEMBER(credentials, FIELD_OBJECT, "credentialProxy", .alias = "credential_proxy", .fields = credential_fields),
 	MEMBER(rq.is_secure_access, FIELD_BOOL, "secureAccess", .alias = "secure_access"),

@@ -90,6 +90,7 @@ static void add_record(struct buf *b, const struct sandbox *sb)
 		 (unsigned long long)r->limits.cpu_milli, (unsigned long long)r->limits.memory_bytes,
 		 (unsigned long long)r->limits.pids, (unsigned long long)r->limits.disk_bytes,
 		 (unsigned long long)r->limits.inodes);
+	buf_addf(b, "network: %s\n", row_network_name(r->network));
 	for (size_t i = 0; i < r->n_volumes; i++)
 		add_volume(b, &r->volumes[i]);
 	for (size_t i = 0; i < r->metadata.n; i++)

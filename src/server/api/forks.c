@@ -27,6 +27,8 @@ static const struct field fork_fields[] = {
 	FIELD(struct forking, rq.limits, FIELD_MAP, "resourceLimits", .alias = "resource_limits", .no_nulls = true),
 	FIELD(struct forking, rq.env, FIELD_MAP, "env", .secret = true),
 	FIELD(struct forking, rq.metadata, FIELD_MAP, "metadata", .no_nulls = true),
+	FIELD(struct forking, rq.policy, FIELD_OBJECT, "networkPolicy", .alias = "network_policy", .fields = create_policy_fields,
+	      .has = HAS(struct forking, rq.has_network_policy)),
 	{ 0 },
 };
 
@@ -72,7 +74,7 @@ static int fork_source(struct request *rq, struct reply *rp, const struct forkin
 {
 	struct plane *plane = plane_of(rq);
 	const struct create_rules rules = { .runtime = plane->spec.runtime, .max_timeout_s = plane->spec.max_timeout_s,
-					    .snapshots = plane->snapshots, .source = &source->row };
+					    .snapshots = plane->snapshots, .source = &source->row, .max_rules = plane->spec.max_rules };
 	struct sandbox_order order;
 	struct fork_spec spec = { .snapshots = plane->snapshots, .sandboxes = plane->sandboxes, .source = source, .order = &order,
 				  .name = fk->name, .count = (size_t)fk->count };

@@ -174,8 +174,9 @@ static const char *foreign(const struct create_request *rq)
 		return "timeout: an idle sandbox has none; whoever takes it names it";
 	if (rq->metadata.n > 0)
 		return "metadata: an idle sandbox has none; whoever takes it names it";
-	if (rq->extensions.n > 0)
-		return "extensions: an idle sandbox has none; whoever takes it names them";
+	for (size_t i = 0; i < rq->extensions.n; i++)
+		if (strcmp(rq->extensions.items[i].key, CREATE_NETWORK_KEY) != 0)
+			return "extensions: but for " CREATE_NETWORK_KEY " an idle sandbox has none; whoever takes it names them";
 	if (str_trim(str_of(rq->snapshot_id)).n > 0) /* whose layers could go while nothing of the pool stands on them */
 		return "snapshotId: a pool is made from an image";
 	if (rq->volumes.n > 0) /* one named volume for all that wait would be theirs before it is anybody's */

@@ -151,7 +151,19 @@ static struct str peer_text(const struct request *rq)
 	return str_of(arena_strndup(rq->arena, text, strlen(text)));
 }
 
-int proxy_make_request(struct request *rq, unsigned port, struct http_request *ret, struct err *e)
+/* Behind the port of egress there is one for all sandboxes. */
+static struct str target_of(const struct request *rq, const char *id, unsigned port)
+{
+	struct str target = forward_target(rq);
+	const char *whole;
+
+	if (port != PORT_EGRESS || !plane_of(rq)->spec.runtime->shares_egress || !target.p)
+		return target;
+	whole = arena_printf(rq->arena, "/sandboxes/%s%.*s", id, (int)target.n, target.p);
+	return whole ? str_of(whole) : (struct str){ 0 };
+}
+
+int proxy_make_request(struct request *rq, const char *id, unsigned port, struct http_request *ret, struct err *e)
 {
 	const struct guarded_port *g = guarded_port_find(port);
 	struct proxy_request_rules rules = {
@@ -159,7 +171,7 @@ int proxy_make_request(struct request *rq, unsigned port, struct http_request *r
 	};
 	struct http_header *headers = arena_array(rq->arena, PROXY_HEADERS_MAX, sizeof(*headers));
 	char *host = arena_printf(rq->arena, "localhost:%u", port);
-	struct str target = forward_target(rq);
+	struct str target = target_of(rq, id, port);
 	int n;
 
 	if (!headers || !host || !target.p)
@@ -222,6 +234,17 @@ static bool token_fits(const struct request *rq, const struct sandbox *sb, const
 	return n == 1 && ok;
 }
 
+/* Its token is good for this sandbox alone, so nothing of the path may lead to another one's, however it is read. */
+static bool stays_below(struct str path)
+{
+	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_/";
+
+	for (size_t i = 0; i < path.n && path.p[i] != '?'; i++)
+		if (!memchr(plain, path.p[i], sizeof(plain) - 1))
+			return false;
+	return true;
+}
+
 /* What stands against sending it on. */
 static int refused(const struct request *rq, const struct sandbox *sb, unsigned port, struct fault *f)
 {
@@ -232,9 +255,11 @@ static int refused(const struct request *rq, const struct sandbox *sb, unsigned 
 	if (g && !token_fits(rq, sb, g))
 		return fault_set(f, 401, NULL, "INVALID_ACCESS_TOKEN",
 				 "the header %s is missing or wrong; the sandbox's endpoint for port %u has it", g->header, port);
-	if (port == PORT_EGRESS)
-		return fault_set(f, 501, NULL, "EGRESS_NOT_IMPLEMENTED", "network policies are not supported by this server");
-	if (!sandbox_can_be_called(sb))
+	if (port == PORT_EGRESS && !plane_of(rq)->spec.runtime->has_network)
+		return fault_set(f, 501, NULL, "EGRESS_NOT_IMPLEMENTED", "sandboxes have no network here, opensandbox-egress is not installed");
+	if (port == PORT_EGRESS && !stays_below(rq->rest))
+		return fault_set(f, 404, NULL, "NOT_FOUND", "there is nothing of this name on port %u", port);
+	if (port != PORT_EGRESS && !sandbox_can_be_called(sb)) /* what it may reach is told and changed at any time */
 		return fault_set(f, 409, prefix, "SANDBOX_NOT_RUNNING", "sandbox '%s' is %s, not Running", sb->row.id,
 				 sandbox_state_name(sb->row.state));
 	if (peer && peer->n >= PROXY_STREAMS_MAX)

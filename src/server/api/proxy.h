@@ -56,6 +56,6 @@ int tunnel_refuse(struct request *rq, struct reply *rp, unsigned code, const cha
 void tunnels_drop(struct plane *p, const struct proxy_peer *peer); /* those of one sandbox; NULL: all */
 
 /* What both need: the request for the sandbox, in the arena of ours. */
-int proxy_make_request(struct request *rq, unsigned port, struct http_request *ret, struct err *e);
+int proxy_make_request(struct request *rq, const char *id, unsigned port, struct http_request *ret, struct err *e);
 /* The headers of an answer, onto ours. -1: too large (ERR_LIMIT), and nothing has been added. */
 int proxy_pass_headers(const struct request *rq, struct reply *rp, const struct http_head *head, struct err *e);

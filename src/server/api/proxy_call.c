@@ -38,7 +38,9 @@ static void reply_failure(const struct proxy_call *x, struct reply *rp, const st
 {
 	const struct sandbox *sb = sandboxes_find(x->target.plane->sandboxes, str_of(x->target.id));
 
-	if (e->code == ERR_NOT_FOUND || !sb || !sandbox_can_be_called(sb))
+	if (x->target.port == PORT_EGRESS)
+		(void)reply_error(rp, 503, "EGRESS_UNAVAILABLE", "opensandbox-egress does not answer; what it has let through stays as it is");
+	else if (e->code == ERR_NOT_FOUND || !sb || !sandbox_can_be_called(sb))
 		(void)reply_error(rp, 502, CODE_UNKNOWN_ERROR, "Could not connect to the backend sandbox: it is not running");
 	else if (e->code == ERR_UNAVAILABLE) /* as the dialer says it */
 		(void)reply_error(rp, 502, CODE_UNKNOWN_ERROR,
@@ -114,7 +116,7 @@ int proxy_call_start(struct request *rq, struct reply *rp, struct sandbox *sb, u
 	struct http_client *client;
 	struct proxy_call *x;
 
-	if (proxy_make_request(rq, port, &out, e) < 0)
+	if (proxy_make_request(rq, sb->row.id, port, &out, e) < 0)
 		return e->code == ERR_LIMIT ? reply_error(rp, 431, "HEADERS_TOO_LARGE", "%s", e->msg) : -1;
 	x = call_new(rq, sb, port, e);
 	if (!x)

@@ -219,7 +219,7 @@ int tunnel_start(struct request *rq, struct reply *rp, struct sandbox *sb, unsig
 	struct http_request out;
 	struct tunnel *t;
 
-	if (proxy_make_request(rq, port, &out, e) < 0)
+	if (proxy_make_request(rq, sb->row.id, port, &out, e) < 0)
 		return e->code == ERR_LIMIT ? reply_error(rp, 431, "HEADERS_TOO_LARGE", "%s", e->msg) : -1;
 	out.upgrade = "websocket";
 	t = tunnel_new(rq, rp, sb, e);

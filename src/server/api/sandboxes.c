@@ -66,7 +66,7 @@ int sandboxes_post(struct request *rq, struct reply *rp, struct err *e)
 	struct create_rules rules = {
 		.runtime = plane->spec.runtime, .max_timeout_s = plane->spec.max_timeout_s, .snapshots = plane->snapshots,
 		.volumes = sandboxes_volumes(plane->sandboxes), .host_paths = &plane->spec.host_paths,
-		.volume_bytes = plane->spec.volume_bytes,
+		.volume_bytes = plane->spec.volume_bytes, .network = plane->spec.network, .max_rules = plane->spec.max_rules,
 	};
 	struct create_request *cr = arena_alloc(rq->arena, sizeof(*cr));
 	struct sandbox_order order;

@@ -75,7 +75,18 @@ struct spec {
 	struct spec_limits limits;
 	struct object_list volumes; /* of struct row_volume */
 	int64_t renew;
+	int network;
+	const char *policy;
 };
+
+static const char *const networks[] = {
+	[RUNTIME_NET_NONE] = "none", [RUNTIME_NET_OPEN] = "default", [RUNTIME_NET_POLICY] = "policy", [RUNTIME_NETWORKS] = NULL,
+};
+
+const char *row_network_name(enum runtime_network n)
+{
+	return networks[n];
+}
 
 static const struct field platform_fields[] = {
 	FIELD(struct spec_platform, os, FIELD_STRING, "os", .required = true, .min = 1, .max = 16),
@@ -101,6 +112,8 @@ static const struct field spec_fields[] = {
 	FIELD(struct spec, volumes, FIELD_OBJECTS, "volumes", .max = VOLUMES_OF_SANDBOX_MAX, .fields = row_volume_fields,
 	      .size = sizeof(struct row_volume), .check_item = row_volume_check),
 	FIELD(struct spec, renew, FIELD_INT, "renew", .min = 0, .max = 86400),
+	FIELD(struct spec, network, FIELD_ENUM, "network", .names = networks),
+	FIELD(struct spec, policy, FIELD_STRING, "policy", .max = RUNTIME_POLICY_MAX),
 	{ 0 },
 };
 
@@ -144,6 +157,10 @@ bool row_write_spec(const struct sandbox_row *r, struct buf *b)
 		row_volumes_write(&o, r->volumes, r->n_volumes);
 	}
 	json_key(&o, "renew"), json_int(&o, r->renew_s);
+	if (r->network != RUNTIME_NET_NONE)
+		json_key(&o, "network"), json_cstr(&o, networks[r->network]);
+	if (r->network == RUNTIME_NET_POLICY)
+		json_key(&o, "policy"), json_cstr(&o, r->policy);
 	json_close(&o, '}');
 	return !b->failed;
 }
@@ -161,6 +178,8 @@ static int load_spec(struct str text, struct arena *a, struct sandbox_row *r, st
 		return err_set(e, ERR_INVALID, "a snapshot that has no name");
 	if (s.digest && !row_digest_valid(s.digest))
 		return err_set(e, ERR_INVALID, "the digest of an image that is none");
+	if ((s.network == RUNTIME_NET_POLICY) != (s.policy != NULL))
+		return err_set(e, ERR_INVALID, "a policy without its network, or the other way round");
 	r->image = s.image;
 	r->image_digest = s.digest;
 	r->snapshot = s.snapshot;
@@ -170,6 +189,8 @@ static int load_spec(struct str text, struct arena *a, struct sandbox_row *r, st
 	r->os = s.platform.os;
 	r->arch = s.platform.arch;
 	r->renew_s = s.renew;
+	r->network = (enum runtime_network)s.network;
+	r->policy = s.policy;
 	r->volumes = s.volumes.items;
 	r->n_volumes = s.volumes.n;
 	r->limits = (struct runtime_limits){

@@ -45,7 +45,7 @@ const char *sandbox_intent_name(enum sandbox_intent i); /* "create", ... */
 #define ROW_IMAGE_MAX 1024
 #define ROW_ARGS_MAX 256
 #define ROW_ENV_MAX 256
-#define ROW_SPEC_MAX ((size_t)1024 * 1024) /* bytes of the document */
+#define ROW_SPEC_MAX ((size_t)3 * 1024 * 1024) /* bytes of the document */
 #define ROW_METADATA_MAX ((size_t)64 * 1024)
 
 struct sandbox_row {
@@ -60,6 +60,8 @@ struct sandbox_row {
 	struct runtime_limits limits;
 	const struct row_volume *volumes;
 	size_t n_volumes;
+	enum runtime_network network;
+	const char *policy;           /* that it was made with, as text, if it has one; what it is now egress knows */
 	int64_t renew_s;              /* what an access extends the life by; 0: nothing */
 	struct string_map metadata;
 	int64_t created_us;           /* wall clock */
@@ -72,6 +74,8 @@ struct sandbox_row {
 	const char *pool;             /* the id of the pool that it was made for; NULL or empty: none */
 	bool is_idle;                 /* nobody's yet: it waits in that pool */
 };
+
+const char *row_network_name(enum runtime_network n); /* "none", "default" or "policy" */
 
 /* The columns as they are stored. */
 struct row_columns {

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What creates, forks, rollbacks and pools say about the network, and the way to the port of policies. */
+#include "server/test_plane.h"
+
+#include "server/api/create.h"
+
+#include "base/banned.h"
+
+static struct rig r;
+
+#define POLICY "{\"defaultAction\":\"deny\",\"egress\":[{\"action\":\"allow\",\"target\":\"a.test\"}]}"
+
+static int setup(void **state)
+{
+	(void)state;
+	rig_start(&r);
+	r.fake.rt.has_network = r.fake.rt.shares_egress = true;
+	r.plane->spec.network = RUNTIME_NET_OPEN;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	rig_stop(&r);
+	return 0;
+}
+
+static void has_policy(const char *word)
+{
+	assert_int_equal(r.fake.network, RUNTIME_NET_POLICY);
+	if (!strstr(r.fake.policy, word))
+		fail_msg("no '%s' in '%s'", word, r.fake.policy);
+}
+
+static void the_network_is_what_the_create_says_or_the_default(void **state)
+{
+	static const struct {
+		const char *more;
+		enum runtime_network network;
+		const char *word; /* of the policy */
+	} rows[] = {
+		{ "", RUNTIME_NET_OPEN, "" },
+		{ ",\"networkPolicy\":null", RUNTIME_NET_OPEN, "" },
+		{ ",\"extensions\":{\"network.mode\":\"none\"}", RUNTIME_NET_NONE, "" },
+		{ ",\"extensions\":{\"network.mode\":\"default\"}", RUNTIME_NET_OPEN, "" },
+		{ ",\"networkPolicy\":{}", RUNTIME_NET_POLICY, "\"egress\":[]" },
+		{ ",\"networkPolicy\":{\"egress\":null}", RUNTIME_NET_POLICY, "\"egress\":[]" },
+		{ ",\"networkPolicy\":{\"egress\":[],\"more\":1}", RUNTIME_NET_POLICY, "\"defaultAction\":\"deny\"" },
+		{ ",\"network_policy\":{\"default_action\":\"ALLOW \"}", RUNTIME_NET_POLICY, "\"defaultAction\":\"allow\"" },
+		{ ",\"networkPolicy\":" POLICY, RUNTIME_NET_POLICY, "\"target\":\"a.test\"" },
+		{ ",\"networkPolicy\":" POLICY ",\"extensions\":{\"network.mode\":\"default\"}", RUNTIME_NET_POLICY, "\"target\":\"a.test\"" },
+	};
+	char id[UUID_LEN + 1];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		rig_create(&r, rows[i].more, id);
+		assert_int_equal(r.fake.network, rows[i].network);
+		if (rows[i].network == RUNTIME_NET_POLICY)
+			has_policy(rows[i].word);
+		else
+			assert_string_equal(r.fake.policy, "");
+	}
+	r.plane->spec.network = RUNTIME_NET_NONE;
+	rig_create(&r, "", id);
+	assert_int_equal(r.fake.network, RUNTIME_NET_NONE);
+	rig_create(&r, ",\"networkPolicy\":{}", id);
+	assert_int_equal(r.fake.network, RUNTIME_NET_POLICY);
+}
+
+static void what_cannot_be_kept_is_refused_by_name(void **state)
+{
+	static const struct {
+		const char *more;
+		unsigned status;
+		const char *part;
+	} rows[] = {
+		{ "\"networkPolicy\":{\"defaultAction\":\"block\"}", 400, "networkPolicy.defaultAction" },
+		{ "\"networkPolicy\":{\"egress\":[{\"action\":\"permit\",\"target\":\"a.test\"}]}", 400, "networkPolicy.egress[0].action" },
+		{ "\"networkPolicy\":{\"egress\":[{\"action\":\"allow\",\"target\":\"https://a.test/\"}]}", 400, "networkPolicy.egress[0].target" },
+		{ "\"networkPolicy\":{\"egress\":[{\"action\":\"allow\",\"target\":\"*\"}]}", 400, "networkPolicy.egress[0].target" },
+		{ "\"networkPolicy\":{\"egress\":[{\"action\":\"allow\",\"target\":\"192.0.2.0/33\"}]}", 400, "networkPolicy.egress[0].target" },
+		{ "\"networkPolicy\":{\"egress\":[{\"action\":\"allow\"}]}", 422, "target" },
+		{ "\"networkPolicy\":{\"egress\":{}}", 422, "egress" },
+		{ "\"networkPolicy\":{\"defaultAction\":1}", 422, "defaultAction" },
+		{ "\"extensions\":{\"network.mode\":\"bridge\"}", 400, "extensions.network.mode" },
+		{ "\"networkPolicy\":{},\"extensions\":{\"network.mode\":\"none\"}", 400, "networkPolicy" },
+		{ "\"networkPolicy\":{},\"credentialProxy\":{\"enabled\":true}", 400, "credentialProxy" },
+	};
+	char body[512];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		(void)snprintf(body, sizeof(body), "{\"image\":{\"uri\":\"host\"},\"entrypoint\":[\"x\"],\"resourceLimits\":{},%s}", rows[i].more);
+		rig_ask(&r, "POST /v1/sandboxes", body);
+		if (rig_status(r.answer) != rows[i].status)
+			fail_msg("%s: %s", body, r.answer);
+		has(r.answer, rows[i].part);
+	}
+	assert_int_equal(r.fake.count[FAKE_CREATE], 0);
+}
+
+static void a_policy_has_as_many_rules_as_the_operator_allows(void **state)
+{
+	char id[UUID_LEN + 1];
+
+	(void)state;
+	r.plane->spec.max_rules = 1;
+	rig_create(&r, ",\"networkPolicy\":" POLICY, id);
+	has(rig_ask(&r, "POST /v1/sandboxes", "{\"image\":{\"uri\":\"host\"},\"entrypoint\":[\"x\"],\"resourceLimits\":{},\"networkPolicy\":{\"egress\":["
+			"{\"action\":\"allow\",\"target\":\"a.test\"},{\"action\":\"allow\",\"target\":\"b.test\"}]}}"),
+	    "networkPolicy.egress: more than 1 rules");
+}
+
+static void without_egress_there_is_no_network_and_none_is_promised(void **state)
+{
+	char id[UUID_LEN + 1];
+
+	(void)state;
+	r.fake.rt.has_network = false;
+	rig_create(&r, "", id);
+	assert_int_equal(r.fake.network, RUNTIME_NET_NONE);
+	has(rig_ask(&r, "POST /v1/sandboxes", "{\"image\":{\"uri\":\"host\"},\"entrypoint\":[\"x\"],\"resourceLimits\":{},\"networkPolicy\":{}}"),
+	    "networkPolicy: sandboxes cannot have a network here");
+	has(rig_ask(&r, "POST /v1/sandboxes",
+		    "{\"image\":{\"uri\":\"host\"},\"entrypoint\":[\"x\"],\"resourceLimits\":{},\"extensions\":{\"network.mode\":\"default\"}}"),
+	    "extensions.network.mode: sandboxes cannot have a network here");
+}
+
+static void a_fork_may_reach_what_its_source_may_by_now(void **state)
+{
+	char source[UUID_LEN + 1];
+
+	(void)state;
+	rig_create(&r, ",\"networkPolicy\":" POLICY, source);
+	r.fake.policy_now = "{\"egress\":[{\"action\":\"allow\",\"target\":\"b.test\"}],\"defaultAction\":\"deny\"}";
+	has(rig_on(&r, "POST", source, "/fork", "{}"), "HTTP/1.1 202 ");
+	has_policy("b.test");
+	has(rig_on(&r, "POST", source, "/fork", "{\"networkPolicy\":{\"egress\":[{\"action\":\"allow\",\"target\":\"c.test\"}]}}"), "HTTP/1.1 202 ");
+	has_policy("c.test");
+	r.fake.policy_now = NULL; /* nobody keeps one: the record does */
+	has(rig_on(&r, "POST", source, "/fork", "{}"), "HTTP/1.1 202 ");
+	has_policy("a.test");
+	r.fake.fails[FAKE_POLICY] = 1;
+	has(rig_on(&r, "POST", source, "/fork", "{\"count\":2}"), "HTTP/1.1 500 ");
+	assert_int_equal(r.fake.n_boxes, 4);
+}
+
+static void a_fork_of_an_open_sandbox_is_open_unless_it_was_closed_since(void **state)
+{
+	char source[UUID_LEN + 1];
+
+	(void)state;
+	rig_create(&r, "", source);
+	r.fake.policy_now = "{\"egress\":[],\"defaultAction\":\"allow\"}";
+	has(rig_on(&r, "POST", source, "/fork", "{}"), "HTTP/1.1 202 ");
+	assert_int_equal(r.fake.network, RUNTIME_NET_OPEN);
+	r.fake.policy_now = "{\"egress\":[{\"action\":\"deny\",\"target\":\"b.test\"}],\"defaultAction\":\"allow\"}";
+	has(rig_on(&r, "POST", source, "/fork", "{}"), "HTTP/1.1 202 ");
+	has_policy("b.test");
+	rig_create(&r, ",\"extensions\":{\"network.mode\":\"none\"}", source);
+	has(rig_on(&r, "POST", source, "/fork", "{}"), "HTTP/1.1 202 ");
+	assert_int_equal(r.fake.network, RUNTIME_NET_NONE);
+}
+
+static void a_fork_that_waits_for_a_policy_is_told_of_a_stop(void **state)
+{
+	char source[UUID_LEN + 1], line[128];
+	int fd;
+
+	(void)state;
+	rig_create(&r, "", source);
+	(void)snprintf(line, sizeof(line), "POST /v1/sandboxes/%s/fork", source);
+	r.fake.holds = true;
+	fd = rig_send(&r.api, line, AUTH, "{}");
+	RIG_WAIT(&r, r.fake.count[FAKE_SNAPSHOT] == 1);
+	fake_release(&r.fake);
+	RIG_WAIT(&r, r.fake.count[FAKE_POLICY] == 1);
+	(void)close(fd);
+	r.fake.holds = false;
+	rig_restart(&r);
+	assert_int_equal(r.fake.n_boxes, 1);
+}
+
+static void take(const char *sandbox, char out[UUID_LEN + 1])
+{
+	char body[64];
+
+	has(rig_on(&r, "POST", sandbox, "/snapshots", "{}"), "HTTP/1.1 202 ");
+	(void)snprintf(out, UUID_LEN + 1, "%.36s", strstr(r.answer, "\"id\":\"") + 6);
+	(void)snprintf(body, sizeof(body), "GET /v1/snapshots/%s", out);
+	for (int i = 0; i < TURNS && !strstr(rig_ask(&r, body, NULL), "\"Ready\""); i++)
+		rig_turn(&r, 1);
+}
+
+static void a_rollback_keeps_what_it_may_reach_by_now(void **state)
+{
+	char sandbox[UUID_LEN + 1], snapshot[UUID_LEN + 1], body[128];
+
+	(void)state;
+	rig_create(&r, ",\"networkPolicy\":" POLICY, sandbox);
+	r.fake.policy_now = "{\"egress\":[{\"action\":\"deny\",\"target\":\"b.test\"}],\"defaultAction\":\"allow\"}";
+	take(sandbox, snapshot);
+	(void)snprintf(body, sizeof(body), "{\"snapshotId\":\"%s\"}", snapshot);
+	r.fake.fails[FAKE_POLICY] = 1; /* nothing has been touched then */
+	has(rig_on(&r, "POST", sandbox, "/rollback", body), "HTTP/1.1 500 ");
+	assert_int_equal(r.fake.count[FAKE_REMOVE], 0);
+	has(rig_on(&r, "POST", sandbox, "/rollback", body), "HTTP/1.1 200 ");
+	has_policy("b.test");
+	/* It goes with the old one, so the record has it: also for a server that was killed in between. */
+	r.fake.policy_now = NULL;
+	rig_restart(&r);
+	r.fake.policy[0] = '\0';
+	has(rig_on(&r, "POST", sandbox, "/rollback", body), "HTTP/1.1 200 ");
+	has_policy("b.test");
+}
+
+static void the_network_is_kept_over_restarts(void **state)
+{
+	char with[UUID_LEN + 1], open[UUID_LEN + 1], line[96];
+
+	(void)state;
+	rig_create(&r, ",\"networkPolicy\":" POLICY, with);
+	rig_create(&r, "", open);
+	rig_restart(&r);
+	(void)snprintf(line, sizeof(line), "GET /v1/sandboxes/%s/diagnostics/inspect", with);
+	has(rig_ask(&r, line, NULL), "network: policy\n");
+	(void)snprintf(line, sizeof(line), "GET /v1/sandboxes/%s/diagnostics/inspect", open);
+	has(rig_ask(&r, line, NULL), "network: default\n");
+	r.fake.policy_now = NULL;
+	has(rig_on(&r, "POST", with, "/fork", "{}"), "HTTP/1.1 202 ");
+	has_policy("a.test");
+}
+
+static const char *ask_egress(const char *id, const char *rest, const char *token)
+{
+	char line[256], headers[256];
+
+	(void)snprintf(line, sizeof(line), "GET /v1/sandboxes/%s/proxy/18080%s", id, rest);
+	(void)snprintf(headers, sizeof(headers), "OPENSANDBOX-EGRESS-AUTH: %s\r\n", token);
+	return rig_receive(&r, rig_send(&r.api, line, headers, NULL));
+}
+
+static void the_port_of_policies_leads_to_this_sandbox_alone(void **state)
+{
+	static const char *const elsewhere[] = {
+		"/../other/policy", "/%2e%2e/other/policy", "/policy/../../other/policy", "/..%2fother/policy", "/.", "//policy;x", "/a%00",
+	};
+	char id[UUID_LEN + 1], token[SANDBOX_TOKEN_LEN + 1], line[256], want[128], got[1024];
+	int fd;
+	ssize_t n = -1;
+
+	(void)state;
+	rig_create(&r, ",\"extensions\":{\"network.mode\":\"none\"}", id);
+	sandbox_token(sandboxes_find(r.plane->sandboxes, str_of(id)), "egress", token);
+	has(ask_egress(id, "/policy", "wrong"), "HTTP/1.1 401 ");
+	for (size_t i = 0; i < ARRAY_LEN(elsewhere); i++) {
+		(void)ask_egress(id, elsewhere[i], token);
+		if (rig_status(r.answer) != 404 && rig_status(r.answer) != 400)
+			fail_msg("%s: %s", elsewhere[i], r.answer);
+	}
+	assert_int_equal(r.fake.count[FAKE_DIAL], 0);
+	has(rig_on(&r, "POST", id, "/pause", NULL), "202"); /* it is asked and told at any time */
+	(void)snprintf(line, sizeof(line), "GET /v1/sandboxes/%s/proxy/18080/policy?x=../y", id);
+	(void)snprintf(got, sizeof(got), "OPENSANDBOX-EGRESS-AUTH: %s\r\n", token);
+	fd = rig_send(&r.api, line, got, NULL);
+	RIG_WAIT(&r, r.fake.n_far == 1);
+	for (int i = 0; i < TURNS && n <= 0; i++) {
+		rig_turn(&r, 1);
+		n = recv(r.fake.far[0], got, sizeof(got) - 1, MSG_DONTWAIT);
+	}
+	assert_true(n > 0);
+	got[n] = '\0';
+	(void)snprintf(want, sizeof(want), "GET /sandboxes/%s/policy?x=../y HTTP/1.1\r\n", id);
+	has(got, want);
+	assert_int_equal(send(r.fake.far[0], "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", 41, MSG_NOSIGNAL), 41);
+	has(rig_receive(&r, fd), "HTTP/1.1 200 ");
+	r.fake.fails[FAKE_DIAL] = 1;
+	has(ask_egress(id, "/policy", token), "EGRESS_UNAVAILABLE");
+}
+
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(the_network_is_what_the_create_says_or_the_default), TEST(what_cannot_be_kept_is_refused_by_name),
+		TEST(a_policy_has_as_many_rules_as_the_operator_allows), TEST(without_egress_there_is_no_network_and_none_is_promised),
+		TEST(a_fork_may_reach_what_its_source_may_by_now), TEST(a_fork_of_an_open_sandbox_is_open_unless_it_was_closed_since),
+		TEST(a_fork_that_waits_for_a_policy_is_told_of_a_stop), TEST(a_rollback_keeps_what_it_may_reach_by_now),
+		TEST(the_network_is_kept_over_restarts), TEST(the_port_of_policies_leads_to_this_sandbox_alone),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
