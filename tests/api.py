@@ -161,7 +161,7 @@ class Api:
         """What a command writes to its standard output, one string per line."""
         endpoint = self.endpoint(sandbox_id, EXECD)
         host, path = endpoint["endpoint"].split("/", 1)
-        with contextlib.closing(http.client.HTTPConnection(host, timeout=TIMEOUT_S)) as c:
+        with contextlib.closing(self.server.http(host, timeout=TIMEOUT_S)) as c:
             c.request("POST", f"/{path}/command", json.dumps({"command": command, **more}), endpoint["headers"])
             response = c.getresponse()
             body = response.read()

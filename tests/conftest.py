@@ -115,7 +115,7 @@ class Home:
     def env(self):
         return {"OPENSANDBOX_NATIVE_STATE_DIR": str(self.state), "OPENSANDBOX_NATIVE_RUN_DIR": str(self.run),
                 "OPENSANDBOX_NATIVE_PREFIX": self.prefix, "OPENSANDBOX_NATIVE_EXECD": str(EXECD),
-                "OPENSANDBOX_NATIVE_SLOTS": "1"}
+                "OPENSANDBOX_NATIVE_SLOTS": "1", "OPENSANDBOX_NATIVE_NETWORK": "none"}
 
     def groups(self):
         """The control groups of its sandboxes, and those above them."""
@@ -152,10 +152,10 @@ class Home:
 
 class Server:
     """A running opensandbox-server: the supervisor is `process`, the one that serves `pid`. Each request has a connection
-    of its own. POPEN goes to subprocess.Popen."""
+    of its own. NETNS is a netns.Netns that it runs in. POPEN goes to subprocess.Popen."""
 
-    def __init__(self, folder, config="", env=None, args=(), host="127.0.0.1", port=None, home=None, program=SERVER, **popen):
-        self.host = host
+    def __init__(self, folder, config="", env=None, args=(), host="127.0.0.1", port=None, home=None, program=SERVER, netns=None, **popen):
+        self.host, self.netns = host, netns
         self.port = port or free_port()
         self.folder = folder
         open_way(folder)
@@ -167,6 +167,8 @@ class Server:
         full_env = clean_environment(folder, OPENSANDBOX_SERVER_PORT=self.port, OPENSANDBOX_SERVER_HOST=host,
                                      **self.home.env)
         full_env.update(env or {})
+        if netns:
+            popen["preexec_fn"] = netns.enter
         with open(self.stderr_path, "wb") as stderr:
             self.process = subprocess.Popen(
                 [program, "--config", config_path, *args],
@@ -217,10 +219,17 @@ class Server:
         pytest.fail(f"the server does not listen: {self.stderr}")
 
     def connect(self, timeout=10):
-        return socket.create_connection((self.host, self.port), timeout=timeout)
+        return (self.netns.connect if self.netns else socket.create_connection)((self.host, self.port), timeout=timeout)
+
+    def http(self, host, port=None, timeout=10):
+        """A connection to where it serves, or says that something is."""
+        connection = http.client.HTTPConnection(host, port, timeout=timeout)
+        if self.netns:
+            connection._create_connection = self.netns.connect
+        return connection
 
     def request(self, method, path, body=None, headers=None, auth=True, timeout=10):
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+        connection = self.http(self.host, self.port, timeout)
         try:
             connection.request(method, path, body=body, headers={**(AUTH if auth else {}), **(headers or {})})
             response = connection.getresponse()
