@@ -226,7 +226,7 @@ def test_the_end_of_a_sandbox_is_an_event_of_its_container(api, box):
 
 
 @pytest.mark.parametrize("kind", ["logs", "events"])
-@pytest.mark.parametrize("scope", ["network", "process"])
+@pytest.mark.parametrize("scope", ["process"])
 def test_scopes_that_are_not_there_are_501(api, shared, kind, scope):
     api.refused(diagnose(api, shared, kind, f"?scope={scope}"), 501, "DIAGNOSTICS_NOT_IMPLEMENTED", "scope", scope)
 

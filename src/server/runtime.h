@@ -197,6 +197,8 @@ struct runtime_ops {
 	/* What it may reach now, as the text of a policy: that may have changed since its create. ERR_NOT_FOUND: nobody keeps one
 	 * for it. NULL: the runtime has no networks. */
 	void (*policy)(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg);
+	/* What it has tried to reach, and what came of it, as a JSON object (specs/server.yml: NetworkActivity). As policy(). */
+	void (*activity)(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg);
 	/* What the sandbox wrote: whole lines, oldest first, each with an RFC 3339 time in front. */
 	void (*logs)(struct runtime *rt, const char *id, const struct runtime_log_query *query, runtime_text_fn *fn, void *arg);
 	void (*inspect)(struct runtime *rt, const char *id, runtime_info_fn *fn, void *arg);

@@ -701,7 +701,7 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 	static const struct runtime_ops ops = {
 		.create = native_create,   .pause = native_pause, .resume = native_resume, .remove = native_remove,
 		.dial = native_dial,       .logs = native_logs,   .inspect = native_inspect, .stats = native_stats,
-		.policy = native_policy,
+		.policy = native_policy,   .activity = native_activity,
 		.list = native_list,       .snapshot = native_snapshot, .snapshot_remove = native_snapshot_remove,
 		.snapshots = native_snapshots, .pack = native_pack, .volume_make = native_volume_make, .volume_remove = native_volume_remove,
 		.cancel = native_image_cancel, .check_image = native_check_image, .free = native_free,

@@ -12,7 +12,7 @@
 
 struct image_create;
 struct native;
-struct policy_ask;
+struct egress_ask;
 struct pulled_image;
 struct pulled_layer;
 struct puller;
@@ -70,7 +70,7 @@ struct native {
 	size_t sweep_at;
 	/* networks */
 	char egress_path[108]; /* the socket of egress; empty: there is none */
-	struct policy_ask *asks;
+	struct egress_ask *asks;
 };
 
 extern const struct runtime_failure native_no_memory;
@@ -135,6 +135,7 @@ enum wire_network native_network(const struct runtime_spec *spec);
 int native_policy_make(const struct runtime_spec *spec, struct err *e); /* its text in a sealed descriptor */
 void native_dial_egress(struct call *c);
 void native_policy(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg);
+void native_activity(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg);
 void native_network_done(struct native *n);
 
 /* runtime_native_volume.c */

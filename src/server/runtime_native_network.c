@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Networks of the native runtime: policies on their way to the warden, and the way to egress, which keeps them. */
+/* Networks of the native runtime: policies on their way to the warden, and the way to egress, which keeps them and knows what came of
+ * them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,18 +51,20 @@ void native_dial_egress(struct call *c)
 		native_call_fail_later(c);
 }
 
-/* One question about a sandbox's policy. */
-struct policy_ask {
-	struct policy_ask *prev, *next;
+/* One question about a sandbox. */
+struct egress_ask {
+	struct egress_ask *prev, *next;
 	struct native *n;
 	struct http_client *client;
+	const char *what; /* the last word of the target */
+	int (*read)(const struct json *v, struct str body, struct buf *ret, struct err *e);
 	runtime_text_fn *fn;
 	void *arg;
 	struct deferred later;
 	struct err failure;
 };
 
-static void ask_free(struct policy_ask *q)
+static void ask_free(struct egress_ask *q)
 {
 	*(q->prev ? &q->prev->next : &q->n->asks) = q->next;
 	if (q->next)
@@ -71,7 +74,7 @@ static void ask_free(struct policy_ask *q)
 	free(q);
 }
 
-static void ask_end(struct policy_ask *q, struct str text, const struct err *e)
+static void ask_end(struct egress_ask *q, struct str text, const struct err *e)
 {
 	struct runtime_failure failure = { .code = "SANDBOX_QUERY_FAILED", .status = 503 };
 	runtime_text_fn *fn = q->fn;
@@ -79,18 +82,39 @@ static void ask_end(struct policy_ask *q, struct str text, const struct err *e)
 
 	if (e) {
 		failure.err = *e;
-		(void)err_wrap(&failure.err, "ask egress for the policy");
-		(void)snprintf(failure.says, sizeof(failure.says), "the sandbox's network policy cannot be read at the moment");
+		(void)err_wrap(&failure.err, "ask egress for the %s", q->what);
+		(void)snprintf(failure.says, sizeof(failure.says), "the network %s of the sandbox cannot be read at the moment", q->what);
 	}
 	ask_free(q);
 	fn(text, false, e ? &failure : NULL, arg);
 }
 
 /* Its own words for it, and nothing else of what it said. */
-static int read_answer(const struct http_answer *answer, struct buf *ret, struct err *e)
+static int read_policy(const struct json *v, struct str body, struct buf *ret, struct err *e)
+{
+	const struct json *text = json_get(v, "policy");
+	AUTO(policy_free) struct policy *p = NULL;
+
+	(void)body;
+	if (!text)
+		return err_set(e, ERR_INVALID, "an answer without a policy");
+	p = policy_from_json(text, POLICY_RULES_MAX, e);
+	if (!p)
+		return -1;
+	policy_write(p, ret);
+	return ret->failed ? err_no_memory(e) : 0;
+}
+
+static int read_activity(const struct json *v, struct str body, struct buf *ret, struct err *e)
+{
+	(void)v;
+	buf_add_str(ret, str_trim(body));
+	return ret->failed ? err_no_memory(e) : 0;
+}
+
+static int read_answer(const struct egress_ask *q, const struct http_answer *answer, struct buf *ret, struct err *e)
 {
 	AUTO(arena_done) struct arena a = ARENA_INIT(TREE_MAX);
-	AUTO(policy_free) struct policy *p = NULL;
 	const struct json *v;
 
 	if (answer->head->status == 404)
@@ -100,14 +124,7 @@ static int read_answer(const struct http_answer *answer, struct buf *ret, struct
 	v = json_parse(&a, answer->body, NULL, NULL, e);
 	if (!v)
 		return -1;
-	v = v->type == JSON_OBJECT ? json_get(v, "policy") : NULL;
-	if (!v)
-		return err_set(e, ERR_INVALID, "an answer without a policy");
-	p = policy_from_json(v, POLICY_RULES_MAX, e);
-	if (!p)
-		return -1;
-	policy_write(p, ret);
-	return ret->failed ? err_no_memory(e) : 0;
+	return v->type == JSON_OBJECT ? q->read(v, answer->body, ret, e) : err_set(e, ERR_INVALID, "an answer that is no object");
 }
 
 static void on_answer(const struct http_answer *answer, const struct err *e, void *arg)
@@ -118,19 +135,19 @@ static void on_answer(const struct http_answer *answer, const struct err *e, voi
 	if (e)
 		why = *e;
 	else
-		(void)read_answer(answer, &text, &why);
+		(void)read_answer(arg, answer, &text, &why);
 	ask_end(arg, (struct str){ buf_z(&text), text.n }, why.code != ERR_NONE ? &why : NULL);
 }
 
 static void on_later(void *arg)
 {
-	struct policy_ask *q = arg;
+	struct egress_ask *q = arg;
 	struct err e = q->failure;
 
 	ask_end(q, (struct str){ "", 0 }, &e);
 }
 
-static int ask(struct policy_ask *q, const char *id, struct err *e)
+static int ask(struct egress_ask *q, const char *id, struct err *e)
 {
 	struct http_client_options o = HTTP_CLIENT_OPTIONS;
 	struct sockaddr_un to = { .sun_family = AF_UNIX };
@@ -146,26 +163,38 @@ static int ask(struct policy_ask *q, const char *id, struct err *e)
 	o.max_idle = 0;
 	o.deadlines = (struct http_deadlines){ ASK_MS, ASK_MS, ASK_MS, ASK_MS };
 	q->client = http_client_new(q->n->loop, &o, e);
-	(void)snprintf(target, sizeof(target), "/sandboxes/%s/policy", id); /* an id: it fits */
+	(void)snprintf(target, sizeof(target), "/sandboxes/%s/%s", id, q->what); /* an id: it fits */
 	rq.target = str_of(target);
 	return q->client && http_fetch(q->client, &rq, on_answer, q, e) ? 0 : -1;
 }
 
-void native_policy(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg)
+static void ask_about(struct runtime *rt, const char *id, const struct egress_ask *about)
 {
 	struct native *n = native_of(rt);
-	struct policy_ask *q = calloc(1, sizeof(*q));
+	struct egress_ask *q = malloc(sizeof(*q));
 
 	if (!q) {
-		fn((struct str){ "", 0 }, false, &native_no_memory, arg);
+		about->fn((struct str){ "", 0 }, false, &native_no_memory, about->arg);
 		return;
 	}
-	*q = (struct policy_ask){ .next = n->asks, .n = n, .fn = fn, .arg = arg };
+	*q = *about;
+	q->n = n;
+	q->next = n->asks;
 	if (q->next)
 		q->next->prev = q;
 	n->asks = q;
 	if (ask(q, id, &q->failure) < 0)
-		defer(&q->later, n->loop, on_later, q, "policy");
+		defer(&q->later, n->loop, on_later, q, "egress");
+}
+
+void native_policy(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg)
+{
+	ask_about(rt, id, &(struct egress_ask){ .what = "policy", .read = read_policy, .fn = fn, .arg = arg });
+}
+
+void native_activity(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg)
+{
+	ask_about(rt, id, &(struct egress_ask){ .what = "activity", .read = read_activity, .fn = fn, .arg = arg });
 }
 
 void native_network_done(struct native *n)

@@ -20,7 +20,7 @@
 #define FAKE_DIALS_MAX 64
 
 enum fake_kind { FAKE_CREATE, FAKE_PAUSE, FAKE_RESUME, FAKE_REMOVE, FAKE_DIAL, FAKE_LOGS, FAKE_INSPECT, FAKE_STATS, FAKE_SNAPSHOT, FAKE_SNAPSHOT_REMOVE,
-		 FAKE_SNAPSHOTS, FAKE_VOLUME_MAKE, FAKE_VOLUME_REMOVE, FAKE_POLICY, FAKE_LIST };
+		 FAKE_SNAPSHOTS, FAKE_VOLUME_MAKE, FAKE_VOLUME_REMOVE, FAKE_POLICY, FAKE_ACTIVITY, FAKE_LIST };
 
 struct fake_call {
 	enum fake_kind kind;
@@ -60,7 +60,7 @@ struct fake {
 	const char *logs;
 	enum runtime_network network; /* of the last create, with its policy */
 	char policy[512];
-	const char *policy_now; /* what is answered to who asks; NULL: nobody keeps one */
+	const char *policy_now, *activity; /* what is answered to who asks; NULL: nobody keeps one */
 	char token[RUNTIME_TOKEN_MAX + 1], env[256], entrypoint[256], image[256], digest[96];
 	struct runtime_limits limits;
 	struct runtime_log_query query;
@@ -228,6 +228,9 @@ static inline void fake_complete(struct fake *f, struct fake_call *c)
 	case FAKE_POLICY:
 		((runtime_text_fn *)call.fn)(str_of(f->policy_now), false, failure ? failure : f->policy_now ? NULL : &nobody, call.arg);
 		break;
+	case FAKE_ACTIVITY:
+		((runtime_text_fn *)call.fn)(str_of(f->activity), false, failure ? failure : f->activity ? NULL : &nobody, call.arg);
+		break;
 	case FAKE_INSPECT:
 		((runtime_info_fn *)call.fn)(failure ? NULL : &info, failure, call.arg);
 		break;
@@ -353,6 +356,11 @@ static inline void fake_policy(struct runtime *rt, const char *id, runtime_text_
 	fake_call(rt, FAKE_POLICY, id, (void *)fn, arg, 0);
 }
 
+static inline void fake_activity(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg)
+{
+	fake_call(rt, FAKE_ACTIVITY, id, (void *)fn, arg, 0);
+}
+
 static inline void fake_inspect(struct runtime *rt, const char *id, runtime_info_fn *fn, void *arg)
 {
 	fake_call(rt, FAKE_INSPECT, id, (void *)fn, arg, 0);
@@ -406,7 +414,7 @@ static inline void fake_init(struct fake *f, struct loop *l)
 {
 	static const struct runtime_ops ops = {
 		.create = fake_create, .pause = fake_pause, .resume = fake_resume, .remove = fake_remove, .dial = fake_dial_op,
-		.policy = fake_policy, .logs = fake_logs, .inspect = fake_inspect, .stats = fake_stats, .list = fake_list_op,
+		.policy = fake_policy, .activity = fake_activity, .logs = fake_logs, .inspect = fake_inspect, .stats = fake_stats, .list = fake_list_op,
 		.snapshot = fake_snapshot, .snapshot_remove = fake_snapshot_remove, .snapshots = fake_snapshots,
 		.volume_make = fake_volume_make, .volume_remove = fake_volume_remove,
 		.cancel = fake_cancel, .check_image = fake_check_image, .free = fake_free,

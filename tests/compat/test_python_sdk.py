@@ -119,7 +119,7 @@ def test_diagnostics_with_a_scope(kit):
     assert "hello-log" in logs.content and logs.delivery == "inline" and not logs.truncated
     assert "Started" in kit.wait(sb.get_diagnostic_events("lifecycle")).content
     with pytest.raises(SandboxApiException) as e:
-        kit.wait(sb.get_diagnostic_logs("network"))
+        kit.wait(sb.get_diagnostic_logs("process"))
     assert e.value.status_code == 501
 
 

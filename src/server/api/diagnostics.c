@@ -13,7 +13,9 @@
 #include "base/banned.h"
 
 #define TEXT_TYPE "text/plain; charset=utf-8"
-#define OUTPUT_BIT (1U << EVENT_SCOPES) /* beside the bits of events: what the sandbox wrote */
+#define OUTPUT_BIT (1U << EVENT_SCOPES)        /* beside the bits of events: what the sandbox wrote */
+#define NETWORK_BIT (1U << (EVENT_SCOPES + 1)) /* and what it tried to reach */
+#define EVERYTHING (SCOPES_ALL | OUTPUT_BIT | NETWORK_BIT)
 
 enum kind { KIND_LOGS, KIND_INSPECT, KIND_EVENTS, KIND_SUMMARY };
 
@@ -27,8 +29,8 @@ struct diagnosis {
 	uint64_t since_ms;
 	unsigned scopes;   /* what is wanted */
 	const char *scope; /* its name, a constant; NULL: plain text */
-	bool wants_info, wants_stats, wants_logs; /* still to be asked */
-	struct buf inspect, logs;
+	bool wants_info, wants_stats, wants_logs, wants_network; /* still to be asked */
+	struct buf inspect, logs, network;
 	struct runtime_stats stats;
 	bool has_stats, is_cut;
 };
@@ -57,8 +59,8 @@ static const struct scope {
 	unsigned bits; /* 0: known, not there */
 } scopes[] = {
 	{ "container", 1U << EVENT_CONTAINER | OUTPUT_BIT }, { "lifecycle", 1U << EVENT_LIFECYCLE },
-	{ "runtime", 1U << EVENT_RUNTIME },                  { "all", SCOPES_ALL | OUTPUT_BIT },
-	{ "network", 0 },                                    { "process", 0 },
+	{ "runtime", 1U << EVENT_RUNTIME },                  { "all", EVERYTHING },
+	{ "network", NETWORK_BIT },                          { "process", 0 },
 };
 
 static int take_scope(const struct diagnosis_query *q, struct diagnosis *d, struct fault *f)
@@ -73,7 +75,7 @@ static int take_scope(const struct diagnosis_query *q, struct diagnosis *d, stru
 		d->scopes = scopes[i].bits;
 		return 0;
 	}
-	return fault_set(f, 400, "SANDBOX", "INVALID_PARAMETER", "scope '%s': must be container, lifecycle, runtime or all",
+	return fault_set(f, 400, "SANDBOX", "INVALID_PARAMETER", "scope '%s': must be container, lifecycle, runtime, network or all",
 			 SHOWN(str_of(q->scope)));
 }
 
@@ -92,6 +94,7 @@ static void add_events(struct buf *b, const struct diagnosis *d, const struct sa
 	size_t before = b->n;
 
 	text_events(b, sb, d->scopes, d->limit);
+	text_network(b, buf_str(&d->network), d->limit);
 	if (b->n == before)
 		buf_addf(b, "(no notable events)\n");
 }
@@ -99,8 +102,9 @@ static void add_events(struct buf *b, const struct diagnosis *d, const struct sa
 static void add_logs(struct buf *b, const struct diagnosis *d, const struct sandbox *sb)
 {
 	/* With a scope that has no output of programs, the log is what was noted. */
-	if (d->scope && (d->scopes & ~(unsigned)OUTPUT_BIT) != 1U << EVENT_CONTAINER)
+	if (d->scope && (d->scopes & SCOPES_ALL) != 1U << EVENT_CONTAINER)
 		text_events(b, sb, d->scopes & SCOPES_ALL, d->tail);
+	text_network(b, buf_str(&d->network), d->tail);
 	if (d->scopes & OUTPUT_BIT)
 		add_or(b, &d->logs, b->n > 0 ? "" : "(no logs)");
 	else if (b->n == 0)
@@ -146,6 +150,7 @@ static void diagnosis_free(struct diagnosis *d)
 {
 	buf_done(&d->inspect);
 	buf_done(&d->logs);
+	buf_done(&d->network);
 	free(d);
 }
 
@@ -209,6 +214,7 @@ static void on_info(const struct runtime_info *info, const struct runtime_failur
 	plane_job_end(&d->job);
 	if (sb)
 		text_inspect(&d->inspect, sb, failure ? NULL : info, d->has_stats ? &d->stats : NULL);
+	text_network_counts(&d->inspect, buf_str(&d->network));
 	ask_next(d);
 }
 
@@ -223,6 +229,17 @@ static void on_stats(const struct runtime_stats *stats, const struct runtime_fai
 	ask_next(d);
 }
 
+static void on_network(struct str text, bool is_cut, const struct runtime_failure *failure, void *arg)
+{
+	struct diagnosis *d = arg;
+
+	(void)is_cut;
+	plane_job_end(&d->job);
+	if (!failure)
+		buf_add_str(&d->network, text);
+	ask_next(d);
+}
+
 static void diagnosis_drop(struct plane_job *j)
 {
 	diagnosis_free(container_of(j, struct diagnosis, job));
@@ -234,12 +251,15 @@ static void ask_next(struct diagnosis *d)
 	struct plane *p = d->job.plane;
 	struct runtime *rt = p->spec.runtime;
 
-	if (!d->rq || (!d->wants_stats && !d->wants_info && !d->wants_logs)) {
+	if (!d->rq || (!d->wants_stats && !d->wants_info && !d->wants_logs && !d->wants_network)) {
 		finish(d);
 		return;
 	}
 	plane_job_begin(p, &d->job, diagnosis_drop);
-	if (d->wants_stats) {
+	if (d->wants_network) {
+		d->wants_network = false;
+		rt->ops->activity(rt, d->id, on_network, d);
+	} else if (d->wants_stats) {
 		d->wants_stats = false;
 		rt->ops->stats(rt, d->id, on_stats, d);
 	} else if (d->wants_info) {
@@ -270,6 +290,7 @@ static int start(struct request *rq, struct reply *rp, const struct diagnosis *f
 	d->rp = rp;
 	d->inspect = BUF_INIT(DIAGNOSTICS_MAX);
 	d->logs = BUF_INIT(3 * RUNTIME_LOG_MAX);
+	d->network = BUF_INIT(RUNTIME_POLICY_MAX);
 	(void)reply_hold(rp, on_hangup, d);
 	ask_next(d);
 	return 0;
@@ -280,7 +301,7 @@ static int start(struct request *rq, struct reply *rp, const struct diagnosis *f
 static int diagnose(struct request *rq, struct reply *rp, enum kind kind, const struct field *fields, struct err *e)
 {
 	struct diagnosis_query q = { .tail = kind == KIND_SUMMARY ? 50 : 100, .limit = 50, .event_limit = 20 };
-	struct diagnosis d = { .kind = kind, .scopes = SCOPES_ALL | OUTPUT_BIT };
+	struct diagnosis d = { .kind = kind, .scopes = EVERYTHING };
 	const struct sandbox *sb;
 	struct fault f;
 	int rc = request_query(rq, rp, fields, &q, e);
@@ -298,6 +319,8 @@ static int diagnose(struct request *rq, struct reply *rp, enum kind kind, const 
 	d.since_ms = q.since ? text_since_ms(str_of(q.since)) : 0;
 	d.wants_info = d.wants_stats = kind == KIND_INSPECT || kind == KIND_SUMMARY;
 	d.wants_logs = (kind == KIND_LOGS || kind == KIND_SUMMARY) && (d.scopes & OUTPUT_BIT);
+	d.wants_network = sb->row.network != RUNTIME_NET_NONE && plane_of(rq)->spec.runtime->ops->activity &&
+			  ((d.scope && (d.scopes & NETWORK_BIT)) || (!d.scope && kind != KIND_LOGS));
 	return start(rq, rp, &d, e);
 }
 

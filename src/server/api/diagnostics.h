@@ -17,6 +17,10 @@ void text_events(struct buf *b, const struct sandbox *sb, unsigned scopes, unsig
 void text_inspect(struct buf *b, const struct sandbox *sb, const struct runtime_info *info,
 		  const struct runtime_stats *stats);
 
+/* ACTIVITY is the runtime's. The newest LIMIT targets, one per line; and the counts, as one line. */
+void text_network(struct buf *b, struct str activity, unsigned limit);
+void text_network_counts(struct buf *b, struct str activity);
+
 void text_rule(struct buf *b, char c, unsigned n);
 /* TEXT as valid UTF-8: what is ill-formed becomes U+FFFD. */
 void text_utf8(struct buf *b, struct str text);

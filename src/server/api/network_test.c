@@ -280,6 +280,38 @@ static void the_port_of_policies_leads_to_this_sandbox_alone(void **state)
 	has(ask_egress(id, "/policy", token), "EGRESS_UNAVAILABLE");
 }
 
+#define ACTIVITY \
+	"{\"counts\":{\"queries\":7,\"denied\":3},\"recent\":[" \
+	"{\"kind\":\"tcp\",\"decision\":\"deny\",\"address\":\"192.0.2.9\",\"port\":443,\"reason\":\"no name\",\"count\":2,\"first\":\"A\",\"last\":\"T2\"}," \
+	"{\"kind\":\"dns\",\"decision\":\"allow\",\"target\":\"a.test\",\"count\":4,\"first\":\"A\",\"last\":\"T1\"}],\"forgotten\":1}"
+
+static void what_it_tried_to_reach_is_told(void **state)
+{
+	char id[UUID_LEN + 1], none[UUID_LEN + 1];
+	const char *first;
+
+	(void)state;
+	rig_create(&r, "", id);
+	rig_create(&r, ",\"extensions\":{\"network.mode\":\"none\"}", none);
+	r.fake.activity = ACTIVITY;
+	has(rig_on(&r, "GET", id, "/diagnostics/network", NULL), "\"network\":\"default\",\"counts\":{\"queries\":7");
+	has(r.answer, "\"forgotten\":1}");
+	first = strstr(rig_on(&r, "GET", id, "/diagnostics/events", NULL), "T1 network allow dns a.test, 4 times\n");
+	assert_non_null(first);
+	has(first, "T2 network deny tcp 192.0.2.9 port 443, 2 times: no name\n");
+	has(rig_on(&r, "GET", id, "/diagnostics/events?scope=network", NULL), "\"content\":\"T1 network allow");
+	has(rig_on(&r, "GET", id, "/diagnostics/logs?scope=network", NULL), "T2 network deny");
+	lacks(rig_on(&r, "GET", id, "/diagnostics/logs", NULL), "network deny");
+	has(rig_on(&r, "GET", id, "/diagnostics/inspect", NULL), "network_used: queries 7, denied 3\n");
+	has(rig_on(&r, "GET", none, "/diagnostics/network", NULL), "\"network\":\"none\",\"counts\":{},\"recent\":[],\"forgotten\":0}");
+	r.fake.activity = NULL;
+	has(rig_on(&r, "GET", id, "/diagnostics/network", NULL), "\"counts\":{},\"recent\":[]");
+	r.fake.fails[FAKE_ACTIVITY] = 1;
+	has(rig_on(&r, "GET", id, "/diagnostics/network", NULL), "HTTP/1.1 500 ");
+	r.fake.fails[FAKE_ACTIVITY] = 1; /* the rest is told all the same */
+	has(rig_on(&r, "GET", id, "/diagnostics/summary", NULL), "HTTP/1.1 200 ");
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -290,6 +322,7 @@ int main(void)
 		TEST(a_fork_may_reach_what_its_source_may_by_now), TEST(a_fork_of_an_open_sandbox_is_open_unless_it_was_closed_since),
 		TEST(a_fork_that_waits_for_a_policy_is_told_of_a_stop), TEST(a_rollback_keeps_what_it_may_reach_by_now),
 		TEST(the_network_is_kept_over_restarts), TEST(the_port_of_policies_leads_to_this_sandbox_alone),
+		TEST(what_it_tried_to_reach_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,6 +43,7 @@ const struct route api_sandbox_routes[] = {
 	{ "GET",    "/sandboxes/:id/diagnostics/inspect",      diagnostics_inspect_get, 0, 0 },
 	{ "GET",    "/sandboxes/:id/diagnostics/events",       diagnostics_events_get,  0, 0 },
 	{ "GET",    "/sandboxes/:id/diagnostics/summary",      diagnostics_summary_get, 0, 0 },
+	{ "GET",    "/sandboxes/:id/diagnostics/network",      diagnostics_network_get, 0, 0 },
 	{ "GET",    "/images",                                 images_get,              0, 0 },
 	{ "DELETE", "/images",                                 images_delete,           0, 0 },
 	{ "POST",   "/images/pull",                            images_pull_post,        0, API_BODY_MAX },

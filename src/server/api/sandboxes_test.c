@@ -312,7 +312,7 @@ static void diagnostics_are_text_and_with_a_scope_json(void **state)
 	has(rig_on(r, "GET", id, "/diagnostics/events?limit=1", NULL), "lifecycle Started");
 	lacks(r->answer, "Created");
 	has(rig_on(r, "GET", id, "/diagnostics/events?scope=", NULL), "HTTP/1.1 400 ");
-	has(rig_on(r, "GET", id, "/diagnostics/events?scope=network", NULL), "DIAGNOSTICS_NOT_IMPLEMENTED");
+	has(rig_on(r, "GET", id, "/diagnostics/events?scope=process", NULL), "DIAGNOSTICS_NOT_IMPLEMENTED");
 	has(rig_on(r, "GET", id, "/diagnostics/inspect", NULL), "network: 10.0.0.2/30\n");
 	has(r->answer, "state: Running\n");
 	has(r->answer, "used: cpu 12 us, memory 34");

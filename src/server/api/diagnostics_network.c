@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a sandbox has tried to reach: as JSON (/sandboxes/:id/diagnostics/network), and as lines for people. */
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "base/json_out.h"
+#include "server/api/api.h"
+#include "server/api/diagnostics.h"
+#include "server/api/reply.h"
+
+#include "base/banned.h"
+
+#define TREE_MAX ((size_t)8 * 1024 * 1024)
+#define ROWS_MAX 1024U
+
+/* ---- lines ---- */
+
+static struct str text_of(const struct json *row, const char *key)
+{
+	const struct json *v = json_get(row, key);
+
+	return v && v->type == JSON_STRING ? v->s : STR("");
+}
+
+static uint64_t number_of(const struct json *row, const char *key)
+{
+	const struct json *v = json_get(row, key);
+
+	return v && v->type == JSON_INT && v->i > 0 ? (uint64_t)v->i : 0;
+}
+
+static void add_row(struct buf *b, const struct json *row)
+{
+	struct str name = text_of(row, "target"), address = text_of(row, "address"), why = text_of(row, "reason");
+	uint64_t port = number_of(row, "port");
+
+	text_utf8(b, text_of(row, "last"));
+	buf_addf(b, " network ");
+	text_utf8(b, text_of(row, "decision"));
+	buf_add_char(b, ' ');
+	text_utf8(b, text_of(row, "kind"));
+	if (name.n > 0) {
+		buf_add_char(b, ' ');
+		text_utf8(b, name);
+	}
+	if (address.n > 0) {
+		buf_add_char(b, ' ');
+		text_utf8(b, address);
+	}
+	if (port > 0)
+		buf_addf(b, " port %llu", (unsigned long long)port);
+	buf_addf(b, ", %llu times", (unsigned long long)number_of(row, "count"));
+	if (why.n > 0) {
+		buf_addf(b, ": ");
+		text_utf8(b, why);
+	}
+	buf_add_char(b, '\n');
+}
+
+/* The rows come with the most recent one first; people read downwards. */
+void text_network(struct buf *b, struct str activity, unsigned limit)
+{
+	AUTO(arena_done) struct arena a = ARENA_INIT(TREE_MAX);
+	const struct json *v = json_parse(&a, activity, NULL, NULL, &(struct err){ 0 });
+	const struct json *rows[ROWS_MAX];
+	size_t n = 0;
+
+	if (!v || v->type != JSON_OBJECT)
+		return;
+	for (const struct json *row = json_first(json_get(v, "recent")); row && n < MIN(limit, ROWS_MAX); row = row->next)
+		if (row->type == JSON_OBJECT)
+			rows[n++] = row;
+	while (n > 0)
+		add_row(b, rows[--n]);
+}
+
+void text_network_counts(struct buf *b, struct str activity)
+{
+	AUTO(arena_done) struct arena a = ARENA_INIT(TREE_MAX);
+	const struct json *v = json_parse(&a, activity, NULL, NULL, &(struct err){ 0 });
+	const char *between = "";
+
+	v = v && v->type == JSON_OBJECT ? json_get(v, "counts") : NULL;
+	if (!json_first(v))
+		return;
+	buf_addf(b, "network_used: ");
+	for (v = json_first(v); v; v = v->next) {
+		if (v->type != JSON_INT)
+			continue;
+		buf_addf(b, "%s", between);
+		text_utf8(b, v->key);
+		buf_addf(b, " %lld", (long long)v->i);
+		between = ", ";
+	}
+	buf_add_char(b, '\n');
+}
+
+/* ---- the route ---- */
+
+struct looking {
+	struct plane_job job;
+	struct request *rq; /* NULL: gone */
+	struct reply *rp;
+	char id[ID_MAX + 1];
+	enum runtime_network network;
+};
+
+static void looking_drop(struct plane_job *job)
+{
+	free(container_of(job, struct looking, job));
+}
+
+/* ACTIVITY is an object with members of its own, or nothing. */
+static int reply_network(struct reply *rp, const char *id, enum runtime_network network, struct str activity)
+{
+	AUTO(buf_done) struct buf body = BUF_INIT(2 * RUNTIME_POLICY_MAX);
+	struct json_out o = json_out(&body);
+
+	json_open(&o, '{');
+	json_key(&o, "sandboxId"), json_cstr(&o, id);
+	json_key(&o, "network"), json_cstr(&o, row_network_name(network));
+	if (activity.n > 2) {
+		buf_add_char(&body, ',');
+		buf_add_str(&body, str_skip(activity, 1));
+	} else {
+		json_key(&o, "counts"), json_open(&o, '{'), json_close(&o, '}');
+		json_key(&o, "recent"), json_open(&o, '['), json_close(&o, ']');
+		json_key(&o, "forgotten"), json_uint(&o, 0);
+		json_close(&o, '}');
+	}
+	return reply_json(rp, 200, &body);
+}
+
+static void on_activity(struct str text, bool is_cut, const struct runtime_failure *failure, void *arg)
+{
+	struct looking *l = arg;
+	struct fault f;
+
+	(void)is_cut;
+	plane_job_end(&l->job);
+	if (l->rq && failure && failure->err.code != ERR_NOT_FOUND) {
+		(void)fault_of_runtime(&f, plane_of(l->rq)->spec.runtime, failure);
+		(void)reply_fault(l->rp, &f);
+	} else if (l->rq) {
+		(void)reply_network(l->rp, l->id, l->network, failure ? STR("") : text);
+	}
+	free(l);
+}
+
+static void on_hangup(void *arg)
+{
+	struct looking *l = arg;
+
+	l->rq = NULL;
+}
+
+int diagnostics_network_get(struct request *rq, struct reply *rp, struct err *e)
+{
+	struct plane *plane = plane_of(rq);
+	struct runtime *rt = plane->spec.runtime;
+	const struct sandbox *sb = request_sandbox(rq, rp);
+	struct looking *l;
+
+	if (!sb)
+		return 0;
+	if (sb->row.network == RUNTIME_NET_NONE || !rt->ops->activity)
+		return reply_network(rp, sb->row.id, sb->row.network, STR(""));
+	l = calloc(1, sizeof(*l));
+	if (!l)
+		return err_no_memory(e);
+	l->rq = rq;
+	l->rp = rp;
+	l->network = sb->row.network;
+	memcpy(l->id, sb->row.id, strlen(sb->row.id) + 1);
+	plane_job_begin(plane, &l->job, looking_drop);
+	(void)reply_hold(rp, on_hangup, l);
+	rt->ops->activity(rt, l->id, on_activity, l);
+	return 0;
+}
