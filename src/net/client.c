@@ -24,6 +24,7 @@ struct http_client *http_client_new(struct loop *l, const struct http_client_opt
 	c->in_max = options->in_max ? options->in_max : HTTP_CLIENT_IN_MAX;
 	c->high_water = options->high_water ? options->high_water : HTTP_CLIENT_HIGH_WATER;
 	c->idle_ms = options->idle_ms;
+	c->probation_ms = options->probation_ms;
 	c->deadlines = options->deadlines;
 	if (options->maker)
 		c->maker = *options->maker;
@@ -188,13 +189,25 @@ static bool is_quiet(struct http_conn *c)
 	return c->t->ops->recv(c->t, &byte, 1) < 0 && errno == EAGAIN;
 }
 
+/* The kept connection that was used last and may be used for this call; or NULL. */
+static struct http_conn *first_fit(const struct http_call *call)
+{
+	const struct http_client *cl = call->client;
+	bool can_repeat = call->is_idempotent && !call->source;
+	struct http_conn *c = cl->idle;
+
+	while (c && !can_repeat && c->idle.due_ms - cl->idle_ms + cl->probation_ms > loop_now_ms(cl->loop))
+		c = c->next;
+	return c;
+}
+
 int call_connect(struct http_call *call, struct err *e)
 {
-	struct http_conn *c;
+	struct http_conn *c = NULL;
 
-	while ((c = call->client->idle) && !call->is_repeat && !is_quiet(c))
+	while (!call->is_repeat && (c = first_fit(call)) && !is_quiet(c))
 		client_conn_close(c);
-	if (!c || call->is_repeat)
+	if (!c)
 		return call_dial(call, e);
 	idle_unlink(c);
 	timer_cancel(&c->idle);

@@ -54,6 +54,9 @@ struct http_client_options { /* defaults in HTTP_CLIENT_OPTIONS */
 	void *dialer_arg;
 	unsigned max_idle; /* connections kept; 0: each request has its own and says so */
 	unsigned idle_ms;  /* for this long */
+	/* Servers that nobody vouches for close a connection right after an answer and say nothing of it: one that has been kept
+	 * for less than this is not for requests that cannot be repeated. 0: it is for all. */
+	unsigned probation_ms;
 	size_t in_max;     /* received and not handed on: a response's head fits in it; 0: HTTP_CLIENT_IN_MAX */
 	size_t high_water; /* of a source's bytes waiting for the peer; 0: HTTP_CLIENT_HIGH_WATER */
 	struct http_deadlines deadlines;

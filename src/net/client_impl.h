@@ -20,7 +20,7 @@ struct http_client {
 	struct transport_maker maker; /* make is NULL: plain */
 	const struct http_dialer *dialer;
 	void *dialer_arg;
-	unsigned max_idle, idle_ms;
+	unsigned max_idle, idle_ms, probation_ms;
 	size_t in_max, high_water;
 	struct http_deadlines deadlines;
 	struct http_conn *idle; /* the one used last comes first */

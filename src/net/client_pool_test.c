@@ -3,6 +3,7 @@
 #include "net/test_client.h"
 
 #include "net/addr.h"
+#include "net/client_impl.h"
 #include "net/server.h"
 
 #include "base/banned.h"
@@ -158,6 +159,32 @@ static void a_stale_connection_is_replaced_once_where_that_is_safe(void **state)
 		told_done(&t);
 		rig_close(&r);
 	}
+}
+
+static void a_connection_on_probation_is_for_what_can_be_repeated(void **state)
+{
+	struct http_request post = { .method = STR("POST"), .target = STR("/"), .host = STR("h") };
+	struct rig r;
+	struct told t;
+
+	(void)state;
+	rig_open(&r, 4);
+	r.client->probation_ms = 100;
+	do_call(&r, 0);
+	do_call(&r, 0); /* a GET takes it at once */
+	told_init(&t, &r);
+	call(&t, &post);
+	assert_int_equal(r.dials, 2);
+	answer(&r, 1, OK_RESPONSE);
+	told_done(&t);
+	r.w.now_ms += 100;
+	wire_turn(&r.w);
+	told_init(&t, &r);
+	call(&t, &post);
+	assert_int_equal(r.dials, 2);
+	assert_int_equal(http_client_idle(r.client), 1);
+	told_done(&t);
+	rig_close(&r);
 }
 
 static void what_a_kept_connection_says_before_the_request_is_not_its_answer(void **state)
@@ -529,6 +556,7 @@ int main(void)
 		cmocka_unit_test(calls_at_the_same_time_have_connections_of_their_own_and_few_are_kept),
 		cmocka_unit_test(an_idle_connection_ends_by_time_by_its_peer_and_by_anything_it_says),
 		cmocka_unit_test(a_stale_connection_is_replaced_once_where_that_is_safe),
+		cmocka_unit_test(a_connection_on_probation_is_for_what_can_be_repeated),
 		cmocka_unit_test(what_a_kept_connection_says_before_the_request_is_not_its_answer),
 		cmocka_unit_test(a_response_that_has_begun_is_never_asked_for_again),
 		cmocka_unit_test(a_repeat_that_finds_no_connection_fails),
