@@ -29,6 +29,7 @@ struct forward {
 	struct transport *inside; /* of a tunnel to be, while the answer is on its way */
 	struct buf early;         /* what came from there already */
 	struct relay *relay;
+	uint64_t moved; /* bytes of bodies */
 };
 
 static void forward_free(struct forward *f)
@@ -67,6 +68,11 @@ void forward_cancel(struct forward *f, const struct err *why)
 	forward_free(f);
 }
 
+uint64_t forward_moved(const struct forward *f)
+{
+	return f->relay ? f->moved + relay_moved(f->relay) : f->moved;
+}
+
 /* ---- the near side ---- */
 
 static void on_hangup(void *arg)
@@ -92,6 +98,7 @@ static int on_upload(struct str piece, void *arg, struct err *e)
 	(void)e;
 	if (f->is_upload_over || !f->call)
 		return 0;
+	f->moved += piece.n;
 	http_call_write(f->call, piece);
 	if (http_call_room(f->call) == 0)
 		request_pause(f->rq);
@@ -110,6 +117,7 @@ static ssize_t on_upload_pass(int fd, uint64_t left, void *arg)
 	}
 	f->passes_up = true;
 	n = http_call_pass(f->call, fd, left);
+	f->moved += n > 0 ? (uint64_t)n : 0;
 	if (n < 0 && errno == EBUSY) {
 		request_pause(f->rq);
 		errno = EAGAIN;
@@ -201,6 +209,7 @@ static void on_data(struct http_call *call, struct str piece, void *arg)
 
 	if (!f->rp)
 		return;
+	f->moved += piece.n;
 	reply_write(f->rp, piece);
 	if (reply_room(f->rp) == 0)
 		http_call_pause(call);
@@ -217,6 +226,7 @@ static ssize_t on_pass(struct http_call *call, int fd, uint64_t left, void *arg)
 	}
 	f->passes_down = true;
 	n = reply_pass(f->rp, fd, left);
+	f->moved += n > 0 ? (uint64_t)n : 0;
 	if (n < 0 && errno == EBUSY) {
 		http_call_pause(call);
 		errno = EAGAIN;

@@ -7,6 +7,7 @@
  * headers and about what is said when nothing answers. */
 #pragma once
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/str.h"
 
@@ -33,6 +34,7 @@ struct forward_ops {
  * `over`. NULL: nothing has been answered. */
 struct forward *forward_start(struct request *rq, struct reply *rp, struct http_client *client, struct http_request *out,
 			      const struct forward_ops *ops, void *arg, struct err *e);
+uint64_t forward_moved(const struct forward *f); /* bytes of bodies, or of the tunnel that it has become, both ways */
 /* Ends it at once: what has begun is cut, what has not is answered by `refuse` with WHY. No `over`. NULL is fine. */
 void forward_cancel(struct forward *f, const struct err *why);
 

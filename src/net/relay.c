@@ -58,6 +58,11 @@ static void relay_free(struct relay *r)
 	free(r);
 }
 
+uint64_t relay_moved(const struct relay *r)
+{
+	return r->dir[0].moved + r->dir[1].moved;
+}
+
 void relay_cancel(struct relay *r)
 {
 	if (r)

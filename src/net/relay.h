@@ -54,5 +54,6 @@ struct relay_spec {
 };
 
 struct relay *relay_start(struct loop *l, const struct relay_spec *spec, struct err *e);
+uint64_t relay_moved(const struct relay *r); /* bytes so far, both ways together */
 void relay_cancel(struct relay *r); /* closes both, without calling `done`; NULL is fine */
 DEFINE_AUTO(struct relay *, relay_cancel)
