@@ -6,133 +6,29 @@
 #include "execd/drain.h"
 #include "execd/events.h"
 #include "net/server.h"
-#include "net/utf8.h"
 
 #include "base/banned.h"
 
-#define OUT_BATCH ((size_t)4 * 1024)  /* events are collected up to this before they go to the peer */
-#define OUT_SLICE ((size_t)16 * 1024) /* and go there in pieces, so that the connection's buffer stays small */
-#define PIECE_MIN ((size_t)2 * 1024)  /* text of an event for which there is no grant */
-#define EVENT_FRAME 256               /* of an event, around its text */
-
 static void pump(struct execution *x);
 
-/* ---- events ---- */
-
-static void out_release(struct execution *x)
-{
-	buf_done(&x->out);
-	x->out.max = EXECUTION_OUT_BASE;
-	x->out_at = 0;
-	budget_give(x->host->budget, x->out_granted);
-	x->out_granted = 0;
-}
-
-/* Raises the ceiling of the output so that NEED more bytes fit. */
-static bool out_widen(struct execution *x, size_t need)
-{
-	size_t to = x->out.n + need, have = EXECUTION_OUT_BASE + x->out_granted;
-
-	if (to > have) {
-		if (!budget_take_spare(x->host->budget, to - have))
-			return false;
-		x->out_granted += to - have;
-	}
-	x->out.max = EXECUTION_OUT_BASE + x->out_granted;
-	return true;
-}
-
-/* Adds the event if it fits into the output. */
-static bool out_try(struct execution *x, const struct stream *s, struct str text)
-{
-	size_t before = x->out.n;
-
-	event_text(&x->out, s->kind, text, &x->stamp);
-	if (!x->out.failed)
-		return true;
-	x->out.failed = false;
-	x->out.n = before;
-	return false;
-}
-
-/* Returns how many bytes of TEXT an event may have instead, 0 when it was added: most text grows little by being
- * written as JSON, some six times, and an event must not exceed its ceiling. */
-static size_t out_event(struct execution *x, const struct stream *s, struct str text)
-{
-	size_t little = text.n + text.n / 8 + EVENT_FRAME, most = 6 * text.n + EVENT_FRAME;
-
-	if (most <= EXECUTION_OUT_BASE - x->out.n || out_widen(x, MIN(little, EVENT_MAX))) {
-		if (out_try(x, s, text))
-			return 0;
-		if (out_widen(x, MIN(most, EVENT_MAX)) && out_try(x, s, text))
-			return 0;
-	}
-	return text.n > EVENT_TEXT_MAX && x->out_granted > 0 ? EVENT_TEXT_MAX : PIECE_MIN;
-}
-
-/* At most N bytes of TEXT, without half a character at the end. */
-static struct str first_piece(struct str text, size_t n)
-{
-	struct str piece = str_first(text, n);
-
-	for (size_t k = 1; k <= 3 && piece.n < text.n && k < piece.n; k++)
-		if (utf8_is_cut(str_skip(piece, piece.n - k)))
-			return str_first(piece, piece.n - k);
-	return piece;
-}
+/* ---- output ---- */
 
 /* Turns the next line of S into an event. False: there is none yet. */
 static bool take_event(struct execution *x, struct stream *s)
 {
 	struct stream_text t;
-	struct str part;
-	size_t piece;
+	size_t n;
 
 	if (!stream_next(s, &t))
 		return false;
-	piece = out_event(x, s, t.text);
-	if (piece == 0) {
+	n = outbox_text(&x->out, s->kind, t.text, &x->stamp);
+	if (n == t.text.n)
 		stream_use(s, &t);
-		return true;
-	}
-	/* A part of the line; the rest stays where it is. */
-	part = first_piece(t.text, piece);
-	if (!out_try(x, s, part)) {
-		part = first_piece(t.text, PIECE_MIN);
-		if (!out_try(x, s, part)) {
-			stream_put_back(s, &t); /* for when memory is there again */
-			return false;
-		}
-	}
-	stream_use_part(s, &t, part.n);
-	return true;
-}
-
-/* ---- output ---- */
-
-/* The memory of events that needed no grant is for the next ones; what was granted is not kept for a moment. */
-static void out_reuse(struct execution *x)
-{
-	if (x->out_granted > 0)
-		out_release(x);
-	buf_clear(&x->out);
-	x->out_at = 0;
-}
-
-/* True when all of it has gone to the peer's connection. */
-static bool out_flush(struct execution *x)
-{
-	while (x->out_at < x->out.n && reply_room(x->rp) > 0) {
-		struct str left = str_skip(buf_str(&x->out), x->out_at);
-		struct str slice = str_first(left, OUT_SLICE);
-
-		reply_write(x->rp, slice);
-		x->out_at += slice.n;
-	}
-	if (x->out_at < x->out.n)
-		return false;
-	out_reuse(x);
-	return true;
+	else if (n > 0) /* a part of the line; the rest stays where it is */
+		stream_use_part(s, &t, n);
+	else /* for when memory is there again */
+		stream_put_back(s, &t);
+	return n > 0;
 }
 
 static bool take_events(struct execution *x)
@@ -142,7 +38,7 @@ static bool take_events(struct execution *x)
 	event_stamp(&x->stamp);
 	x->turn = !x->turn; /* the one that came second goes first */
 	for (int i = 0; i < 2; i++)
-		while (x->out.n < OUT_BATCH && take_event(x, &x->streams[x->turn ^ i]))
+		while (x->out.b.n < OUTBOX_BATCH && take_event(x, &x->streams[x->turn ^ i]))
 			any = true;
 	return any;
 }
@@ -171,11 +67,11 @@ uint64_t execution_took_ms(const struct execution *x)
 static void add_terminal(struct execution *x)
 {
 	if (x->failure.code != ERR_NONE)
-		event_not_started(&x->out, x->failure.msg);
+		event_not_started(&x->out.b, x->failure.msg);
 	else
-		event_end(&x->out, &x->end, execution_took_ms(x), x->is_oom);
+		event_end(&x->out.b, &x->end, execution_took_ms(x), x->is_oom);
 	x->has_terminal = true;
-	x->is_broken = x->out.failed;
+	x->is_broken = x->out.b.failed;
 }
 
 static void finish(struct execution *x)
@@ -205,16 +101,16 @@ static bool step(struct execution *x)
 /* Moves what can be moved. X may be gone afterwards. */
 static void pump(struct execution *x)
 {
-	bool is_free = out_flush(x);
+	bool is_free = outbox_flush(&x->out, x->rp);
 
 	while (is_free && step(x))
-		is_free = out_flush(x);
+		is_free = outbox_flush(&x->out, x->rp);
 	if (is_free && x->has_terminal) {
 		finish(x);
 		return;
 	}
 	if (is_free)
-		out_release(x); /* there may be nothing more for hours */
+		outbox_release(&x->out); /* there may be nothing more for hours */
 	for (int i = 0; i < 2; i++) {
 		struct stream *s = &x->streams[i];
 
@@ -235,7 +131,7 @@ static void on_reader_gone(void *arg)
 
 	x->rp = NULL;
 	timer_cancel(&x->ping);
-	out_release(x);
+	outbox_release(&x->out);
 	for (int i = 0; i < 2; i++) {
 		stream_forget(&x->streams[i]);
 		if (x->streams[i].fd >= 0)
@@ -252,11 +148,11 @@ static void on_ping(void *arg)
 	struct execution *x = arg;
 
 	timer_in(&x->ping, EXECUTION_PING_MS);
-	if (x->out.n > 0 || x->has_terminal) /* a reader who is behind has enough to read */
+	if (x->out.b.n > 0 || x->has_terminal) /* a reader who is behind has enough to read */
 		return;
-	event_ping(&x->out);
-	if (x->out.failed)
-		out_release(x); /* the next one, then */
+	event_ping(&x->out.b);
+	if (x->out.b.failed)
+		outbox_release(&x->out); /* the next one, then */
 	pump(x);
 }
 
@@ -292,7 +188,7 @@ static void on_stderr(unsigned ready, void *arg)
 
 int execution_begin_unheard(struct execution *x, const struct execution_host *host, struct kept *kept, struct err *e)
 {
-	*x = (struct execution){ .host = host, .out = BUF_INIT(EXECUTION_OUT_BASE), .began_ms = loop_now_ms(host->loop) };
+	*x = (struct execution){ .host = host, .out = OUTBOX_INIT(host->budget), .began_ms = loop_now_ms(host->loop) };
 	for (int i = 0; i < 2; i++)
 		x->streams[i] = (struct stream){ .kind = i == 0 ? EVENT_STDOUT : EVENT_STDERR, .budget = host->budget,
 						 .drains = host->drains, .kept = kept, .fd = -1, .is_bounded = true };
@@ -306,9 +202,9 @@ int execution_begin(struct execution *x, const struct execution_host *host, stru
 
 	if (execution_begin_unheard(x, host, kept, e) < 0)
 		return -1;
-	event_init(&x->out, id);
-	event_ping(&x->out);
-	if (x->out.failed ? err_no_memory(e) < 0 : reply_event_stream(rp, &source, x, e) < 0)
+	event_init(&x->out.b, id);
+	event_ping(&x->out.b);
+	if (x->out.b.failed ? err_no_memory(e) < 0 : reply_event_stream(rp, &source, x, e) < 0)
 		return -1;
 	x->rp = rp;
 	timer_in(&x->ping, EXECUTION_PING_MS);
@@ -374,6 +270,6 @@ void execution_done(struct execution *x)
 	x->rp = NULL;
 	for (int i = 0; i < 2; i++)
 		stream_done(&x->streams[i]);
-	out_release(x);
+	outbox_release(&x->out);
 	timer_done(&x->ping);
 }

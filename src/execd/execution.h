@@ -8,15 +8,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/buf.h"
 #include "base/err.h"
+#include "execd/outbox.h"
 #include "execd/stream.h"
 #include "net/loop.h"
 #include "sys/process.h"
 
 struct reply;
 
-#define EXECUTION_OUT_BASE ((size_t)16 * 1024) /* events on their way that need no grant */
 #define EXECUTION_PING_MS 3000
 
 /* What all of them share. */
@@ -30,8 +29,7 @@ struct execution {
 	const struct execution_host *host;
 	struct reply *rp; /* NULL: nobody listens */
 	struct stream streams[2];
-	struct buf out; /* events, sent up to out_at */
-	size_t out_at, out_granted;
+	struct outbox out;
 	struct event_stamp stamp; /* of the texts being added */
 	struct timer ping;
 	uint64_t began_ms;
