@@ -162,9 +162,10 @@ $(B)/obj/top/%.o: %.c $(FLAGS)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 
+generated_execd := gen/code_texts.o
 define archive
 $(call record,lib$(1),$(call sources,$(1)))
-$(B)/lib$(1).a: $(call objects,$(call sources,$(1))) $(B)/made/lib$(1)
+$(B)/lib$(1).a: $(call objects,$(call sources,$(1))) $(generated_$(1):%=$(B)/%) $(B)/made/lib$(1)
 	$$(call say,AR)
 	@mkdir -p $$(@D)
 	@rm -f $$@
@@ -183,6 +184,13 @@ $(B)/gen/assets.c: tools/embed $(ASSETS) $(B)/made/assets
 	$(call say,EMBED)
 	@mkdir -p $(@D)
 	$(Q)tools/embed $@ specs src/server/assets
+
+# The programs that run code in contexts, as bytes of execd's.
+CODE_DRIVERS := $(sort $(wildcard src/execd/drivers/*))
+$(B)/gen/code_texts.c: tools/embed-drivers $(CODE_DRIVERS)
+	$(call say,EMBED)
+	@mkdir -p $(@D)
+	$(Q)tools/embed-drivers $@ src/execd/drivers
 
 ifneq ($(V),musl)
 $(B)/bin/opensandbox-server: $(B)/obj/server/main.o $(B)/gen/assets.o
@@ -239,7 +247,7 @@ MUSL_LIB := /usr/lib/$(ARCH)-linux-musl
 # to the C library, so that it needs two of them wherever they begin.
 MUSL_IDLE := src/execd/init.c src/net/loop.c src/execd/daemon.c
 MUSL_SOURCES := $(filter-out src/net/tls% $(MUSL_IDLE),$(foreach f,base sys net execd,$(call sources,$(f)))) $(MUSL_IDLE)
-MUSL_OBJECTS := $(call objects,$(MUSL_SOURCES))
+MUSL_OBJECTS := $(call objects,$(MUSL_SOURCES)) $(B)/gen/code_texts.o
 
 $(MUSL_OBJECTS) $(B)/obj/execd/main.o $(patsubst %.c,$(B)/obj/top/%.o,$(wildcard tests/musl/*.c)): | $(B)/include
 $(B)/include:

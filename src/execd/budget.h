@@ -9,13 +9,15 @@
  *     records           1,000 x 2.5 KiB; drains, 1,024 x 0.3 KiB; children, timers, epoll       3.5 MiB
  *     workers           400 x 1.4 KiB; 16 uploads x (64 KiB of input, 32 of pipe)               2.1 MiB
  *     terminals         32 x 2 KiB: their rings are files                                       0.1 MiB
+ *     code              32 contexts x (4 KiB of messages, 2 x 2 KiB of output)                  0.3 MiB
  *     one at a time     a body being decoded (4 MiB), a buffer being moved (2 MiB)              6.0 MiB
  *     this account      bodies on their way, long lines, larger reads, input of commands, clients
- *                       and commands of terminals, long messages of those, proxied requests     8.0 MiB
+ *                       and commands of terminals, long messages of those, proxied requests,
+ *                       code that waits, results of code                                        8.0 MiB
  *
- * 47.6 MiB. What is asked for beyond the account is refused, and each caller has a way to go on without: a body or
+ * 47.9 MiB. What is asked for beyond the account is refused, and each caller has a way to go on without: a body, code or
  * a command with input is answered 503, a line is split, a read is smaller, a terminal gets no client, its message is too
- * large, a request is not sent on.
+ * large, a request is not sent on, a result is left out by name.
  *
  * An upload of known length is passed from its socket to its pipe (32 places, each for at most the 32 KiB that a socket
  * allocates in one piece). That memory is the sender's and is not charged to us, like what waits in a socket.
@@ -32,13 +34,14 @@
 #define EXECD_SEND_BUFFER (32 * 1024)
 #define EXECD_WIDE_FILES_MAX 4
 #define EXECD_COMMANDS_MAX 256
-#define EXECD_RUNS_MAX 64 /* of sessions, waiting ones included */
+#define EXECD_RUNS_MAX 64 /* of sessions and of code, waiting ones included */
 #define EXECD_DRAINS_MAX 1024
 #define EXECD_BUDGET ((size_t)8 * 1024 * 1024)
 #define EXECD_BUDGET_NEEDS ((size_t)2 * 1024 * 1024) /* of it, for those who are refused without */
 
 struct budget {
 	size_t used, max;
+	unsigned runs; /* of EXECD_RUNS_MAX */
 };
 
 static inline bool budget_take(struct budget *b, size_t n)

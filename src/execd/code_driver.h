@@ -20,6 +20,7 @@
 
 struct code_context;
 struct code_driver; /* the driver's own */
+struct code_warm;
 struct env;
 struct err;
 struct execd_config;
@@ -40,6 +41,7 @@ struct code_host {
 	struct init *init;
 	const struct leaf *leaf; /* programs of contexts live there: launch_setup() */
 	const struct execd_config *config;
+	struct code_warm *warm; /* what new contexts may be forked from */
 };
 
 /* What a context was made with. It stays as long as the context does. */

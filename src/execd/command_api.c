@@ -24,7 +24,6 @@
 
 #include "base/banned.h"
 
-#define COMMAND_ENVS_MAX 256
 #define COMMAND_ENV_BYTES_MAX (128 * 1024)
 #define TIMEOUT_MAX_MS (INT64_C(1) << 53)
 
@@ -38,7 +37,7 @@ struct command_request {
 	struct string_map envs;
 };
 
-static const char *check_envs(const void *value)
+const char *check_envs(const void *value)
 {
 	const struct string_map *envs = value;
 	size_t bytes = 0;
@@ -219,6 +218,15 @@ static int run(struct execd *x, const struct command_request *cr, struct arena *
 static bool is_full(const struct execd *x)
 {
 	return x->commands.n >= x->commands.max;
+}
+
+int command_run_text(struct execd *x, const char *text, bool is_background, struct arena *a, struct reply *rp, struct err *e)
+{
+	const struct command_request cr = { .command = text, .background = is_background };
+
+	if (check_request(&cr, rp) != 0)
+		return 0;
+	return is_full(x) ? reply_too_many(rp, "commands") : run(x, &cr, a, rp, e);
 }
 
 static int on_body(struct request *rq, struct reply *rp, struct str body, struct err *e)

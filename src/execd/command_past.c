@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* GET /command/status/{id}, GET /command/{id}/logs, DELETE /command?id=: commands by the id that their first event told. */
+/* GET /command/status/{id}, GET /command/{id}/logs, DELETE /command?id= (and DELETE /code?id=): what runs, by the id that its
+ * first event told. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -142,12 +143,18 @@ int command_delete(struct request *rq, struct reply *rp, struct err *e)
 {
 	struct err why = { 0 };
 	struct str id = { 0 };
+	struct code_context *context;
 	struct session *session;
 
 	if (query_value(rq, "id", &id, e) < 0)
 		return -1;
 	if (id.n == 0)
 		return reply_error(rp, 400, CODE_MISSING_QUERY, "missing query parameter 'id'");
+	context = code_context_find(&execd_of(rq)->codes, id);
+	if (context) {
+		code_context_interrupt(context);
+		return reply_empty(rp, 200);
+	}
 	if (command_interrupt(&execd_of(rq)->commands, id, rp, &why) == 0)
 		return 0;
 	session = why.code == ERR_NOT_FOUND ? session_find(&execd_of(rq)->sessions, id) : NULL;

@@ -51,6 +51,7 @@ static void end_all(struct execd *x, int exit_code)
 	x->is_stopping = x->ptys.is_stopping = true;
 	x->exit_code = exit_code;
 	signal_all(x, SIGKILL);
+	codes_stop(&x->codes);
 	proxy_done(&x->proxy);
 	metrics_stop(&x->metrics);
 	http_server_drain(x->http, END_GRACE_MS, on_drained, x);
@@ -77,6 +78,7 @@ static void on_stop(int signo, void *arg)
 	x->is_stopping = x->ptys.is_stopping = true;
 	child_signal(&x->entrypoint, signo);
 	commands_signal(&x->commands, SIGTERM);
+	codes_stop(&x->codes);
 	sessions_signal(&x->sessions, SIGKILL); /* a shell that is to read on would not go for less */
 	ptys_signal(&x->ptys, SIGHUP); /* as when a terminal is closed */
 	ptys_signal(&x->ptys, SIGCONT);
@@ -228,6 +230,10 @@ static int start(struct execd *x, struct execd_config *config, struct err *e)
 		.leaf = &config->leaf,
 		.temp_dir = x->commands.history.dir,
 	};
+	x->codes = (struct codes){
+		.host = { x->commands.host, &x->init, &config->leaf, config, &x->warm },
+		.idle_ms = (uint64_t)CODE_IDLE_S * 1000,
+	};
 	x->workers = (struct workers){ .loop = x->loop, .init = &x->init, .budget = &x->budget, .config = config };
 	x->ptys = (struct ptys){
 		.host = x->commands.host,
@@ -239,6 +245,7 @@ static int start(struct execd *x, struct execd_config *config, struct err *e)
 	execd_service_init(&x->service, x);
 	if (init_open(&x->init, x->loop, on_stop, x, e) < 0 ||
 	    timer_init(&x->stop_timer, x->loop, on_stop_deadline, x, "stop", e) < 0 || workers_init(&x->workers, e) < 0 ||
+	    code_warm_init(&x->warm, &x->codes.host, e) < 0 ||
 	    metrics_init(&x->metrics, x->loop, &config->gauges, !config->is_guest, e) < 0)
 		return -1;
 	x->http = http_server_new(x->loop, &x->service, &service_limits, e);
@@ -266,6 +273,8 @@ static void execd_done(struct execd *x)
 	metrics_done(&x->metrics);
 	proxy_done(&x->proxy);
 	sessions_done(&x->sessions);
+	codes_done(&x->codes);
+	code_warm_done(&x->warm);
 	commands_done(&x->commands);
 	http_server_free(x->http);
 	workers_done(&x->workers);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/json_out.h"
 #include "base/own.h"
+#include "execd/code_driver.h"
 #include "sys/process.h"
 
 #include "base/banned.h"
@@ -77,24 +78,57 @@ void event_complete(struct buf *b, uint64_t took_ms)
 	event_close(&o);
 }
 
-static void event_error(struct buf *b, const char *value, const char *trace, const char *more)
+void event_error(struct buf *b, const struct code_error *er)
 {
 	struct json_out o = event_open(b, "error");
 
 	json_key(&o, "error"), json_open(&o, '{');
-	json_key(&o, "ename"), json_str(&o, STR(ERROR_NAME));
-	json_key(&o, "evalue"), json_cstr(&o, value);
-	json_key(&o, "traceback"), json_open(&o, '['), json_cstr(&o, trace);
-	if (more)
-		json_cstr(&o, more);
+	json_key(&o, "ename"), json_str(&o, er->name);
+	json_key(&o, "evalue"), json_str(&o, er->value);
+	json_key(&o, "traceback"), json_open(&o, '[');
+	for (size_t i = 0; i < er->n_trace; i++)
+		json_str(&o, er->trace[i]);
 	json_close(&o, ']');
 	json_close(&o, '}');
 	event_close(&o);
 }
 
+static void event_count(struct buf *b, uint64_t count)
+{
+	struct json_out o = event_open(b, "execution_count");
+
+	json_key(&o, "execution_count"), json_uint(&o, count);
+	event_close(&o);
+}
+
+/* Plain text has two names, because some clients look for one and some for the other. */
+void event_result(struct buf *b, const struct code_result *r)
+{
+	struct json_out o;
+
+	if (r->count > 0)
+		event_count(b, r->count);
+	o = event_open(b, "result");
+	json_key(&o, "results"), json_open(&o, '{');
+	for (size_t i = 0; i < r->n; i++) {
+		if (str_eq(r->mimes[i].type, STR("text/plain")))
+			json_key(&o, "text"), json_str(&o, r->mimes[i].value);
+		json_key_str(&o, r->mimes[i].type), json_str(&o, r->mimes[i].value);
+	}
+	json_close(&o, '}');
+	event_close(&o);
+}
+
+static void event_failed(struct buf *b, const char *value, const char *trace, const char *more)
+{
+	const struct str lines[] = { str_of(trace), str_of(more) };
+
+	event_error(b, &(struct code_error){ STR(ERROR_NAME), str_of(value), lines, more ? 2 : 1 });
+}
+
 void event_not_started(struct buf *b, const char *why)
 {
-	event_error(b, why, why, NULL);
+	event_failed(b, why, why, NULL);
 }
 
 const char *signal_text(int signo, struct signal_text *out)
@@ -159,5 +193,5 @@ void event_end(struct buf *b, const struct process_end *end, uint64_t took_ms, b
 		return;
 	}
 	(void)snprintf(value, sizeof(value), "%d", exit_code_of(end));
-	event_error(b, value, end_text(end, &trace), is_oom ? "oom_killed" : NULL);
+	event_failed(b, value, end_text(end, &trace), is_oom ? "oom_killed" : NULL);
 }

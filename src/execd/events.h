@@ -30,6 +30,12 @@ void event_text(struct buf *b, enum event_stream stream, struct str text, const 
 
 void event_complete(struct buf *b, uint64_t took_ms);
 
+/* An error that has words of its own. */
+struct code_error;
+void event_error(struct buf *b, const struct code_error *er);
+struct code_result;
+void event_result(struct buf *b, const struct code_result *r); /* after an execution_count, if there is one */
+
 /* A command that could not be started: there is no exit code. */
 void event_not_started(struct buf *b, const char *why);
 

@@ -7,6 +7,8 @@
 
 #include "base/arena.h"
 #include "execd/budget.h"
+#include "execd/code.h"
+#include "execd/code_warm.h"
 #include "execd/command.h"
 #include "execd/drain.h"
 #include "execd/env.h"
@@ -51,6 +53,8 @@ struct execd {
 	struct drains drains;
 	struct commands commands;
 	struct sessions sessions;
+	struct codes codes;
+	struct code_warm warm;
 	struct workers workers;
 	struct ptys ptys;
 	struct proxy proxy;
@@ -111,6 +115,7 @@ handler_fn command_delete;
 handler_fn session_post;
 handler_fn session_run_post;
 handler_fn session_delete_route;
+handler_fn code_post, code_context_post, code_contexts_get, code_contexts_delete_route, code_context_get, code_context_delete_route;
 handler_fn pty_post;
 handler_fn pty_get;
 handler_fn pty_delete_route;
@@ -121,6 +126,12 @@ handler_fn proxied_any;
 handler_fn proxied_no_port;
 #define COMMAND_TEXT_MAX 131071 /* one argument of exec, with its NUL */
 #define COMMAND_BODY_MAX ((uint64_t)2 * 1024 * 1024) /* the longest command and environment, each byte escaped */
+#define COMMAND_ENVS_MAX 256
+#define CODE_BODY_MAX ((uint64_t)7 * 512 * 1024) /* the longest code, most of its characters written as they are */
+
+const char *check_envs(const void *value); /* of FIELD_MAP: names and sizes that an environment can have */
+/* As POST /command with nothing but the command. */
+int command_run_text(struct execd *x, const char *text, bool is_background, struct arena *a, struct reply *rp, struct err *e);
 
 handler_fn files_info_get, files_delete, files_permissions_post, files_mv_post, files_search_get, files_replace_post;
 handler_fn files_upload_post, files_download_get, directories_post, directories_delete, directories_list_get;

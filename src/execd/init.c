@@ -171,6 +171,8 @@ int init_open(struct init *in, struct loop *l, void (*stop)(int signo, void *arg
 	in->stop = stop;
 	in->arg = arg;
 	in->is_pid1 = getpid() == 1;
+	if (!in->is_pid1) /* as PID 1 we are it anyhow */
+		(void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	if (signals_block(&set, e) < 0)
 		return -1;
 	in->signal_fd = signals_open(&set, e);
@@ -206,6 +208,16 @@ static pid_t fork_child(const struct spawn_spec *sp, int report)
 	return pid;
 }
 
+static void child_add(struct child *c, struct init *in, pid_t pid)
+{
+	c->pid = pid;
+	c->init = in;
+	c->next = in->children;
+	if (c->next)
+		c->next->prev = c;
+	in->children = c;
+}
+
 int child_start(struct child *c, struct init *in, const struct spawn_spec *sp, const struct child_ops *ops, void *arg,
 		struct err *e)
 {
@@ -230,12 +242,16 @@ int child_start(struct child *c, struct init *in, const struct spawn_spec *sp, c
 		return -1;
 	}
 	c->report = take_fd(&rd);
-	c->pid = pid;
-	c->init = in;
-	c->next = in->children;
-	if (c->next)
-		c->next->prev = c;
-	in->children = c;
+	child_add(c, in, pid);
+	return 0;
+}
+
+int child_adopt(struct child *c, struct init *in, pid_t pid, const struct child_ops *ops, void *arg, struct err *e)
+{
+	if (kill(pid, 0) < 0)
+		return err_sys(e, errno, "process %d", (int)pid);
+	*c = (struct child){ .report = -1, .has_started = true, .ops = ops, .arg = arg };
+	child_add(c, in, pid);
 	return 0;
 }
 

@@ -61,6 +61,10 @@ struct child {
 int child_start(struct child *c, struct init *in, const struct spawn_spec *sp, const struct child_ops *ops, void *arg,
 		struct err *e);
 
+/* A process that was started by another one and then left to us (in the sandbox all are, elsewhere those of our children): PID is told
+ * when it ends. -1: it has ended already. */
+int child_adopt(struct child *c, struct init *in, pid_t pid, const struct child_ops *ops, void *arg, struct err *e);
+
 /* To the process and its group, which it leads (spawn_spec.new_session). Fine when it has ended. */
 void child_signal(const struct child *c, int signo);
 void child_forget(struct child *c); /* it is collected when it ends, and nobody is told */

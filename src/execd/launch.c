@@ -70,7 +70,7 @@ static int absolute(struct buf *path, struct err *e)
 		return 0;
 	if (!getcwd(here, sizeof(here)))
 		return err_sys(e, errno, "read the working directory");
-	buf_addf(&full, "%s/%s", here, buf_z(path));
+	buf_addf(&full, str_is(buf_str(path), ".") ? "%s" : "%s/%s", here, buf_z(path));
 	if (full.failed || full.n > PATH_BYTES_MAX)
 		return err_set(e, ERR_INVALID, "longer than %d bytes", PATH_BYTES_MAX);
 	buf_clear(path);

@@ -36,7 +36,6 @@ static int not_found(struct request *rq, struct reply *rp, struct err *e)
 	return reply_error(rp, 404, CODE_NOT_FOUND, "there is no such route");
 }
 
-/* Files and code have their rows here, before the last. */
 static const struct route routes[] = {
 	{ "GET", "/ping", ping_get, 0, 0 },
 	{ "POST", "/command", command_post, ROUTE_STREAM_IN, COMMAND_BODY_MAX },
@@ -46,6 +45,13 @@ static const struct route routes[] = {
 	{ "POST", "/session", session_post, ROUTE_STREAM_IN, COMMAND_BODY_MAX },
 	{ "POST", "/session/:id/run", session_run_post, ROUTE_STREAM_IN, COMMAND_BODY_MAX },
 	{ "DELETE", "/session/:id", session_delete_route, 0, 0 },
+	{ "POST", "/code", code_post, ROUTE_STREAM_IN, CODE_BODY_MAX },
+	{ "DELETE", "/code", command_delete, 0, 0 },
+	{ "POST", "/code/context", code_context_post, ROUTE_STREAM_IN, COMMAND_BODY_MAX },
+	{ "GET", "/code/contexts", code_contexts_get, 0, 0 },
+	{ "DELETE", "/code/contexts", code_contexts_delete_route, 0, 0 },
+	{ "GET", "/code/contexts/:id", code_context_get, 0, 0 },
+	{ "DELETE", "/code/contexts/:id", code_context_delete_route, 0, 0 },
 	{ "GET", "/files/info", files_info_get, 0, 0 },
 	{ "DELETE", "/files", files_delete, 0, 0 },
 	{ "POST", "/files/permissions", files_permissions_post, ROUTE_STREAM_IN, WORK_JSON_MAX },

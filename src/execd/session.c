@@ -144,7 +144,7 @@ static void session_free(struct session *s)
 		struct run *r = s->runs;
 
 		s->runs = r->next;
-		ss->n_runs--;
+		ss->host.budget->runs--;
 		run_free(r);
 	}
 	child_forget(&s->child);
@@ -190,7 +190,7 @@ static void on_run_done(void *arg)
 	}
 	s->runs = r->next;
 	s->n_runs--;
-	s->of->n_runs--;
+	s->of->host.budget->runs--;
 	run_free(r);
 	defer(&s->next_turn, s->of->host.loop, advance, s, "session");
 }
@@ -406,7 +406,7 @@ int session_run(struct session *s, const struct session_command *cmd, struct rep
 {
 	struct run *r, **at = &s->runs;
 
-	if (s->n_runs >= SESSION_QUEUE_MAX || s->of->n_runs >= EXECD_RUNS_MAX)
+	if (s->n_runs >= SESSION_QUEUE_MAX || s->of->host.budget->runs >= EXECD_RUNS_MAX)
 		return err_set(e, ERR_LIMIT, "%u runs of this session wait", s->n_runs);
 	r = calloc(1, sizeof(*r));
 	if (!r)
@@ -425,7 +425,7 @@ int session_run(struct session *s, const struct session_command *cmd, struct rep
 		at = &(*at)->next;
 	*at = r;
 	s->n_runs++;
-	s->of->n_runs++;
+	s->of->host.budget->runs++;
 	defer(&s->next_turn, s->of->host.loop, advance, s, "session");
 	return 0;
 }

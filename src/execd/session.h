@@ -36,7 +36,7 @@ struct sessions {
 	const char *temp_dir;
 	struct random_pool random;
 	struct session *first;
-	unsigned n, n_runs;
+	unsigned n;
 };
 
 void sessions_done(struct sessions *ss); /* ends none of them */

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execd/code_driver.h"
+#include "execd/code_process.h"
+
+#include "base/banned.h"
+
+const struct code_driver_type *const code_driver_types[] = { &code_process, NULL };

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execd/code_language.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "execd/code_driver.h"
+#include "execd/code_texts.h"
+#include "execd/env.h"
+#include "execd/launch.h"
+#include "sys/path.h"
+
+#include "base/banned.h"
+
+#define ARENA_MAX ((size_t)64 * 1024)
+
+static const struct code_language languages[] = {
+	{ .name = "python", .programs = { "python3", "python" }, .flag = "-c", .text = code_text_python, .can_be_warm = true },
+	{ .name = "javascript", .programs = { "node", "nodejs" }, .flag = "-e", .text = code_text_node, .has_name = true },
+	{ .name = "typescript", .programs = { "node", "nodejs" }, .flag = "-e", .text = code_text_node, .has_name = true },
+	{ .name = "bash", .programs = { "bash" }, .flag = "-c", .text = code_text_bash, .keeps_state = true },
+};
+
+const struct code_language *code_language_of(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_LEN(languages); i++)
+		if (strcmp(languages[i].name, name) == 0)
+			return &languages[i];
+	return NULL;
+}
+
+const char *code_language_program(const struct code_language *l, const struct code_spec *sp, struct arena *a)
+{
+	const char *path = NULL;
+
+	for (size_t i = 0; !path && l->programs[i]; i++)
+		path = env_find_program(sp->env, a, l->programs[i], &(struct err){ 0 });
+	return path;
+}
+
+void code_ends_done(struct code_ends *ends)
+{
+	closep(&ends->control);
+	closep(&ends->out[0]);
+	closep(&ends->out[1]);
+	*ends = CODE_ENDS_INIT;
+}
+
+int code_ends_open(struct code_ends *ours, struct code_ends *theirs, struct err *e)
+{
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_sys(e, errno, "create a socket");
+	ours->control = pair[0];
+	theirs->control = pair[1];
+	for (int i = 0; i < 2; i++) {
+		if (pipe2(pair, O_CLOEXEC) < 0)
+			return err_sys(e, errno, "create a pipe");
+		ours->out[i] = pair[0];
+		theirs->out[i] = pair[1];
+	}
+	if (fcntl(ours->control, F_SETFL, O_NONBLOCK) < 0 || fcntl(ours->out[0], F_SETFL, O_NONBLOCK) < 0 ||
+	    fcntl(ours->out[1], F_SETFL, O_NONBLOCK) < 0)
+		return err_sys(e, errno, "make a pipe non-blocking");
+	return 0;
+}
+
+static int open_cwd(const char *path, struct err *e)
+{
+	AUTO_FD root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (root < 0)
+		return err_sys(e, errno, "open '/'");
+	return root_open(root, path, O_PATH | O_DIRECTORY, 0, e);
+}
+
+int code_start(struct child *c, const struct code_host *host, const struct code_start *st, struct code_ends *ret, struct err *e)
+{
+	AUTO(arena_done) struct arena a = ARENA_INIT(ARENA_MAX);
+	AUTO(code_ends_done) struct code_ends ours = CODE_ENDS_INIT, theirs = CODE_ENDS_INIT;
+	AUTO_FD cwd = open_cwd(st->spec->cwd, e);
+	const struct code_language *l = st->language;
+	const char *path = code_language_program(l, st->spec, &a);
+	const char *const argv[] = { path, l->flag, l->text, l->has_name ? l->name : NULL, NULL };
+	struct launch launch = { .leaf = host->leaf, .as = st->spec->as, .cwd_fd = cwd };
+	struct spawn_spec sp = SPAWN_INIT(path, (char *const *)(uintptr_t)argv);
+	struct spawn_fd fds[] = { { -1, CODE_CONTROL_FD }, { st->state_fd, CODE_STATE_FD } };
+
+	if (cwd < 0 || code_ends_open(&ours, &theirs, e) < 0)
+		return -1;
+	if (!path)
+		return err_set(e, ERR_NOT_FOUND, "there is no '%s'", l->programs[0]);
+	fds[0].fd = theirs.control;
+	sp.envp = st->spec->env->items;
+	sp.out = theirs.out[0];
+	sp.err = theirs.out[1];
+	sp.fds = fds;
+	sp.n_fds = st->state_fd >= 0 ? 2 : 1;
+	sp.new_session = true;
+	sp.setup = launch_setup;
+	sp.setup_arg = &launch;
+	if (child_start(c, host->init, &sp, st->ops, st->arg, e) < 0)
+		return -1;
+	*ret = ours;
+	ours = CODE_ENDS_INIT;
+	return 0;
+}
