@@ -45,7 +45,7 @@ static struct wire_volume wire_volume_of(const struct runtime_volume *v)
 void native_create_send(struct call *c, const struct runtime_spec *spec, const struct wire_request *rq, int fd)
 {
 	size_t n = MIN(spec->n_volumes, (size_t)WIRE_VOLUMES_MAX);
-	struct wire_volume volumes[WIRE_VOLUMES_MAX];
+	struct wire_volume volumes[WIRE_VOLUMES_MAX] = { 0 };
 	struct wire_create m;
 	AUTO_FD policy = -1;
 	size_t size;
