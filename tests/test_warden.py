@@ -30,7 +30,7 @@ EXECD = pathlib.Path(os.environ.get("EXECD", ROOT / "build/musl/bin/execd")).res
 SANITIZER = re.compile(r"runtime error:|AddressSanitizer|LeakSanitizer|UndefinedBehaviorSanitizer")
 
 CREATE, PAUSE, RESUME, REMOVE, DIAL, LOGS, STATS, LIST, SNAPSHOT, SNAPSHOT_REMOVE, SNAPSHOTS = range(1, 12)
-LAYER_ADD, LAYER_DROP, LAYERS, VOLUME_MAKE, VOLUME_REMOVE, ENDED = range(12, 18)
+LAYER_ADD, LAYER_DROP, LAYERS, LAYER_PACK, VOLUME_MAKE, VOLUME_REMOVE, ENDED = range(12, 19)
 STARTING, RUNNING, PAUSED, OVER = range(4)
 EXITED, INIT, KILLED, LOST = range(4)
 INVALID, NOT_FOUND, CONFLICT, DENIED, LIMIT, TIMEOUT, UNAVAILABLE, IO, INTERNAL = range(1, 10)
@@ -740,7 +740,7 @@ def test_bad_requests_are_answered_or_dropped(warden):
         peer.create(name=name)
     assert e.value.code == CONFLICT
     for data, fds in [(b"x", []), (request(LIST, 1) + b"x", []), (request(LIST, 1, version=2), []), (request(LIST, 0), []),
-                      (request(99, 1), []), (request(CREATE, 1, "x"), [fd, fd])]:
+                      (request(99, 1), []), (request(CREATE, 1, "x"), [fd, fd, fd])]:
         bad = warden.peer()
         socket.send_fds(bad.sock, [data], fds)
         with pytest.raises((EOFError, ConnectionError)):
