@@ -182,7 +182,8 @@ static bool uses_pipe(struct relay *r, int i)
 		return true;
 	if (d->no_pipe || d->moved < RELAY_SPLICE_AFTER)
 		return false;
-	d->no_pipe = !r->side[0].t->is_plain || !r->side[1].t->is_plain || conduit_open(&d->pipe, CONDUIT_NARROW) < 0;
+	d->no_pipe = !r->side[0].t->is_plain || !r->side[1].t->is_plain || r->side[i].t->is_filtered ||
+		     conduit_open(&d->pipe, CONDUIT_NARROW) < 0;
 	return !d->no_pipe;
 }
 

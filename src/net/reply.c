@@ -201,7 +201,7 @@ int reply_error(struct reply *rp, unsigned status, const char *code, const char 
 	(void)vsnprintf(message, sizeof(message), fmt, ap); /* a message that repeats a long input is cut */
 	va_end(ap);
 	(service->write_error ? service->write_error : write_error)(status, code, message, &body);
-	return reply_bytes(rp, status, "application/json", buf_str(&body));
+	return reply_bytes(rp, status, service->error_type ? service->error_type : "application/json", buf_str(&body));
 }
 
 int reply_file(struct reply *rp, unsigned status, const char *type, int *fd, uint64_t offset, uint64_t length)

@@ -54,6 +54,7 @@ struct http_service {
 	/* Adds headers to any answer, framing errors included (then the head is empty). */
 	void (*decorate)(struct request *rq, struct reply *rp);
 	const char *error_code; /* for errors that a handler returns; NULL: one made from the status */
+	const char *error_type; /* the content type of error answers; NULL: application/json */
 	/* Writes the body of an error answer; NULL: {"code","message"}. */
 	void (*write_error)(unsigned status, const char *code, const char *message, struct buf *body);
 	/* An error whose text the peer does not get (5xx): for the log. */
