@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+/* egress/api.h - the HTTP API, on a unix socket that the server alone can reach: it has checked who may ask.
+ *
+ *     /sandboxes/ID/policy    GET, POST, PUT, PATCH, DELETE
+ *     /sandboxes/ID/healthz   whether its policy is in force
+ *     /sandboxes/ID/activity  what it has tried to reach
+ *     /healthz, /metrics      of the process */
+#pragma once
+struct egress;
+struct err;
+
+#define API_BODY_MAX (1024 * 1024)
+
+/* Takes *fd, which listens, on success. */
+int api_start(struct egress *g, int *fd, struct err *e);
+void api_stop(struct egress *g);

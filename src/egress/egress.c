@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "egress/egress.h"
+
+#include <string.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "base/own.h"
+#include "egress/api.h"
+#include "egress/cache.h"
+#include "egress/flow.h"
+#include "egress/resolver.h"
+#include "egress/sandbox.h"
+#include "egress/upstream.h"
+#include "egress/webhook.h"
+
+#include "base/banned.h"
+
+#define TICK_MS 5000
+#define RELOAD_TICKS 2 /* the operator's lists: within 60 s, and a look costs little */
+#define OWN_TICKS 6    /* the addresses of this host */
+
+/* ---- what the warden tells ---- */
+
+static void on_hello(struct egress *g, int *fds)
+{
+	struct err e = { 0 };
+
+	sandboxes_begin(g);
+	if (resolver_listen(g->resolver, &fds[0], &fds[1], &e) < 0 || flows_listen(g->flows, &fds[2], &e) < 0)
+		log_error("cannot listen for sandboxes", LOG_ERR(&e));
+}
+
+static void on_told(const struct egress_message *m, int *fds, size_t n_fds, void *arg)
+{
+	struct egress *g = arg;
+
+	switch ((enum egress_call)m->call) {
+	case EGRESS_HELLO:
+		on_hello(g, fds);
+		break;
+	case EGRESS_BIND:
+		sandbox_bind(g, m, n_fds > 0 ? &fds[0] : NULL);
+		break;
+	case EGRESS_SYNCED:
+		sandboxes_synced(g);
+		break;
+	case EGRESS_UNBIND:
+		sandbox_unbind(g, m->id);
+		break;
+	case EGRESS_DONE:
+	case EGRESS_BOUND:
+	case EGRESS_RULES:
+	case EGRESS_LEARN:
+	case EGRESS_FORGET:
+	case EGRESS_CUT:
+		break; /* not for us: the link has refused them */
+	}
+}
+
+/* ---- what is looked at now and then ---- */
+
+static void read_own(struct egress *g)
+{
+	struct own_addresses own = OWN_ADDRESSES_INIT;
+	struct err e = { 0 };
+
+	if (own_addresses_read(&own, &e) < 0) {
+		log_warn("cannot read the addresses of this host, those of before count", LOG_ERR(&e));
+		return;
+	}
+	own_addresses_done(&g->own);
+	g->own = own;
+}
+
+static void open_lists(struct egress *g)
+{
+	egress_mark_open(g, g->always.deny.rules);
+	egress_mark_open(g, g->always.allow.rules);
+}
+
+void egress_reload(struct egress *g)
+{
+	if (!always_reload(&g->always))
+		return;
+	open_lists(g);
+	sandboxes_again(g);
+}
+
+static void on_tick(void *arg)
+{
+	struct egress *g = arg;
+	struct sandbox *s;
+	struct str key;
+
+	g->ticks++;
+	if (g->ticks % RELOAD_TICKS == 0)
+		egress_reload(g);
+	if (g->ticks % OWN_TICKS == 0)
+		read_own(g);
+	for (size_t i = 0; (s = map_next(&g->by_id, &i, &key));)
+		learned_sweep(&s->learned, loop_now_ms(g->loop));
+	timer_in(&g->tick, TICK_MS);
+}
+
+/* ---- addresses ---- */
+
+void egress_mark_open(const struct egress *g, struct policy *p)
+{
+	for (size_t i = 0; i < g->options.n_opened; i++)
+		policy_open(p, &g->options.opened[i]);
+}
+
+bool egress_is_public(const struct egress *g, uint32_t address)
+{
+	const struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr = { address } };
+	const struct policy opened = { .rules = (struct policy_rule *)(uintptr_t)g->options.opened, .n = g->options.n_opened };
+
+	if (own_addresses_have(&g->own, (const struct sockaddr *)&in))
+		return false;
+	return !address_is_reserved((const struct sockaddr *)&in) || policy_match_address(&opened, (const struct sockaddr *)&in);
+}
+
+/* ---- life ---- */
+
+static int start(struct egress *g, struct err *e)
+{
+	const struct egress_options *o = &g->options;
+
+	if (always_open(&g->always, o->rules_dir, e) < 0 || own_addresses_read(&g->own, e) < 0)
+		return -1;
+	open_lists(g);
+	g->upstream = upstream_new(g->loop, o->upstreams, o->n_upstreams, &g->random, e);
+	g->cache = cache_new(e);
+	g->resolver = resolver_new(g, e);
+	g->flows = flows_new(g, e);
+	if (!g->upstream || !g->cache || !g->resolver || !g->flows)
+		return -1;
+	if (o->webhook && !(g->webhook = webhook_new(g, o->webhook, e)))
+		return -1;
+	g->link = link_new(g->loop, o->warden, on_told, g, e);
+	if (!g->link || timer_init(&g->tick, g->loop, on_tick, g, "tick", e) < 0)
+		return -1;
+	timer_in(&g->tick, TICK_MS);
+	return 0;
+}
+
+struct egress *egress_new(struct loop *l, const struct egress_options *options, struct err *e)
+{
+	struct egress *g = calloc(1, sizeof(*g));
+	int api = options->api;
+
+	if (!g) {
+		(void)err_no_memory(e);
+		return NULL;
+	}
+	g->loop = l;
+	g->options = *options;
+	g->options.state = -1; /* until it is taken */
+	for (size_t i = 0; i < g->options.n_opened; i++)
+		g->options.opened[i].is_reserved = false;
+	if (start(g, e) < 0 || api_start(g, &api, e) < 0) {
+		egress_free(g);
+		return NULL;
+	}
+	g->options.state = options->state;
+	return g;
+}
+
+void egress_free(struct egress *g)
+{
+	if (!g)
+		return;
+	timer_done(&g->tick);
+	if (g->link)
+		sandboxes_drop(g); /* whoever waits for a change is told */
+	api_stop(g);
+	webhook_free(g->webhook);
+	link_free(g->link);
+	flows_free(g->flows);
+	resolver_free(g->resolver);
+	cache_free(g->cache);
+	upstream_free(g->upstream);
+	always_done(&g->always);
+	own_addresses_done(&g->own);
+	random_pool_done(&g->random);
+	closep(&g->options.state);
+	free(g);
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/* egress/egress.h - the resolver, the policies and the relay of all sandboxes of a host, in one process without rights.
+ *
+ * The warden says which sandbox has which address (link.h); what a sandbox may reach is decided here, by its policy and the operator's
+ * lists (always.h), for names when it asks for them (resolver.h) and again when it connects (flow.h). What packets may pass is
+ * told to the warden, which alone can let them. Everything that is not known, not in time or not whole is denied. */
+#pragma once
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/map.h"
+#include "base/random.h"
+#include "egress/always.h"
+#include "egress/link.h"
+#include "net/addr.h"
+#include "net/loop.h"
+#include "net/policy.h"
+#include "net/reserved.h"
+#include "net/server.h"
+
+struct cache;
+struct err;
+struct flows;
+struct resolver;
+struct upstream;
+struct webhook;
+
+#define UPSTREAMS_MAX 10
+#define OPENED_MAX 64
+#define SANDBOXES_MAX 65536
+
+struct egress_options {
+	const char *warden;    /* the path of its socket */
+	const char *rules_dir; /* of the operator's lists; NULL: none */
+	const char *webhook;   /* URL; NULL: none */
+	size_t max_rules;      /* of one policy */
+	struct addr upstreams[UPSTREAMS_MAX];
+	size_t n_upstreams;
+	struct policy_rule opened[OPENED_MAX]; /* networks of W4 that the operator has opened */
+	size_t n_opened;
+	int api;   /* listens */
+	int state; /* the folder of policies */
+	/* Where a connection that was bent to us was going; NULL: as the kernel has it. For tests. */
+	int (*original)(int fd, struct sockaddr_in *ret);
+};
+
+/* Of the process, since its start. */
+struct egress_counts {
+	uint64_t queries, denied, throttled, failed; /* of names */
+	uint64_t learned, forgotten, rules;           /* that the warden has put in force */
+	uint64_t flows, flows_denied, flows_cut;
+	uint64_t strangers; /* packets and connections from addresses that no sandbox has */
+	uint64_t webhook_sent, webhook_lost;
+};
+
+struct egress {
+	struct loop *loop;
+	struct egress_options options;
+	struct link *link;
+	struct always always;
+	struct own_addresses own;
+	struct upstream *upstream;
+	struct cache *cache;
+	struct resolver *resolver;
+	struct flows *flows;
+	struct webhook *webhook; /* or NULL */
+	struct http_server *api;
+	struct http_service service;
+	struct map by_id, by_address; /* struct sandbox */
+	struct random_pool random;
+	struct egress_message out; /* the one that is being made: too large for the stack */
+	struct egress_counts counts;
+	struct timer tick; /* what is looked at now and then */
+	unsigned ticks;
+};
+
+/* OPTIONS is copied; its descriptors are taken on success. */
+struct egress *egress_new(struct loop *l, const struct egress_options *options, struct err *e);
+void egress_free(struct egress *g); /* NULL is fine */
+DEFINE_AUTO(struct egress *, egress_free)
+
+void egress_reload(struct egress *g); /* the operator's lists, now */
+
+void egress_mark_open(const struct egress *g, struct policy *p); /* tells P what the operator has opened */
+/* Whether an address may be given to a sandbox at all: neither W4's, unless it was opened, nor this host's own. */
+bool egress_is_public(const struct egress *g, uint32_t address);

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+/* egress/link.h - the way to the warden (box/egress_wire.h): connects, and again when it was lost, asks and gets told.
+ *
+ * While it is lost nothing can be let through or cut, and whatever was asked fails; what is in force stays. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/own.h"
+#include "box/egress_wire.h"
+
+struct link;
+struct loop;
+
+#define LINK_AGAIN_MS 100
+#define LINK_ANSWER_MS 5000 /* the warden's time for one message */
+#define LINK_PENDING_MAX 8192
+
+/* What the warden tells. FDS are the callee's to take (take_fd()). */
+typedef void link_told_fn(const struct egress_message *m, int *fds, size_t n_fds, void *arg);
+/* The answer to what was asked; E is NULL when it is in force. */
+typedef void link_done_fn(const struct err *e, void *arg);
+
+struct link *link_new(struct loop *l, const char *path, link_told_fn *told, void *arg, struct err *e);
+void link_free(struct link *l); /* what was asked is not answered any more; NULL is fine */
+
+bool link_is_up(const struct link *l);     /* connected */
+/* Sends M, whose version and serial are set here. DONE is called once, later, unless -1 was returned; it may be NULL. */
+int link_ask(struct link *l, struct egress_message *m, link_done_fn *done, void *arg, struct err *e);
+void link_forget(struct link *l, void *arg); /* answers with this ARG find nobody any more */
+int link_tell(struct link *l, struct egress_message *m, struct err *e); /* as it is, with its serial */

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+/* opensandbox-egress: resolver, policies and relay of all sandboxes of this host. It begins as a user of its own, with an empty
+ * environment and the descriptors of box/egress_start.h, and before it hears anything it gives up what it does not need of the
+ * little that this is. Its sockets for sandboxes come from the warden. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/opt.h"
+#include "base/own.h"
+#include "box/egress_start.h"
+#include "egress/confine.h"
+#include "egress/egress.h"
+#include "net/loop.h"
+#include "sys/fd.h"
+#include "sys/limits.h"
+#include "sys/signals.h"
+
+#include "base/banned.h"
+
+#define PROGRAM "opensandbox-egress"
+#define TEXT_MAX ((size_t)64 * 1024)
+#define RESOLV_CONF "/etc/resolv.conf"
+#define RESOLV_CONF_MAX ((size_t)64 * 1024)
+#define DNS_PORT 53
+
+enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
+
+struct options {
+	const char *warden, *rules_dir, *webhook, *log_level;
+	struct opt_list upstreams, opened;
+	int64_t max_rules;
+	bool log_json;
+};
+
+static const struct opt opts[] = {
+	OPT(struct options, warden, OPT_STRING, "warden", 0, "PATH", "The socket of the warden's to connect to."),
+	OPT(struct options, upstreams, OPT_LIST, "upstream", 0, "ADDRESS[:PORT]",
+	    "Ask this resolver; the first that answers counts. Default: those of " RESOLV_CONF "."),
+	OPT(struct options, rules_dir, OPT_STRING, "rules-dir", 0, "DIR",
+	    "Read deny.always, allow.always and log_skip.always from DIR, where they are: rules before those of every policy."),
+	OPT(struct options, webhook, OPT_STRING, "deny-webhook", 0, "URL", "Tell URL of each name that was denied, by a POST."),
+	OPT(struct options, max_rules, OPT_INT, "max-rules", 0, "N", "Refuse policies with more rules.", .min = 1, .max = POLICY_RULES_MAX),
+	OPT(struct options, opened, OPT_LIST, "allow-private", 0, "NETWORK",
+	    "Let policies allow this network, which is private or reserved otherwise."),
+	OPT(struct options, log_level, OPT_STRING, "log-level", 0, "LEVEL", "Log from LEVEL on."),
+	OPT(struct options, log_json, OPT_FLAG, "log-json", 0, NULL, "Log lines of JSON."),
+	{ 0 },
+};
+
+static const struct opt_section sections[] = {
+	{ "SIGNALS", "SIGHUP", "Read the lists in the folder of --rules-dir again, which happens by itself every 10 seconds, too." },
+	{ "SIGNALS", "SIGTERM, SIGINT", "End. What the sandboxes may reach by rules about addresses stays as it is, and names stop." },
+	{ 0 },
+};
+
+static const struct opt_command program = {
+	.name = PROGRAM,
+	.summary = "resolver, network policies and relay of sandboxes",
+	.about = "Started by opensandbox-server; it is of no use on its own.",
+	.opts = opts,
+	.sections = sections,
+};
+
+static int fail(const struct err *e, int status)
+{
+	(void)fprintf(stderr, PROGRAM ": %s\n", e->msg);
+	return status;
+}
+
+/* ---- resolvers ---- */
+
+/* "192.0.2.53", "192.0.2.53:5353", "2001:db8::53", "[2001:db8::53]", "[2001:db8::53]:53". */
+static int parse_upstream(struct str text, struct addr *ret, struct err *e)
+{
+	struct err scratch = { 0 };
+	char padded[ADDR_TEXT_MAX];
+
+	if (text.n > 64)
+		return err_set(e, ERR_INVALID, "'%.*s' is no address", 64, text.p);
+	if (sockaddr_parse(text, ret, &scratch) == 0 && ret->sa.sa_family != AF_UNIX)
+		return 0;
+	(void)snprintf(padded, sizeof(padded), "%.*s:%d", STR_ARG(text), DNS_PORT);
+	if (sockaddr_parse(str_of(padded), ret, &scratch) == 0)
+		return 0;
+	(void)snprintf(padded, sizeof(padded), "[%.*s]:%d", STR_ARG(text), DNS_PORT);
+	if (sockaddr_parse(str_of(padded), ret, &scratch) == 0)
+		return 0;
+	return err_set(e, ERR_INVALID, "'%.*s' is no address of a resolver", STR_ARG(text));
+}
+
+static bool is_loopback(const struct addr *a)
+{
+	return a->sa.sa_family == AF_INET ? (ntohl(a->in.sin_addr.s_addr) >> 24) == 127 : IN6_IS_ADDR_LOOPBACK(&a->in6.sin6_addr);
+}
+
+static void add_upstream(struct egress_options *o, const struct addr *a)
+{
+	for (size_t i = 0; i < o->n_upstreams; i++)
+		if (o->upstreams[i].len == a->len && memcmp(&o->upstreams[i].sa, &a->sa, a->len) == 0)
+			return;
+	if (o->n_upstreams < UPSTREAMS_MAX)
+		o->upstreams[o->n_upstreams++] = *a;
+}
+
+/* Those of the loopback last: they may be nobody's. */
+static void add_from_file(struct egress_options *o, struct str text, bool of_loopback)
+{
+	struct str line, word, address;
+	struct addr a;
+
+	while (text.n > 0) {
+		(void)str_cut(text, '\n', &line, &text);
+		if (!str_take_word(&line, &word, 32) || !str_is(word, "nameserver") || !str_take_word(&line, &address, 64))
+			continue;
+		if (parse_upstream(address, &a, &(struct err){ 0 }) == 0 && is_loopback(&a) == of_loopback)
+			add_upstream(o, &a);
+	}
+}
+
+static int find_upstreams(const struct options *in, struct egress_options *o, struct err *e)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(RESOLV_CONF_MAX);
+	struct addr a;
+
+	for (size_t i = 0; i < in->upstreams.n; i++) {
+		if (parse_upstream(str_of(in->upstreams.items[i]), &a, e) < 0)
+			return -1;
+		add_upstream(o, &a);
+	}
+	if (in->upstreams.n > 0)
+		return 0;
+	if (fd_read_file(AT_FDCWD, RESOLV_CONF, RESOLV_CONF_MAX, &b, e) < 0)
+		log_warn("no resolver is known", LOG_ERR(e));
+	add_from_file(o, buf_str(&b), false);
+	add_from_file(o, buf_str(&b), true);
+	if (o->n_upstreams == 0)
+		log_warn("no resolver is known: no sandbox can resolve a name");
+	return 0;
+}
+
+/* ---- the rest of the options ---- */
+
+static int find_opened(const struct options *in, struct egress_options *o, struct err *e)
+{
+	char name[POLICY_NAME_MAX + 1];
+
+	for (size_t i = 0; i < in->opened.n; i++) {
+		struct policy_rule r = { .action = POLICY_ALLOW };
+
+		if (i == OPENED_MAX)
+			return err_set(e, ERR_LIMIT, "--allow-private: at most %d networks", OPENED_MAX);
+		if (policy_target(str_of(in->opened.items[i]), &r, name, e) < 0 || r.kind != POLICY_NET)
+			return err_set(e, ERR_INVALID, "--allow-private: '%s' is no network", in->opened.items[i]);
+		r.target = in->opened.items[i];
+		o->opened[o->n_opened++] = r;
+	}
+	return 0;
+}
+
+static int check(const struct options *in, struct egress_options *o, struct err *e)
+{
+	if (!in->warden || in->warden[0] != '/')
+		return err_set(e, ERR_INVALID, "--warden needs an absolute path");
+	if (in->rules_dir && in->rules_dir[0] != '/')
+		return err_set(e, ERR_INVALID, "--rules-dir needs an absolute path");
+	if (fcntl(EGRESS_FD_API, F_GETFD) < 0 || fcntl(EGRESS_FD_STATE, F_GETFD) < 0)
+		return err_set(e, ERR_INVALID, "started by opensandbox-server; it is of no use on its own");
+	*o = (struct egress_options){ .warden = in->warden, .rules_dir = in->rules_dir, .max_rules = (size_t)in->max_rules,
+				      .webhook = in->webhook && in->webhook[0] ? in->webhook : NULL, .api = EGRESS_FD_API,
+				      .state = EGRESS_FD_STATE };
+	if (fd_set_cloexec(EGRESS_FD_API, true, e) < 0 || fd_set_nonblock(EGRESS_FD_API, true, e) < 0 ||
+	    fd_set_cloexec(EGRESS_FD_STATE, true, e) < 0)
+		return -1;
+	return find_upstreams(in, o, e) < 0 ? -1 : find_opened(in, o, e);
+}
+
+static void set_log(const struct options *o)
+{
+	enum log_level level;
+
+	if (o->log_level && log_level_parse(str_of(o->log_level), &level))
+		log_set_level(level);
+	if (o->log_json)
+		log_set_format(LOG_FORMAT_JSON);
+}
+
+/* ---- running ---- */
+
+struct signals {
+	struct loop *loop;
+	struct egress *egress;
+	int fd;
+	struct io io;
+};
+
+static void on_signal(unsigned ready, void *arg)
+{
+	struct signals *s = arg;
+	int signo = 0;
+
+	(void)ready;
+	while (signals_read(s->fd, &signo, NULL, &(struct err){ 0 }) == 1)
+		if (signo == SIGHUP)
+			egress_reload(s->egress);
+		else
+			loop_stop(s->loop);
+}
+
+static int serve(const struct egress_options *o, const sigset_t *set, struct err *e)
+{
+	AUTO(loop_free) struct loop *l = loop_new(e);
+	AUTO(egress_free) struct egress *g = NULL;
+	struct signals s = { .loop = l, .fd = -1 };
+	int status;
+
+	if (!l)
+		return -1;
+	g = egress_new(l, o, e);
+	if (!g)
+		return -1;
+	s.egress = g;
+	s.fd = signals_open(set, e);
+	if (s.fd < 0 || io_add(&s.io, l, s.fd, IO_IN, on_signal, &s, "signals", e) < 0) {
+		closep(&s.fd);
+		return -1;
+	}
+	status = loop_run(l, e);
+	io_del(&s.io);
+	closep(&s.fd);
+	return status;
+}
+
+static int run(const struct egress_options *o)
+{
+	const sigset_t set = SIGNALS(SIGTERM, SIGINT, SIGHUP);
+	struct err e = { 0 };
+	int status = EXIT_OK;
+
+	limits_raise(RLIMIT_NOFILE);
+	if (signals_block(&set, &e) < 0 || confine_egress(o->state, o->rules_dir, &e) < 0 || serve(o, &set, &e) < 0)
+		status = fail(&e, EXIT_FAILED);
+	confine_egress_end();
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	struct options in = { .max_rules = POLICY_RULES_MAX };
+	static struct egress_options o; /* the strings of argv last as long */
+	struct opt_result r;
+	struct err e;
+
+	signals_prepare();
+	(void)umask(077);
+	if (opt_parse(&program, argc, argv, &in, &r, &e) < 0)
+		return fail(&e, EXIT_USAGE);
+	if (r.action == OPT_HELP) {
+		AUTO(buf_done) struct buf b = BUF_INIT(TEXT_MAX);
+
+		opt_help(&program, PROGRAM, &b);
+		return puts(buf_z(&b)) < 0 ? EXIT_FAILED : EXIT_OK;
+	}
+	(void)prctl(PR_SET_NAME, PROGRAM, 0, 0, 0); /* it was started by a number */
+	set_log(&in);
+	if (check(&in, &o, &e) < 0)
+		return fail(&e, EXIT_USAGE);
+	(void)close(EGRESS_FD_PROGRAM); /* or it was not there */
+	return run(&o);
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+/* egress/state.h - the policies of sandboxes as files, one of each, so that the next process has the same.
+ *
+ * They are replaced by rename, and not synced: what a crash of the host could tear belongs to sandboxes that it has ended. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+
+struct err;
+struct policy;
+
+#define STATE_BYTES_MAX (2 * 1024 * 1024) /* of one file */
+
+int state_save(int dir, const char *id, const struct policy *p, struct err *e);
+/* NULL: *ret_is_there tells whether there is none, or it cannot be read. */
+struct policy *state_load(int dir, const char *id, bool *ret_is_there, struct err *e);
+void state_remove(int dir, const char *id);
+/* Removes those that KEEP does not want, and what a write has left behind. */
+void state_sweep(int dir, bool (*keep)(const char *id, void *arg), void *arg);

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+/* egress/upstream.h - asks the resolvers of the operator's: over UDP from a new port with a new id for each try, over TCP when the
+ * answer is truncated. One that does not answer is asked last for a while; what is asked then goes to it as well, so that its
+ * recovery is noticed without anybody waiting for it. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include "net/addr.h"
+#include "net/dns.h"
+
+struct err;
+struct loop;
+struct lookup;
+struct random_pool;
+struct upstream;
+
+#define UPSTREAM_TOTAL_MS 5000  /* for an answer, all tries together */
+#define UPSTREAM_TRY_MS 1500    /* for one try, before the next one begins */
+#define UPSTREAM_TRIES_MAX 6
+#define UPSTREAM_SICK_MS 10000
+#define UPSTREAM_LOOKUPS_MAX 4096
+#define UPSTREAM_ANSWER_MAX (128 * 1024) /* bytes of memory for what is read of one answer */
+
+/* ANSWER (valid during the call) is whole and has rcode NOERROR or NXDOMAIN; or it is NULL and E says why. The lookup is gone. */
+typedef void lookup_fn(const struct dns_answer *answer, const struct err *e, void *arg);
+
+/* TO is copied. RANDOM is the caller's, and outlives it. */
+struct upstream *upstream_new(struct loop *l, const struct addr *to, size_t n, struct random_pool *random, struct err *e);
+void upstream_free(struct upstream *u); /* its lookups must have ended; NULL is fine */
+
+struct lookup *lookup_start(struct upstream *u, const char *name, uint16_t type, lookup_fn *fn, void *arg, struct err *e);
+void lookup_cancel(struct lookup *q); /* NULL is fine */
+
+struct upstream_counts {
+	uint64_t asked, answered, failed, over_tcp;
+	uint64_t total_us; /* that the answered ones took */
+	size_t waiting, healthy, known;
+};
+struct upstream_counts upstream_counts(const struct upstream *u);

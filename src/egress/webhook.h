@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+/* egress/webhook.h - tells a receiver of the operator's which names were denied, one POST for each, away from everything that decides.
+ *
+ * A queue that is full loses what comes next, and counts it. Its own traffic is not a sandbox's: no policy is asked about it. */
+#pragma once
+#include "base/own.h"
+
+struct egress;
+struct err;
+struct webhook;
+
+#define WEBHOOK_QUEUE_MAX 256
+#define WEBHOOK_TIMEOUT_MS 5000
+#define WEBHOOK_RETRIES 3 /* after a failure to reach it, or a 5xx: 1, 2 and 4 s later */
+
+struct webhook *webhook_new(struct egress *g, const char *url, struct err *e);
+void webhook_free(struct webhook *w); /* NULL is fine */
+void webhook_denied(struct webhook *w, const char *sandbox_id, const char *name);
