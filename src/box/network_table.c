@@ -113,6 +113,7 @@ static void write_departures(const char *p, const char *range, struct buf *out)
 	buf_addf(out, "	chain out {\n"
 		      "		ip daddr %s drop\n"
 		      "		tcp flags syn tcp option maxseg size set rt mtu\n"
+		      "		icmp type echo-request add @pings { ip saddr limit rate over 10/second burst 10 packets } drop\n"
 		      "		ct state established accept\n"
 		      "		ct state != new drop\n"
 		      "		ip daddr @reserved ip daddr != @opened drop\n"
@@ -122,7 +123,7 @@ static void write_departures(const char *p, const char *range, struct buf *out)
 		      "		drop\n	}\n", range);
 	buf_addf(out, "	chain open {\n"
 		      "		meta l4proto { tcp, udp } accept\n"
-		      "		icmp type echo-request add @pings { ip saddr limit rate 10/second burst 10 packets } accept\n"
+		      "		icmp type echo-request accept\n"
 		      "		drop\n	}\n"
 		      "	chain loose {\n"
 		      "		ip saddr . ip daddr @denied drop\n"

@@ -598,8 +598,10 @@ static int start(struct box *b, const struct wire_request *rq, const struct imag
 	if (b->volumes && !b->volumes->is_open)
 		return hold(b, rq, spec, e) < 0 ? -1 : box_volumes_open(b, on_volumes, e);
 	if (box_net_is_pending(b)) {
+		if (hold(b, rq, spec, e) < 0)
+			return -1;
 		timer_in(&b->timer, NETWORK_BIND_MS);
-		return hold(b, rq, spec, e);
+		return 0;
 	}
 	return wake(b, rq, use, spec, e);
 }

@@ -206,6 +206,8 @@ static bool is_forbidden(const struct conntrack_flow *f, void *arg)
 
 	if (f->answers_from == b->w->host.network.gateway)
 		return false; /* egress has the other end */
+	if (f->protocol == IPPROTO_ICMP && net->class == NETWORK_GUARDED)
+		return true;
 	for (size_t i = 0; i < net->n_rules; i++) {
 		if (!net_has(&net->rules[i], f->to))
 			continue;
