@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/escape.h"
 #include "base/own.h"
+#include "box/network.h"
 #include "box/preflight_impl.h"
 #include "sys/fd.h"
 #include "sys/link.h"
@@ -233,6 +234,24 @@ enum preflight_outcome probe_veth(const struct preflight_trial *t, const struct 
 	(void)t;
 	(void)self;
 	return preflight_tell(trial_in_child(try_veth, NULL, &e), &e, detail);
+}
+
+/* All of them, where they bother nobody. */
+static int try_network(void *arg, struct err *e)
+{
+	(void)arg;
+	if (unshare(CLONE_NEWNET) < 0)
+		return err_sys(e, errno, "make a network namespace");
+	return box_network_try(e);
+}
+
+enum preflight_outcome probe_network(const struct preflight_trial *t, const struct preflight_check *self, char *detail)
+{
+	struct err e = { 0 };
+
+	(void)t;
+	(void)self;
+	return preflight_tell(trial_in_child(try_network, NULL, &e), &e, detail);
 }
 
 /* Asks for the number of changes so far, which every nf_tables answers. */

@@ -42,6 +42,6 @@ probe_fn probe_mount_api, probe_overlay, probe_idmap, probe_idmap_overlay;
 probe_fn probe_controller, probe_devices, probe_kill, probe_io_weight, probe_swap;
 /* preflight_host.c */
 probe_fn probe_setting, probe_io_uring, probe_core_pattern, probe_pid_max, probe_descriptors, probe_volumes, probe_loop,
-	probe_btrfs, probe_mkfs, probe_nft, probe_nftables, probe_veth;
+	probe_btrfs, probe_mkfs, probe_nft, probe_nftables, probe_veth, probe_network;
 /* preflight_ids.c */
 probe_fn probe_ids;

@@ -58,6 +58,7 @@ struct config_native {
 	const char *disk_size; /* an amount of storage; NULL: the warden's own choice */
 	bool unsafe_no_disk_limit;
 	int network; /* of sandboxes whose create names none */
+	const char *network_range; /* of addresses; NULL: the warden's own choice */
 };
 enum { NETWORK_DEFAULT, NETWORK_NONE };
 
@@ -108,8 +109,10 @@ struct config_egress {
 	const char *user, *rules_dir, *deny_webhook;
 	struct string_list upstreams; /* addresses, with an optional port; none: those of resolv.conf */
 	int64_t max_rules;
+	struct string_list allow_private; /* networks of W4 that sandboxes may reach */
 };
 #define CONFIG_UPSTREAMS_MAX 10
+#define CONFIG_PRIVATE_MAX 64
 
 enum { SECURE_NONE, SECURE_GVISOR, SECURE_KATA, SECURE_FIRECRACKER };
 

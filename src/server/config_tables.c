@@ -6,8 +6,10 @@
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/uuid.h"
+#include "box/network.h"
 #include "image/fetch.h"
 #include "server/config.h"
+#include "sys/route.h"
 
 #include "base/banned.h"
 
@@ -199,6 +201,15 @@ static const struct field runtime_fields[] = {
 	{ 0 },
 };
 
+static const char *check_range(const void *value)
+{
+	const char *text = *(const char *const *)value;
+	struct route_net net;
+
+	return !text[0] || (route_net_parse(text, &net, &(struct err){ 0 }) == 0 && net.prefix >= 8 && net.prefix <= NETWORK_RANGE_BITS) ?
+		       NULL : "must be a network such as 10.20.0.0/16, of 8 to 17 bits";
+}
+
 static const struct field native_fields[] = {
 	FIELD(struct config_native, state_dir, FIELD_STRING, "state_dir", .min = 1, PATH_LEN, .check = check_absolute,
 	      .help = "what survives a reboot: records, images, disks"),
@@ -220,6 +231,8 @@ static const struct field native_fields[] = {
 	      .help = "allow a host without btrfs, where every sandbox can fill the disk"),
 	FIELD(struct config_native, network, FIELD_ENUM, "network", .names = networks,
 	      .help = "of sandboxes whose create says nothing: default (the Internet, but no private addresses) or none"),
+	FIELD(struct config_native, network_range, FIELD_STRING, "network_range", .max = 32, .check = check_range,
+	      .help = "the addresses of sandboxes, as 10.20.0.0/16; default: a part of 10.0.0.0/8 that this host does not use"),
 	FIELD(struct config_native, images, FIELD_MAP, "images", .min = 0, .max = CONFIG_IMAGES_MAX,
 	      .help = "further images, name = \"path\" of a root directory or of a tar of one (plain, gzip, zstd, xz)"),
 	{ 0 },
@@ -291,6 +304,17 @@ static const struct field store_fields[] = {
 	{ 0 },
 };
 
+static const char *check_nets(const void *value)
+{
+	const struct string_list *list = value;
+	struct route_net net;
+
+	for (size_t i = 0; i < list->n; i++)
+		if (route_net_parse(list->items[i], &net, &(struct err){ 0 }) < 0)
+			return "must be a list of networks such as 10.1.0.0/16";
+	return NULL;
+}
+
 static const struct field egress_fields[] = {
 	FIELD(struct config_egress, image, FIELD_STRING, "image", .max = 512,
 	      .help = "docker and kubernetes: the image of the egress sidecar"),
@@ -307,6 +331,8 @@ static const struct field egress_fields[] = {
 	FIELD(struct config_egress, deny_webhook, FIELD_STRING, "deny_webhook", .max = 2048, .check = check_webhook,
 	      .help = "native: URL that is told of names that were denied"),
 	FIELD(struct config_egress, max_rules, FIELD_INT, "max_rules", .min = 1, .max = 4096, .help = "rules of one policy"),
+	FIELD(struct config_egress, allow_private, FIELD_STRINGS, "allow_private", .max = CONFIG_PRIVATE_MAX, .check = check_nets,
+	      .help = "native: private networks that sandboxes may reach, as far as their policies allow; empty: none"),
 	{ 0 },
 };
 

@@ -68,7 +68,7 @@ struct supervisor {
 /* ---- the warden ---- */
 
 struct arguments {
-	const char *argv[32 + 2 * CONFIG_IMAGES_MAX + 2 * CONFIG_HOST_PATHS_MAX];
+	const char *argv[40 + 2 * CONFIG_IMAGES_MAX + 2 * CONFIG_HOST_PATHS_MAX + 2 * CONFIG_PRIVATE_MAX];
 	size_t n;
 	char uid[24], egress_uid[24], slots[24], disk_size[24];
 };
@@ -99,6 +99,8 @@ static void make_arguments(const struct supervisor *s, struct arguments *a)
 	if (s->is_egress_installed) {
 		add(a, "--egress-fd", WARDEN_FD_EGRESS_TEXT);
 		add(a, "--egress-uid", a->egress_uid);
+	} else {
+		add(a, "--no-network", NULL);
 	}
 	add(a, "--slots", a->slots);
 	add(a, "--log-level", c->log.level);
@@ -110,6 +112,10 @@ static void make_arguments(const struct supervisor *s, struct arguments *a)
 	}
 	if (c->native.unsafe_no_disk_limit)
 		add(a, "--unsafe-no-disk-limit", NULL);
+	if (c->native.network_range && c->native.network_range[0])
+		add(a, "--network-range", c->native.network_range);
+	for (size_t i = 0; i < c->egress.allow_private.n; i++)
+		add(a, "--network-open", c->egress.allow_private.items[i]);
 	for (size_t i = 0; i < c->native.images.n; i++) /* numbered by their order, for the server as well */
 		add(a, "--image", c->native.images.items[i].value);
 	for (size_t i = 0; i < c->storage.allowed_host_paths.n; i++) /* likewise */
