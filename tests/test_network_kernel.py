@@ -839,3 +839,23 @@ def test_one_box_cannot_fill_the_hosts_table_of_connections(warden, world):
     peer.call(REMOVE, name)
     warden.settle()
     assert int(network_left.run("sysctl", "-n", "net.netfilter.nf_conntrack_count", netns=world.host).stdout) < 50
+
+
+def test_docker_lets_boxes_by_also_after_it_made_its_rules_anew(warden, world):
+    def docker():
+        for args in ("-N", "DOCKER-USER"), ("-P", "FORWARD", "DROP"), ("-A", "FORWARD", "-j", "DOCKER-USER"):
+            network_left.run("iptables", *args, netns=world.host, check=True)
+
+    docker()
+    peer = warden.start().peer()
+    name = peer.create(network=OPEN)
+    assert dial(peer, name, OUTSIDE, 8080) == f"got {HOST} hello"
+    network_left.run("iptables", "-F", netns=world.host, check=True)
+    network_left.run("iptables", "-A", "FORWARD", "-j", "DOCKER-USER", netns=world.host, check=True)
+    until = time.monotonic() + 8
+    while dial(peer, name, OUTSIDE, 8080) != f"got {HOST} hello":
+        assert time.monotonic() < until
+    peer.call(REMOVE, name)
+    warden.settle()
+    assert warden.stop() == 0
+    assert "opensandbox" not in network_left.run("iptables", "-S", netns=world.host).stdout

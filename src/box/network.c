@@ -2,7 +2,6 @@
 #include "box/network.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <linux/ip.h>
 #include <linux/netlink.h>
 #include <stdio.h>
@@ -16,17 +15,13 @@
 #include "base/str.h"
 #include "box/network_impl.h"
 #include "box/slot.h"
-#include "sys/fd.h"
 #include "sys/memfd.h"
 #include "sys/netns.h"
 #include "sys/nft.h"
-#include "sys/process.h"
 
 #include "base/banned.h"
 
 #define TABLE_TEXT_MAX ((size_t)64 * 1024)
-#define NFT_SAYS_MAX 4096
-#define NFT_MS 10000
 #define RULE_PRIORITY 5000
 #define INSIDE "eth0"
 
@@ -54,65 +49,24 @@ void box_network_link(const struct box_network *n, unsigned number, char out[LIN
 
 /* ---- the table ---- */
 
-static const char *find_nft(void)
-{
-	static const char *const places[] = { "/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft", "/usr/local/sbin/nft" };
-
-	for (size_t i = 0; i < ARRAY_LEN(places); i++)
-		if (access(places[i], X_OK) == 0)
-			return places[i];
-	return NULL;
-}
-
-/* What it says is for whoever has to mend it: the first line. */
-static int await_nft(int pidfd, int says, struct err *e)
-{
-	AUTO(buf_done) struct buf text = BUF_INIT(NFT_SAYS_MAX);
-	struct process_end end;
-	struct str line, rest;
-
-	(void)fd_read_all(says, NFT_SAYS_MAX, &text, &(struct err){ 0 }); /* cut, if there is more */
-	if (process_wait(pidfd, NFT_MS, &end, e) < 0) {
-		(void)process_kill_and_wait(pidfd, NFT_MS, &end, &(struct err){ 0 });
-		return -1;
-	}
-	if (end.by_signal || end.code != 0) {
-		(void)str_cut(buf_str(&text), '\n', &line, &rest);
-		return err_set(e, ERR_UNAVAILABLE, "nft: %.*s", (int)MIN(line.n, (size_t)200), line.p ? line.p : "");
-	}
-	return 0;
-}
-
 static int write_table(struct box_network *n, struct network_io *io, struct err *e)
 {
 	AUTO(buf_done) struct buf text = BUF_INIT(TABLE_TEXT_MAX);
-	const char *program = find_nft();
 	const char *const argv[] = { "nft", "-f", "-", NULL };
-	struct spawn_spec sp = SPAWN_INIT(program, (char *const *)(uintptr_t)argv);
 	AUTO_FD rules = -1;
-	AUTO_FD pidfd = -1;
-	AUTO_FD says = -1;
-	AUTO_FD end = -1;
-	int pair[2];
+	int r;
 
-	if (!program)
-		return err_set(e, ERR_UNAVAILABLE, "there is no program 'nft': install the package nftables");
 	box_network_table(n, &text);
 	if (text.failed)
 		return err_set(e, ERR_LIMIT, "the rules have more than %zu bytes", TABLE_TEXT_MAX);
 	rules = memfd_sealed_bytes("rules", buf_str(&text), e);
 	if (rules < 0 || lseek(rules, 0, SEEK_SET) < 0)
 		return -1;
-	if (pipe2(pair, O_CLOEXEC) < 0)
-		return err_sys(e, errno, "make a pipe");
-	says = pair[0];
-	end = pair[1];
-	sp.in = rules;
-	sp.err = end;
-	pidfd = process_spawn(&sp, NULL, e);
-	(void)close(take_fd(&end));
-	if (pidfd < 0 || await_nft(pidfd, says, e) < 0)
+	r = network_run(argv, rules, e);
+	if (r < 0)
 		return -1;
+	if (r > 0)
+		return err_set(e, ERR_UNAVAILABLE, "nft ended with status %d", r);
 	n->n_rules = nft_count_rules(&io->nft, n->table, e);
 	return n->n_rules < 0 ? -1 : 0;
 }
@@ -156,7 +110,7 @@ static int put_up(struct box_network *n, struct network_io *io, struct err *e)
 	if (route_add(&io->links, &unreachable, e) < 0 || route_add_rule(&io->links, &rule, e) < 0)
 		return -1;
 	KILL_POINT("warden.network.routes");
-	return network_open_uplinks(n, io, e);
+	return network_open_uplinks(n, io, e) < 0 ? -1 : network_pass_docker(n, io, e);
 }
 
 int network_io_open(struct network_io *io, struct err *e)
@@ -188,29 +142,48 @@ static int is_gateway_there(const struct box_network *n, struct network_io *io, 
 	return route_list_addresses(&io->links, network_find_gateway, &g, e) < 0 ? -1 : g.is_there;
 }
 
-int box_network_check(struct box_network *n, struct err *e)
+int box_network_check(const struct box_network *n, struct err *e)
 {
 	AUTO(network_io_done) struct network_io io = NETWORK_IO_INIT;
-	const struct route unreachable = range_route(n);
-	const struct route_rule rule = range_rule(n);
 	int rules, has_gateway;
 
 	if (network_io_open(&io, e) < 0)
 		return -1;
 	rules = nft_count_rules(&io.nft, n->table, e);
-	if (rules < 0 && e->code != ERR_NOT_FOUND)
+	if (rules != n->n_rules)
+		return rules < 0 && e->code != ERR_NOT_FOUND ? -1 : 0;
+	has_gateway = is_gateway_there(n, &io, e);
+	if (has_gateway <= 0)
+		return has_gateway;
+	return network_open_uplinks(n, &io, e) < 0 ? -1 : network_is_let_by(n, &io, e);
+}
+
+int box_network_repair(struct box_network *n, struct err *e)
+{
+	AUTO(network_io_done) struct network_io io = NETWORK_IO_INIT;
+	int has_gateway;
+
+	if (network_io_open(&io, e) < 0)
 		return -1;
 	has_gateway = is_gateway_there(n, &io, e);
-	if (has_gateway < 0)
+	if (has_gateway < 0 || (!has_gateway && network_claim(n, &io, e) < 0))
 		return -1;
-	if (rules != n->n_rules && write_table(n, &io, e) < 0)
+	return put_up(n, &io, e);
+}
+
+int box_network_try(struct err *e)
+{
+	static const struct box_network_spec spec = { .prefix = "trial", .state_dir = "/" };
+	static const struct route_net range = { .prefix = NETWORK_RANGE_BITS };
+	AUTO(network_io_done) struct network_io io = NETWORK_IO_INIT;
+	struct box_network n = { 0 };
+
+	n.range = range;
+	n.range.address = htonl(0x0a000000);
+	n.gateway = htonl(0x0a000001);
+	if (network_io_open(&io, e) < 0 || network_name(&n, &spec, e) < 0)
 		return -1;
-	if (!has_gateway && network_claim(n, &io, e) < 0)
-		return -1;
-	if (route_add(&io.links, &unreachable, e) < 0 || route_add_rule(&io.links, &rule, e) < 0 ||
-	    network_open_uplinks(n, &io, e) < 0)
-		return -1;
-	return rules == n->n_rules && has_gateway;
+	return write_table(&n, &io, e);
 }
 
 /* Boxes that this process knows nothing of have links, too. */
@@ -234,7 +207,8 @@ int box_network_remove(const struct box_network *n, struct err *e)
 	const struct route_rule rule = range_rule(n);
 	int lo = network_io_open(&io, e) < 0 ? -1 : link_index(&io.links, "lo", e);
 
-	if (lo < 0 || has_no_links(n, &io, e) < 0 || network_close_uplinks(n, &io, e) < 0 || route_delete_rule(&io.links, &rule, e) < 0 ||
+	if (lo < 0 || has_no_links(n, &io, e) < 0 || network_close_uplinks(n, &io, e) < 0 ||
+	    network_leave_docker(n, &io, e) < 0 || route_delete_rule(&io.links, &rule, e) < 0 ||
 	    route_delete(&io.links, &unreachable, e) < 0)
 		return -1;
 	KILL_POINT("warden.network.unrouted");

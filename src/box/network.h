@@ -70,9 +70,12 @@ int box_network_open(struct box_network *n, const struct box_network_spec *spec,
 /* All that there is besides boxes. ERR_CONFLICT: there are some. */
 int box_network_remove(const struct box_network *n, struct err *e);
 
-/* 1: all is as box_network_open() left it. 0: somebody removed rules, addresses or routes, and they were put back; the elements
- * of sets are gone if the table was. */
-int box_network_check(struct box_network *n, struct err *e);
+/* Somebody else may remove rules, addresses and routes, change links, or start Docker. Looking is quick: 1, all is as it should
+ * be; 0, something needs box_network_repair(), which may wait for programs. Elements of sets are gone when the table was. */
+int box_network_check(const struct box_network *n, struct err *e);
+int box_network_repair(struct box_network *n, struct err *e);
+/* For a process in a network of its own: whether the rules can be had. */
+int box_network_try(struct err *e);
 
 uint32_t box_network_address(const struct box_network *n, unsigned number);
 int box_network_number(const struct box_network *n, uint32_t address); /* -1: no box has it */

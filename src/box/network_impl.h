@@ -34,6 +34,15 @@ int network_claim(const struct box_network *n, struct network_io *io, struct err
 int network_open_uplinks(const struct box_network *n, struct network_io *io, struct err *e);
 int network_close_uplinks(const struct box_network *n, struct network_io *io, struct err *e);
 
+/* network_docker.c: Docker drops what is forwarded unless somebody lets it by: a rule of ours in the chain that it leaves to
+ * others, tagged with our prefix. Nothing is done where that chain is not. */
+int network_pass_docker(const struct box_network *n, struct network_io *io, struct err *e);
+int network_leave_docker(const struct box_network *n, struct network_io *io, struct err *e);
+int network_is_let_by(const struct box_network *n, struct network_io *io, struct err *e); /* 1, 0, -1 */
+
+/* Runs a program of the system with IN (or -1) as its input: its status, or -1. Why it failed is told when it says so. */
+int network_run(const char *const *argv, int in, struct err *e);
+
 /* Elements of `pairs`. */
 struct network_pair {
 	char link[16];

@@ -136,7 +136,7 @@ static int is_free(struct search *s, struct err *e)
 	s->is_taken = false;
 	if (route_list_addresses(&s->io->links, look_at_address, s, e) < 0)
 		return -1;
-	if (!s->is_taken && route_list(&s->io->links, look_at_route, s, e) < 0)
+	if (!s->is_taken && route_list(&s->io->links, 0, look_at_route, s, e) < 0)
 		return -1;
 	return !s->is_taken;
 }

@@ -104,7 +104,7 @@ int network_open_uplinks(const struct box_network *n, struct network_io *io, str
 
 	if (is_forwarding("all") == 1)
 		return forget(n, io, e);
-	if (route_list(&io->links, take_route, &u, e) < 0)
+	if (route_list(&io->links, ROUTE_TABLE_MAIN, take_route, &u, e) < 0)
 		return -1;
 	for (size_t i = 0; i < u.n; i++) {
 		if (link_by_index(&io->links, u.index[i], &row, e) < 0) {

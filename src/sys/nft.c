@@ -19,6 +19,7 @@
 #define MESSAGE(type) (NFNL_SUBSYS_NFTABLES << 8 | (type))
 
 static const struct nfgenmsg inet = { .nfgen_family = NFPROTO_INET, .version = NFNETLINK_V0 };
+static const struct nfgenmsg ipv4 = { .nfgen_family = NFPROTO_IPV4, .version = NFNETLINK_V0 };
 
 int nft_open(struct netlink *nl, int netns, struct err *e)
 {
@@ -158,7 +159,8 @@ struct listing {
 	nft_row_fn *fn;
 	void *arg;
 	size_t n;
-	const char *prefix;
+	const char *prefix; /* of tables */
+	const char *text;   /* of rules: counted only with it, up to its NUL */
 };
 
 static struct str value_of(struct str attrs, uint16_t type)
@@ -232,7 +234,7 @@ static int count(uint16_t type, struct str body, void *arg, struct err *e)
 	struct str name;
 
 	(void)e;
-	if (type == MESSAGE(NFT_MSG_NEWRULE))
+	if (type == MESSAGE(NFT_MSG_NEWRULE) && (!l->text || (body.n > 0 && memmem(body.p, body.n, l->text, strlen(l->text) + 1))))
 		l->n++;
 	if (type == MESSAGE(NFT_MSG_NEWTABLE) && body.n >= sizeof(struct nfgenmsg) &&
 	    netlink_find(str_skip(body, sizeof(struct nfgenmsg)), NFTA_TABLE_NAME, &name) && str_starts(name, str_of(l->prefix)))
@@ -240,7 +242,12 @@ static int count(uint16_t type, struct str body, void *arg, struct err *e)
 	return 0;
 }
 
-static int dump_count(struct netlink *nl, uint16_t type, const char *table, struct listing *l, struct err *e)
+struct place {
+	const struct nfgenmsg *family;
+	const char *table, *chain; /* or NULL */
+};
+
+static int dump_count(struct netlink *nl, uint16_t type, const struct place *at, struct listing *l, struct err *e)
 {
 	struct err why = { 0 };
 	struct netlink_msg m;
@@ -248,9 +255,11 @@ static int dump_count(struct netlink *nl, uint16_t type, const char *table, stru
 	for (int i = 0; i < LIST_TRIES; i++) {
 		l->n = 0;
 		netlink_msg_init(&m);
-		netlink_begin(&m, MESSAGE(type), 0, &inet, sizeof(inet));
-		if (table)
-			netlink_put_z(&m, NFTA_RULE_TABLE, table);
+		netlink_begin(&m, MESSAGE(type), 0, at->family, sizeof(*at->family));
+		if (at->table)
+			netlink_put_z(&m, NFTA_RULE_TABLE, at->table);
+		if (at->chain)
+			netlink_put_z(&m, NFTA_RULE_CHAIN, at->chain);
 		if (netlink_dump(nl, &m, count, l, &why) == 0)
 			return (int)l->n;
 		if (why.sys != EAGAIN)
@@ -271,12 +280,34 @@ int nft_count_rules(struct netlink *nl, const char *table, struct err *e)
 	netlink_put_z(&m, NFTA_TABLE_NAME, table);
 	if (netlink_request(nl, &m, e) < 0)
 		return err_wrap(e, "look for table '%s'", table);
-	return dump_count(nl, NFT_MSG_GETRULE, table, &l, e) < 0 ? err_wrap(e, "count the rules of '%s'", table) : (int)l.n;
+	return dump_count(nl, NFT_MSG_GETRULE, &(struct place){ &inet, table, NULL }, &l, e) < 0 ? err_wrap(e, "count the rules of '%s'", table) : (int)l.n;
 }
 
 int nft_count_tables(struct netlink *nl, const char *prefix, struct err *e)
 {
 	struct listing l = { .prefix = prefix };
 
-	return dump_count(nl, NFT_MSG_GETTABLE, NULL, &l, e) < 0 ? err_wrap(e, "count tables") : (int)l.n;
+	return dump_count(nl, NFT_MSG_GETTABLE, &(struct place){ &inet, NULL, NULL }, &l, e) < 0 ? err_wrap(e, "count tables") : (int)l.n;
+}
+
+int nft_has_chain(struct netlink *nl, const char *table, const char *chain, struct err *e)
+{
+	struct netlink_msg m;
+
+	netlink_msg_init(&m);
+	netlink_begin(&m, MESSAGE(NFT_MSG_GETCHAIN), NLM_F_ACK, &ipv4, sizeof(ipv4));
+	netlink_put_z(&m, NFTA_CHAIN_TABLE, table);
+	netlink_put_z(&m, NFTA_CHAIN_NAME, chain);
+	if (netlink_request(nl, &m, e) == 0)
+		return 1;
+	return e->sys == ENOENT ? 0 : err_wrap(e, "look for chain '%s'", chain);
+}
+
+int nft_chain_mentions(struct netlink *nl, const char *table, const char *chain, const char *text, struct err *e)
+{
+	struct listing l = { .text = text };
+
+	if (dump_count(nl, NFT_MSG_GETRULE, &(struct place){ &ipv4, table, chain }, &l, e) < 0)
+		return err_wrap(e, "look at the rules of chain '%s'", chain);
+	return l.n > 0;
 }

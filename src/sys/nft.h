@@ -71,4 +71,7 @@ int nft_has(struct netlink *nl, const char *table, const char *set, const struct
 int nft_count_rules(struct netlink *nl, const char *table, struct err *e);
 /* How many tables have names that begin with PREFIX. */
 int nft_count_tables(struct netlink *nl, const char *prefix, struct err *e);
+/* Of the family ip, which others have their tables in: whether CHAIN is there, and whether TEXT is in one of its rules: 1, 0, -1. */
+int nft_has_chain(struct netlink *nl, const char *table, const char *chain, struct err *e);
+int nft_chain_mentions(struct netlink *nl, const char *table, const char *chain, const char *text, struct err *e);
 int nft_delete_table(struct netlink *nl, const char *table, struct err *e); /* not there is fine */

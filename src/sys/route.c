@@ -171,6 +171,8 @@ static int list(struct netlink *nl, uint16_t type, const void *head, size_t n, n
 		netlink_begin(&m, type, 0, head, n);
 		if (netlink_dump(nl, &m, take, l, &why) == 0 || l->is_over)
 			return 0;
+		if (why.sys == ENOENT) /* of a table that has none */
+			return 0;
 		if (why.sys != EAGAIN)
 			break;
 	}
@@ -186,9 +188,9 @@ int route_list_addresses(struct netlink *nl, route_address_fn *fn, void *arg, st
 	return list(nl, RTM_GETADDR, &head, sizeof(head), take_address, &l, e) < 0 ? err_wrap(e, "list addresses") : 0;
 }
 
-int route_list(struct netlink *nl, route_row_fn *fn, void *arg, struct err *e)
+int route_list(struct netlink *nl, uint32_t table, route_row_fn *fn, void *arg, struct err *e)
 {
-	const struct rtmsg head = { .rtm_family = AF_INET };
+	const struct rtmsg head = { .rtm_family = AF_INET, .rtm_table = (uint8_t)table };
 	struct listing l = { .row = fn, .arg = arg };
 
 	return list(nl, RTM_GETROUTE, &head, sizeof(head), take_route, &l, e) < 0 ? err_wrap(e, "list routes") : 0;

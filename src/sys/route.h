@@ -69,4 +69,5 @@ struct route_row {
 	uint32_t table;
 };
 typedef int route_row_fn(const struct route_row *r, void *arg, struct err *e);
-int route_list(struct netlink *nl, route_row_fn *fn, void *arg, struct err *e);
+int route_list(struct netlink *nl, uint32_t table, route_row_fn *fn, void *arg, struct err *e); /* 0: of all tables */
+#define ROUTE_TABLE_MAIN 254

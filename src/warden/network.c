@@ -20,6 +20,7 @@
 #include "base/banned.h"
 
 #define CHECK_MS 2000 /* between two looks at whether our rules are still there */
+#define BLIND_CHECKS 30 /* so many of them to one of what only other programs can see */
 #define BACKLOG 512
 
 struct box *network_box(const struct warden *w, uint32_t address)
@@ -87,19 +88,41 @@ static int put_back(struct warden *w, bool slots, struct err *e)
 	return 0;
 }
 
-static void on_check(void *arg)
+static int repair_work(void *arg, struct err *e)
+{
+	struct warden *w = arg;
+
+	return box_network_repair(&w->host.network, e);
+}
+
+static void on_repaired(const struct err *failure, void *arg)
 {
 	struct warden *w = arg;
 	struct err e = { 0 };
+
+	if (failure)
+		log_error("the rules of the network cannot be put back, trying again", LOG_ERR(failure));
+	else if (put_back(w, true, &e) < 0)
+		log_error("the elements of the network's rules cannot be put back, trying again", LOG_ERR(&e));
+	timer_in(&w->network.check, CHECK_MS);
+}
+
+/* Whatever the look finds, and now and then what cannot be seen. */
+static void on_check(void *arg)
+{
+	struct warden *w = arg;
+	struct network *n = &w->network;
+	struct err e = { 0 };
 	int r = box_network_check(&w->host.network, &e);
 
-	if (r == 0) {
-		log_warn("rules of the network were removed by somebody, putting them back");
-		r = put_back(w, true, &e);
-	}
 	if (r < 0)
-		log_error("the network of sandboxes cannot be checked, trying again", LOG_ERR(&e));
-	timer_in(&w->network.check, CHECK_MS);
+		log_error("the network of sandboxes cannot be looked at, trying again", LOG_ERR(&e));
+	if (r == 0)
+		log_warn("rules of the network were removed by somebody, putting them back");
+	if (r == 0 || ++n->checks % BLIND_CHECKS == 0)
+		worker_start(&n->repair, &w->workers, repair_work, on_repaired, w, -1);
+	else
+		timer_in(&n->check, CHECK_MS);
 }
 
 /* ---- beginning ---- */
@@ -140,7 +163,7 @@ void network_open(struct warden *w, const struct network_spec *spec, const char 
 	struct err e = { 0 };
 
 	w->network = (struct network){ .nft = NETLINK_INIT, .flows = NETLINK_INIT, .sockets = { -1, -1, -1 },
-				       .listener = spec->listener, .egress_uid = spec->egress_uid };
+				       .listener = spec->listener, .egress_uid = spec->egress_uid, .repair = WORKER_INIT };
 	if (!spec->is_off && open_all(w, &box, &e) < 0)
 		network_give_up(w, &e);
 }
@@ -259,6 +282,7 @@ void network_done(struct warden *w)
 	struct err e = { 0 };
 
 	egress_done(w);
+	worker_forget(&n->repair);
 	if (n->is_on && !w->boxes && box_network_remove(&w->host.network, &e) < 0)
 		log_warn("the network of sandboxes is left for the next start to remove", LOG_ERR(&e));
 	timer_done(&n->check);

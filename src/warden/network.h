@@ -17,6 +17,7 @@
 #include "box/slot.h"
 #include "net/loop.h"
 #include "sys/netlink.h"
+#include "warden/worker.h"
 
 struct box;
 struct egress;
@@ -46,6 +47,8 @@ struct network {
 	struct egress *egress; /* or NULL */
 	uint64_t last_serial;
 	struct timer check;
+	unsigned checks;
+	struct worker repair;
 	struct box *boxes[SLOT_NUMBER_MAX]; /* those that have an address, by their numbers */
 };
 
