@@ -11,6 +11,8 @@ import re
 import struct
 import time
 
+import network_left
+
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
 NAMESPACES = ("mnt", "pid", "net", "ipc", "uts", "user", "cgroup")
 NUMBERS = re.compile(r"\bb\d+\b|(?<=host-)[0-9a-f-]+|(?<=stderr\.)\d+|(?<=[\[:/])\d+(?=\]|/|$)")
@@ -142,6 +144,7 @@ def take(server):
         "mounts": mounts(home.folder, inside),
         "groups": groups(home.prefix),
         "interfaces": len([n for n in os.listdir("/sys/class/net") if n.startswith(home.prefix)]),
+        "network": [n for n in network_left.left(home.prefix) if "_" not in n],
         "folders": folders(home),
         "loops": loops(home.folder),
         "snapshots": snapshots(server),
@@ -196,4 +199,5 @@ def check(server, before, seconds=5):
 def gone(home):
     """After a server that left no sandbox has stopped: nothing but files of the state directory."""
     assert not groups(home.prefix), groups(home.prefix)
+    assert not network_left.left(home.prefix), network_left.left(home.prefix)
     assert not list(home.state.glob("boxes/*")) and mounts(home.folder, []) == 0 and loops(home.folder) == 0

@@ -18,6 +18,7 @@ import time
 import uuid
 
 import jsonschema
+import network_left
 import pytest
 import yaml
 
@@ -145,6 +146,7 @@ class Home:
         if left:
             self.kill()
             self.drain(STOP_SECONDS)
+        network_left.clean(self.prefix)
         if self.folder.exists():
             shutil.rmtree(self.folder)
         assert not left, left

@@ -18,7 +18,8 @@ import uuid
 import pytest
 
 import network_left
-from test_warden import (CREATE, REMOVE, RUNNING, STATS, UNAVAILABLE, Failed, Warden, guest, pytestmark, sealed)  # noqa: F401
+from fleet import KillSwitch
+from test_warden import CREATE, REMOVE, RUNNING, STATS, WARDEN, Failed, Warden, guest, pytestmark, sealed  # noqa: F401
 
 NONE, OPEN, POLICY = range(3)
 ENETDOWN = 100
@@ -859,3 +860,56 @@ def test_docker_lets_boxes_by_also_after_it_made_its_rules_anew(warden, world):
     warden.settle()
     assert warden.stop() == 0
     assert "opensandbox" not in network_left.run("iptables", "-S", netns=world.host).stdout
+
+
+# ---- SIGKILL at every named place (base/kill_point.h) ----------------------------------------------------------
+
+PLACES = [
+    ("start", "warden.network.claimed"), ("start", "warden.network.table"), ("start", "warden.network.routes"),
+    ("start", "warden.slot.pair"), ("start", "warden.slot.link"), ("create", "warden.bind.asked"), ("create", "warden.rules.set"),
+    ("create", "warden.bind.bound"), ("remove", "warden.release.closed"), ("remove", "warden.destroy.unlinked"),
+    ("stop", "warden.network.unrouted"), ("stop", "warden.network.untabled"),
+]
+
+
+@pytest.mark.skipif(b"warden.network.table" not in WARDEN.read_bytes() if WARDEN.exists() else True, reason="only the test build has kill points")
+@pytest.mark.parametrize("when, place", PLACES)
+def test_a_warden_that_dies_there_leaves_nothing_that_the_next_one_does_not_clear(watched, warden, world, tmp_path, when, place):
+    switch = KillSwitch(tmp_path / "switch")
+
+    def start(armed):
+        if armed:
+            switch.arm(place)
+        fd = watched.listener.fileno()
+        warden.start("--egress-fd", str(fd), pass_fds=[fd, switch.fd], env={"OPENSANDBOX_KILL_POINT_FD": str(switch.fd)}, check=False)
+
+    try:
+        start(when == "start")
+        if when != "start":
+            warden.settle()
+            egress, peer = Egress(watched.path), warden.peer()
+            name = create(peer, OPEN) if when == "remove" else None
+            switch.arm(place)
+            with contextlib.suppress(EOFError, OSError):
+                if when == "create":
+                    create(peer)
+                if when == "remove":
+                    peer.call(REMOVE, name)
+                    time.sleep(1)
+                if when == "stop":
+                    warden.process.send_signal(signal.SIGTERM)
+            egress.close()
+        assert warden.process.wait(20) == -signal.SIGKILL
+        start(False)
+        egress, peer = Egress(watched.path), warden.peer()
+        warden.settle()
+        assert peer.list() == {}
+        name = create(peer, OPEN)
+        assert dial(peer, name, OUTSIDE, 8080) == f"got {HOST} hello"
+        peer.call(REMOVE, name)
+        warden.settle()
+        assert warden.stop() == 0
+        egress.close()
+        assert network_left.left(warden.prefix, world.host) == []
+    finally:
+        switch.close()

@@ -173,12 +173,12 @@ class Warden:
         self.process = None
         self.netns = None  # another network than the host's, by its name
 
-    def start(self, *more, slots=SLOTS, check=True, pass_fds=()):
+    def start(self, *more, slots=SLOTS, check=True, pass_fds=(), env=None):
         fd = self.listener.fileno()
         into = ["nsenter", f"--net=/run/netns/{self.netns}"] if self.netns else []
         self.process = subprocess.Popen(
             [*into, WARDEN, "--state-dir", self.state, "--prefix", self.prefix, "--execd", self.execd, "--socket-fd", str(fd),
-             "--slots", str(slots), "--disk-size", str(DISK_SIZE), *more], pass_fds=[fd, *pass_fds], stderr=self.log, env={})
+             "--slots", str(slots), "--disk-size", str(DISK_SIZE), *more], pass_fds=[fd, *pass_fds], stderr=self.log, env=env or {})
         if check:
             self.settle(slots)
         return self

@@ -279,10 +279,10 @@ static void start_removal(struct box *b)
 		finish_removal(b);
 		return;
 	}
-	box_net_release(b);
 	if (b->file.id[0] && b->slot.dir >= 0 && box_file_write(b->slot.dir, &b->file, &e) < 0)
 		log_warn("cannot mark a box for removal, ignoring", LOG_S("id", b->file.id), LOG_ERR(&e));
 	KILL_POINT("warden.remove.marked");
+	box_net_release(b);
 	if (b->has_ended)
 		tell_removed(b);
 	kill_first(b);
