@@ -78,6 +78,22 @@ static void layers_are_added_one_by_one_and_only_those_of_images(void **state)
 	assert_int_equal(check(&rq, 1), -1);
 }
 
+static void a_policy_is_a_second_descriptor(void **state)
+{
+	struct wire_request rq = good_request(WIRE_CREATE);
+
+	(void)state;
+	rq.network = WIRE_NET_OPEN;
+	assert_int_equal(check(&rq, 1), 0);
+	assert_int_equal(check(&rq, 2), -1);
+	rq.network = WIRE_NET_POLICY;
+	assert_int_equal(check(&rq, 2), 0);
+	assert_int_equal(check(&rq, 1), -1);
+	rq.network++;
+	assert_int_equal(check(&rq, 1), -1);
+	assert_int_equal(check(&rq, 2), -1);
+}
+
 static void anything_else_is_refused(void **state)
 {
 	struct wire_request bad[13], got;
@@ -275,7 +291,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(good_requests_pass), cmocka_unit_test(layers_of_both_kinds_are_packed),
 		cmocka_unit_test(layers_are_added_one_by_one_and_only_those_of_images),
-		cmocka_unit_test(anything_else_is_refused),
+		cmocka_unit_test(a_policy_is_a_second_descriptor), cmocka_unit_test(anything_else_is_refused),
 		cmocka_unit_test(a_snapshot_has_one_name_of_its_own_kind),
 		cmocka_unit_test(a_create_has_as_many_volumes_as_its_size_says),
 		cmocka_unit_test(no_bad_volume_passes),
