@@ -77,7 +77,7 @@ enum runtime_network {
 	RUNTIME_NET_POLICY, /* what the policy allows of that */
 	RUNTIME_NETWORKS,
 };
-#define RUNTIME_POLICY_MAX ((size_t)1280 * 1024) /* bytes: as many rules as there may be, all of them with the longest names */
+#define RUNTIME_POLICY_MAX ((size_t)1 << 20) /* bytes */
 
 struct runtime_spec {
 	const char *id;

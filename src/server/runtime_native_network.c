@@ -20,7 +20,7 @@
 #include "base/banned.h"
 
 #define ASK_MS 10000
-#define ANSWER_MAX (RUNTIME_POLICY_MAX + 4096)
+#define ANSWER_MAX (4 * RUNTIME_POLICY_MAX) /* of egress; some are refused */
 #define TREE_MAX ((size_t)16 * 1024 * 1024)
 
 /* ---- creates ---- */
@@ -102,7 +102,7 @@ static int read_policy(const struct json *v, struct str body, struct buf *ret, s
 	if (!p)
 		return -1;
 	policy_write(p, ret);
-	return ret->failed ? err_no_memory(e) : 0;
+	return ret->failed ? err_set(e, ERR_LIMIT, "it has more than %zu bytes", RUNTIME_POLICY_MAX) : 0;
 }
 
 static int read_activity(const struct json *v, struct str body, struct buf *ret, struct err *e)

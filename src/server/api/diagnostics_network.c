@@ -81,7 +81,7 @@ void text_network_counts(struct buf *b, struct str activity)
 	const struct json *v = json_parse(&a, activity, NULL, NULL, &(struct err){ 0 });
 	const char *between = "";
 
-	v = v && v->type == JSON_OBJECT ? json_get(v, "counts") : NULL;
+	v = v && v->type == JSON_OBJECT ? json_get(v, "counters") : NULL;
 	if (!json_first(v))
 		return;
 	buf_addf(b, "network_used: ");
@@ -118,15 +118,18 @@ static int reply_network(struct reply *rp, const char *id, enum runtime_network 
 	struct json_out o = json_out(&body);
 
 	json_open(&o, '{');
-	json_key(&o, "sandboxId"), json_cstr(&o, id);
 	json_key(&o, "network"), json_cstr(&o, row_network_name(network));
 	if (activity.n > 2) {
 		buf_add_char(&body, ',');
 		buf_add_str(&body, str_skip(activity, 1));
 	} else {
-		json_key(&o, "counts"), json_open(&o, '{'), json_close(&o, '}');
-		json_key(&o, "recent"), json_open(&o, '['), json_close(&o, ']');
+		json_key(&o, "sandboxId"), json_cstr(&o, id);
+		json_key(&o, "mode"), json_cstr(&o, "deny_all");
+		json_key(&o, "counters"), json_open(&o, '{'), json_close(&o, '}');
+		json_key(&o, "openFlows"), json_uint(&o, 0);
+		json_key(&o, "learned"), json_uint(&o, 0);
 		json_key(&o, "forgotten"), json_uint(&o, 0);
+		json_key(&o, "recent"), json_open(&o, '['), json_close(&o, ']');
 		json_close(&o, '}');
 	}
 	return reply_json(rp, 200, &body);

@@ -255,8 +255,6 @@ static int refused(const struct request *rq, const struct sandbox *sb, unsigned 
 	if (g && !token_fits(rq, sb, g))
 		return fault_set(f, 401, NULL, "INVALID_ACCESS_TOKEN",
 				 "the header %s is missing or wrong; the sandbox's endpoint for port %u has it", g->header, port);
-	if (port == PORT_EGRESS && !plane_of(rq)->spec.runtime->has_network)
-		return fault_set(f, 501, NULL, "EGRESS_NOT_IMPLEMENTED", "sandboxes have no network here, opensandbox-egress is not installed");
 	if (port == PORT_EGRESS && !stays_below(rq->rest))
 		return fault_set(f, 404, NULL, "NOT_FOUND", "there is nothing of this name on port %u", port);
 	if (port != PORT_EGRESS && !sandbox_can_be_called(sb)) /* what it may reach is told and changed at any time */
@@ -291,6 +289,8 @@ static int start_tunnel(struct request *rq, struct reply *rp, struct sandbox *sb
 		(void)fault_set(&f, 404, NULL, "", "sandbox not found");
 		return tunnel_refuse(rq, rp, 1011, f.message, e);
 	}
+	if (port == PORT_EGRESS)
+		return reply_error(rp, 400, CODE_UNKNOWN_ERROR, "there are no WebSockets on port %u", port);
 	if (refused(rq, sb, port, &f) < 0)
 		return f.status == 409 ? tunnel_refuse(rq, rp, 1011, f.message, e) : reply_fault(rp, &f);
 	return tunnel_start(rq, rp, sb, port, e);
@@ -318,5 +318,7 @@ int proxy_any(struct request *rq, struct reply *rp, struct err *e)
 		return reply_no_sandbox(rq, rp);
 	if (refused(rq, sb, port, &f) < 0)
 		return reply_fault(rp, &f);
+	if (port == PORT_EGRESS && sb->row.network == RUNTIME_NET_NONE)
+		return egress_of_none(rq, rp, e);
 	return proxy_call_start(rq, rp, sb, port, e);
 }

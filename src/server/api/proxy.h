@@ -48,6 +48,9 @@ struct http_client *proxy_execd_client(struct plane *plane, struct sandbox *sb, 
 int proxy_call_start(struct request *rq, struct reply *rp, struct sandbox *sb, unsigned port, struct err *e);
 void proxy_call_drop(struct proxy_call *x); /* its sandbox goes */
 
+/* What PORT_EGRESS answers for a sandbox without a network. */
+int egress_of_none(struct request *rq, struct reply *rp, struct err *e);
+
 /* A WebSocket on its way, or open, or being told why not. */
 struct tunnel;
 int tunnel_start(struct request *rq, struct reply *rp, struct sandbox *sb, unsigned port, struct err *e);
