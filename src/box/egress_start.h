@@ -2,7 +2,7 @@
 /* box/egress_start.h - how opensandbox-egress is started by the supervisor, and what the warden has of it.
  *
  *     opensandbox-egress --warden PATH [--upstream ADDRESS[:PORT]]... [--rules-dir DIR] [--deny-webhook URL]
- *                        [--max-rules N] [--log-level LEVEL] [--log-json]
+ *                        [--max-rules N] [--allow-private NETWORK]... [--log-level LEVEL] [--log-json]
  *
  * It is started as a user of its own with descriptors 0 to 2, EGRESS_FD_API, EGRESS_FD_STATE and EGRESS_FD_PROGRAM (its program,
  * which it closes), with an empty environment, and gives up the rest itself. PATH is run_dir/egress-warden.sock, a SEQPACKET

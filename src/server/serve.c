@@ -307,7 +307,7 @@ static int start_plane(struct serving *s, const struct serve_spec *spec, struct 
 		.eip = c->server.eip, .proxy_port = (unsigned)c->server.proxy_port,
 		.max_timeout_s = c->server.max_sandbox_timeout_seconds, .renews_on_access = c->renew_intent.enabled,
 		.renew_interval_s = c->renew_intent.min_interval_seconds, .host_paths = c->storage.allowed_host_paths,
-		.network = c->native.network == NETWORK_NONE ? RUNTIME_NET_NONE : RUNTIME_NET_OPEN,
+		.network = RUNTIME_NET_OPEN,
 		.max_rules = (size_t)c->egress.max_rules,
 	};
 	enum store_fault fault = STORE_FAILED;

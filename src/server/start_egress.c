@@ -17,7 +17,7 @@
 #include "base/banned.h"
 
 struct arguments {
-	const char *argv[16 + 2 * CONFIG_UPSTREAMS_MAX];
+	const char *argv[16 + 2 * CONFIG_UPSTREAMS_MAX + 2 * CONFIG_PRIVATE_MAX];
 	size_t n;
 	char max_rules[24];
 };
@@ -40,6 +40,8 @@ static void make_arguments(const struct config *c, const struct native *n, struc
 	add(a, "--max-rules", a->max_rules);
 	for (size_t i = 0; i < c->egress.upstreams.n; i++)
 		add(a, "--upstream", c->egress.upstreams.items[i]);
+	for (size_t i = 0; i < c->egress.allow_private.n; i++)
+		add(a, "--allow-private", c->egress.allow_private.items[i]);
 	if (c->egress.deny_webhook)
 		add(a, "--deny-webhook", c->egress.deny_webhook);
 	add(a, "--log-level", c->log.level);

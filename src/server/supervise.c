@@ -61,7 +61,8 @@ struct supervisor {
 	int ready; /* read end: a byte, once the server serves; then -1 */
 	uint64_t begun_ms; /* 0: everything has been up */
 	int kill_points; /* of test builds, else -1 */
-	bool is_stopping, is_egress_installed;
+	bool is_stopping;
+	bool has_egress; /* it is installed, and sandboxes have networks */
 	int status; /* to end with */
 };
 
@@ -96,7 +97,7 @@ static void make_arguments(const struct supervisor *s, struct arguments *a)
 	add(a, "--execd", s->native.execd);
 	add(a, "--socket-fd", "3");
 	add(a, "--server-uid", a->uid);
-	if (s->is_egress_installed) {
+	if (s->has_egress) {
 		add(a, "--egress-fd", WARDEN_FD_EGRESS_TEXT);
 		add(a, "--egress-uid", a->egress_uid);
 	} else {
@@ -185,7 +186,7 @@ static _Noreturn void run_server(struct supervisor *s, int ready)
 
 	spec.sockets = &s->sockets;
 	spec.state_dir = s->native.server_dir;
-	spec.has_network = s->is_egress_installed;
+	spec.has_network = s->has_egress;
 	spec.drop_rights = drop_rights;
 	spec.drop_arg = s;
 	spec.ready_fd = ready;
@@ -461,16 +462,10 @@ static uint64_t look_after(struct supervisor *s, struct child *c)
 	return c->kill_ms;
 }
 
-/* Without it, no sandbox can have a network: the warden refuses those that ask for one. */
-static bool has_egress(const struct supervisor *s)
-{
-	return !is_job(s) && s->is_egress_installed;
-}
-
 static int next_wait(struct supervisor *s)
 {
 	uint64_t warden = look_after(s, &s->warden), server = look_after(s, &s->server);
-	uint64_t egress = has_egress(s) ? look_after(s, &s->egress) : UINT64_MAX;
+	uint64_t egress = s->has_egress ? look_after(s, &s->egress) : UINT64_MAX;
 	uint64_t least = MIN(warden, server), now = clock_mono_ms();
 
 	least = MIN(least, egress);
@@ -538,6 +533,15 @@ static int listen_soon(struct supervisor *s, struct err *e)
 	return 0;
 }
 
+static void find_egress(struct supervisor *s)
+{
+	bool is_wanted = !is_job(s) && s->spec->config->native.network != NETWORK_NONE;
+
+	s->has_egress = is_wanted && egress_is_installed(&s->native);
+	if (is_wanted && !s->has_egress)
+		log_warn("opensandbox-egress is not installed: sandboxes have no network");
+}
+
 static int begin(struct supervisor *s, struct err *e)
 {
 	sigset_t set = SIGNALS(SIGTERM, SIGINT, SIGHUP);
@@ -550,9 +554,7 @@ static int begin(struct supervisor *s, struct err *e)
 #ifdef KILL_POINTS
 	s->kill_points = kill_point_env();
 #endif
-	s->is_egress_installed = egress_is_installed(&s->native);
-	if (!s->is_egress_installed && !is_job(s))
-		log_warn("opensandbox-egress is not installed: sandboxes have no network");
+	find_egress(s);
 	if (listen_soon(s, e) < 0 || signals_block(&set, e) < 0)
 		return -1;
 	s->signals = signals_open(&set, e);

@@ -92,7 +92,7 @@ int create_check_network(const struct create_request *rq, const struct create_ru
 		return -1;
 	o->inherits = o->inherits && !rq->has_network_policy;
 	if (o->network != RUNTIME_NET_NONE && !rules->runtime->has_network)
-		return INVALID(f, "%s: sandboxes cannot have a network here, opensandbox-egress is not installed",
+		return INVALID(f, "%s: sandboxes have no network here, by the configuration or because opensandbox-egress is not installed",
 			       rq->has_network_policy ? "networkPolicy" : mode ? "extensions." CREATE_NETWORK_KEY : "the source's network");
 	return 0;
 }
