@@ -153,6 +153,7 @@ struct runtime_box {
 struct runtime_stats {
 	uint64_t cpu_usec, memory_bytes, memory_peak_bytes, pids, disk_bytes; /* used; 0: not known */
 	uint64_t oom_kills;
+	uint64_t net_in_bytes, net_out_bytes, net_in_packets, net_out_packets; /* as it sees it */
 };
 
 /* One line of an inspection: "network", "10.1.2.3/30". Nothing of it is secret or a path of the host. */

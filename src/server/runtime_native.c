@@ -478,7 +478,7 @@ static void answer_inspect(struct call *c, const struct wire_reply *rp)
 static void answer_stats(struct call *c, const struct wire_stats *w)
 {
 	struct runtime_stats stats = { w->cpu_usec, w->memory_bytes, w->memory_peak_bytes, w->pids, w->disk_bytes,
-				       w->oom_kills };
+				       w->oom_kills,  w->net_in_bytes, w->net_out_bytes, w->net_in_packets, w->net_out_packets };
 	runtime_stats_fn *fn = c->fn.stats;
 	void *arg = c->arg;
 

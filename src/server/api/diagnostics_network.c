@@ -104,6 +104,7 @@ struct looking {
 	struct reply *rp;
 	char id[ID_MAX + 1];
 	enum runtime_network network;
+	struct runtime_stats stats;
 };
 
 static void looking_drop(struct plane_job *job)
@@ -111,19 +112,30 @@ static void looking_drop(struct plane_job *job)
 	free(container_of(job, struct looking, job));
 }
 
+static void write_traffic(struct json_out *o, const struct runtime_stats *s)
+{
+	json_key(o, "traffic"), json_open(o, '{');
+	json_key(o, "receivedBytes"), json_uint(o, s->net_in_bytes);
+	json_key(o, "receivedPackets"), json_uint(o, s->net_in_packets);
+	json_key(o, "sentBytes"), json_uint(o, s->net_out_bytes);
+	json_key(o, "sentPackets"), json_uint(o, s->net_out_packets);
+	json_close(o, '}');
+}
+
 /* ACTIVITY is an object with members of its own, or nothing. */
-static int reply_network(struct reply *rp, const char *id, enum runtime_network network, struct str activity)
+static int reply_network(const struct looking *l, struct str activity)
 {
 	AUTO(buf_done) struct buf body = BUF_INIT(2 * RUNTIME_POLICY_MAX);
 	struct json_out o = json_out(&body);
 
 	json_open(&o, '{');
-	json_key(&o, "network"), json_cstr(&o, row_network_name(network));
+	json_key(&o, "network"), json_cstr(&o, row_network_name(l->network));
+	write_traffic(&o, &l->stats);
 	if (activity.n > 2) {
 		buf_add_char(&body, ',');
 		buf_add_str(&body, str_skip(activity, 1));
 	} else {
-		json_key(&o, "sandboxId"), json_cstr(&o, id);
+		json_key(&o, "sandboxId"), json_cstr(&o, l->id);
 		json_key(&o, "mode"), json_cstr(&o, "deny_all");
 		json_key(&o, "counters"), json_open(&o, '{'), json_close(&o, '}');
 		json_key(&o, "openFlows"), json_uint(&o, 0);
@@ -132,7 +144,7 @@ static int reply_network(struct reply *rp, const char *id, enum runtime_network 
 		json_key(&o, "recent"), json_open(&o, '['), json_close(&o, ']');
 		json_close(&o, '}');
 	}
-	return reply_json(rp, 200, &body);
+	return reply_json(l->rp, 200, &body);
 }
 
 static void on_activity(struct str text, bool is_cut, const struct runtime_failure *failure, void *arg)
@@ -146,9 +158,27 @@ static void on_activity(struct str text, bool is_cut, const struct runtime_failu
 		(void)fault_of_runtime(&f, plane_of(l->rq)->spec.runtime, failure);
 		(void)reply_fault(l->rp, &f);
 	} else if (l->rq) {
-		(void)reply_network(l->rp, l->id, l->network, failure ? STR("") : text);
+		(void)reply_network(l, failure ? STR("") : text);
 	}
 	free(l);
+}
+
+/* Of one that has ended there are none any more. */
+static void on_stats(const struct runtime_stats *stats, const struct runtime_failure *failure, void *arg)
+{
+	struct looking *l = arg;
+	struct plane *plane = l->job.plane;
+	struct runtime *rt = plane->spec.runtime;
+
+	plane_job_end(&l->job);
+	if (!failure)
+		l->stats = *stats;
+	if (!l->rq) {
+		free(l);
+		return;
+	}
+	plane_job_begin(plane, &l->job, looking_drop);
+	rt->ops->activity(rt, l->id, on_activity, l);
 }
 
 static void on_hangup(void *arg)
@@ -167,8 +197,6 @@ int diagnostics_network_get(struct request *rq, struct reply *rp, struct err *e)
 
 	if (!sb)
 		return 0;
-	if (sb->row.network == RUNTIME_NET_NONE || !rt->ops->activity)
-		return reply_network(rp, sb->row.id, sb->row.network, STR(""));
 	l = calloc(1, sizeof(*l));
 	if (!l)
 		return err_no_memory(e);
@@ -176,8 +204,14 @@ int diagnostics_network_get(struct request *rq, struct reply *rp, struct err *e)
 	l->rp = rp;
 	l->network = sb->row.network;
 	memcpy(l->id, sb->row.id, strlen(sb->row.id) + 1);
+	if (l->network == RUNTIME_NET_NONE || !rt->ops->activity) {
+		int rc = reply_network(l, STR(""));
+
+		free(l);
+		return rc;
+	}
 	plane_job_begin(plane, &l->job, looking_drop);
 	(void)reply_hold(rp, on_hangup, l);
-	rt->ops->activity(rt, l->id, on_activity, l);
+	rt->ops->stats(rt, l->id, on_stats, l);
 	return 0;
 }

@@ -120,6 +120,10 @@ void text_inspect(struct buf *b, const struct sandbox *sb, const struct runtime_
 			 (unsigned long long)stats->cpu_usec, (unsigned long long)stats->memory_bytes,
 			 (unsigned long long)stats->memory_peak_bytes, (unsigned long long)stats->pids,
 			 (unsigned long long)stats->disk_bytes, (unsigned long long)stats->oom_kills);
+	if (stats && sb->row.network != RUNTIME_NET_NONE)
+		buf_addf(b, "traffic: received %llu bytes in %llu packets, sent %llu bytes in %llu packets\n",
+			 (unsigned long long)stats->net_in_bytes, (unsigned long long)stats->net_in_packets,
+			 (unsigned long long)stats->net_out_bytes, (unsigned long long)stats->net_out_packets);
 }
 
 void text_rule(struct buf *b, char c, unsigned n)
