@@ -43,7 +43,9 @@ static int make_socket(const struct warden *w, int type, uint16_t port, struct e
 	const int on = 1;
 
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_MARK, &mark, sizeof(mark)) < 0 ||
-	    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) < 0 || /* egress has those of a warden that was killed */
+	    bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
 	    (type == SOCK_STREAM && listen(fd, BACKLOG) < 0))
 		return err_sys(e, errno, "make a socket for egress at port %u", port);
 	return take_fd(&fd);
