@@ -35,6 +35,7 @@ WORLD = [RESOLVER, FOREIGN, GOOD, OTHER, SHARED, BAD, *PRIVATE]
 TCP_PORTS = [22, 25, 80, 443, 853, 5353, 8080, 8443, 9000]
 UDP_PORTS = [7, 123, 137, 443, 853, 5353, 5355, 9000]
 BIG = 64 << 20
+IP_PKTINFO = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,11 +225,16 @@ class Echo:
         self.socket.close()
 
     def datagrams(self):
+        self.socket.setsockopt(socket.IPPROTO_IP, IP_PKTINFO, 1)  # the answer comes from the address that was asked
         with contextlib.suppress(OSError):
             while True:
-                data, peer = self.socket.recvfrom(65535)
-                self.internet.datagrams.append((self.socket.getsockname(), peer[0], data))
-                self.socket.sendto(data, peer)
+                data, more, _, peer = self.socket.recvmsg(65535, 64)
+                if not more:
+                    return
+                info = more[0][2]
+                self.internet.datagrams.append((socket.inet_ntoa(info[8:12]), self.socket.getsockname()[1], peer[0], data))
+                with contextlib.suppress(OSError):
+                    self.socket.sendmsg([data], [(socket.IPPROTO_IP, IP_PKTINFO, bytes(4) + info[8:12] + bytes(4))], 0, peer)
 
     def streams(self):
         with contextlib.suppress(OSError):
