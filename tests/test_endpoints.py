@@ -49,9 +49,9 @@ def test_parameters_of_endpoints_that_cannot_be_read(api, inside, query, name):
     assert a.json["detail"][0]["loc"] == ["query", name]
 
 
-def test_signed_endpoints_are_refused_by_name(api, inside):
+def test_without_keys_nothing_is_signed(api, inside):
     at = f"/sandboxes/{inside}/endpoints/80?expires=4102444800"
-    api.refused(api.get(at), 400, "SANDBOX::API_NOT_SUPPORTED", "expires")
+    api.refused(api.get(at), 400, "SANDBOX::INVALID_PARAMETER", "expires", "keys")
     api.refused(api.get(f"{at}&use_server_proxy=true"), 400, "SANDBOX::INVALID_PARAMETER", "expires", "use_server_proxy")
 
 

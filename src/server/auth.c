@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "net/http1.h"
+#include "net/route_token.h"
 #include "net/url.h"
 
 #include "base/banned.h"
@@ -69,6 +70,13 @@ bool auth_is_proxy_path(struct str path)
 	if (!url_segment_next(&it, &s) || !str_is(s, "proxy"))
 		return false;
 	return url_segment_next(&it, &s) && is_digits(s);
+}
+
+bool auth_is_signed_path(struct str path)
+{
+	struct route_token t;
+
+	return route_read_path(path, &t, &(struct err){ 0 }) == 0 && t.is_signed && is_plain_segment(t.id);
 }
 
 bool auth_is_preflight(const struct http_head *head)
@@ -179,6 +187,11 @@ static enum auth_verdict check_key(const struct auth *a, const struct http_head 
 				(struct str){ (const char *)a->digest, sizeof(a->digest) }))
 		return AUTH_INVALID;
 	return AUTH_OK;
+}
+
+bool auth_has_key(const struct auth *a, const struct http_head *head)
+{
+	return !a->has_key || check_key(a, head) == AUTH_OK;
 }
 
 enum auth_verdict auth_check(const struct auth *a, const struct http_head *head, struct str path, bool is_secure)

@@ -51,6 +51,12 @@ bool auth_is_public_path(struct str path);            /* /health, /docs, /redoc,
  * port does not match. */
 bool auth_is_proxy_path(struct str path);
 
+/* /{id}/{port}/{expires}/{signature}[/...]: what the port of the endpoint proxy serves to whoever has been given it. */
+bool auth_is_signed_path(struct str path);
+
+/* Whether the request has the key, or nobody needs one. */
+bool auth_has_key(const struct auth *a, const struct http_head *head);
+
 bool auth_is_loopback_name(struct str host); /* a Host header: localhost, 127.0.0.0/8 or [::1], with any port */
 bool auth_is_loopback_addr(const struct sockaddr *sa);
 bool auth_is_own_origin(struct str origin, struct str host, bool is_secure);

@@ -140,6 +140,7 @@ struct config_access_key {
 struct config_secure_access {
 	const char *active_key;
 	struct object_list keys; /* of struct config_access_key */
+	int64_t max_ttl_seconds; /* of a signed route */
 };
 
 struct config_ingress {

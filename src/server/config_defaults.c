@@ -63,6 +63,7 @@ static const struct config defaults = {
 		.rules_dir = "/etc/opensandbox/egress",
 		.max_rules = 4096,
 	},
+	.ingress = { .secure_access = { .max_ttl_seconds = 30 * 86400 } },
 	.renew_intent = {
 		.min_interval_seconds = 60,
 		.redis = { .queue_key = "opensandbox:renew:intent", .consumer_concurrency = 8 },

@@ -243,7 +243,7 @@ static void check_ingress(struct config_loading *l, const struct config *c)
 		config_problem(l, "ingress.gateway", "is required with ingress.mode 'gateway'");
 	if (in->mode != INGRESS_GATEWAY && in->has_gateway)
 		config_problem(l, "ingress.gateway", "needs ingress.mode 'gateway'");
-	if (in->mode != INGRESS_GATEWAY && in->has_secure_access)
+	if (in->mode != INGRESS_GATEWAY && in->has_secure_access && c->runtime.type != RUNTIME_NATIVE)
 		config_problem(l, "ingress.secure_access", "needs ingress.mode 'gateway'");
 	if (in->has_gateway)
 		check_gateway(l, &in->gateway);

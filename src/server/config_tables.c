@@ -373,6 +373,8 @@ static const struct field secure_access_fields[] = {
 	      .check = check_key_id, .help = "key_id of the key that new routes are signed with"),
 	FIELD(struct config_secure_access, keys, FIELD_OBJECTS, "keys", .required = true, .min = 1, .max = 36,
 	      .fields = access_key_fields, .size = sizeof(struct config_access_key), .help = "keys for signed routes"),
+	FIELD(struct config_secure_access, max_ttl_seconds, FIELD_INT, "max_ttl_seconds", .min = 1, .max = 3650 * DAY,
+	      .help = "longest time that a signed route may be good for"),
 	{ 0 },
 };
 
@@ -381,7 +383,7 @@ static const struct field ingress_fields[] = {
 	FIELD(struct config_ingress, gateway, FIELD_OBJECT, "gateway", .fields = gateway_fields,
 	      .has = HAS(struct config_ingress, has_gateway), .help = "with mode = \"gateway\" only"),
 	FIELD(struct config_ingress, secure_access, FIELD_OBJECT, "secure_access", .fields = secure_access_fields,
-	      .has = HAS(struct config_ingress, has_secure_access), .help = "signed routes, with a gateway only"),
+	      .has = HAS(struct config_ingress, has_secure_access), .help = "signed routes: with a gateway, or with the embedded runtime's own proxy"),
 	{ 0 },
 };
 

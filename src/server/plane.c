@@ -5,10 +5,12 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "net/attempts.h"
 #include "net/loop.h"
 #include "server/api/audit.h"
 #include "server/api/create.h"
 #include "server/api/proxy.h"
+#include "server/config.h"
 #include "server/pool.h"
 #include "server/pull.h"
 #include "sys/fd.h"
@@ -39,6 +41,7 @@ void plane_close(struct plane *p)
 {
 	if (!p)
 		return;
+	timer_done(&p->stream_timer);
 	tunnels_drop(p, NULL);
 	if (p->spec.puller)
 		images_set_users(p->spec.puller, NULL, NULL);
@@ -56,6 +59,8 @@ void plane_close(struct plane *p)
 	snapshots_free(p->snapshots);
 	store_close(p->store);
 	audit_close(p->audit);
+	route_keys_done(&p->keys);
+	attempts_free(p->attempts);
 	free(p);
 }
 
@@ -91,6 +96,28 @@ static int make_order(struct str template, struct arena *a, struct sandbox_order
 	return template_order(template, &rules, a, ret, f);
 }
 
+static void on_stream_timer(void *arg)
+{
+	struct plane *p = arg;
+
+	proxy_look_at_streams(p);
+	timer_in(&p->stream_timer, PROXY_LOOK_MS);
+}
+
+static int load_keys(struct plane *p, struct err *e)
+{
+	const struct config_ingress *in = p->spec.ingress;
+	const struct config_access_key *keys = in && in->has_secure_access ? in->secure_access.keys.items : NULL;
+
+	p->attempts = attempts_new(e);
+	if (!p->attempts)
+		return -1;
+	for (size_t i = 0; keys && i < in->secure_access.keys.n; i++)
+		if (route_keys_add(&p->keys, keys[i].key_id[0], str_of(keys[i].key), e) < 0)
+			return -1;
+	return 0;
+}
+
 struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fault, struct err *e)
 {
 	AUTO(plane_close) struct plane *p = calloc(1, sizeof(*p));
@@ -112,6 +139,8 @@ struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fa
 	}
 	p->spec = *spec;
 	set.host_paths = &p->spec.host_paths;
+	if (load_keys(p, e) < 0 || timer_init(&p->stream_timer, spec->loop, on_stream_timer, p, "long streams", e) < 0)
+		return NULL;
 	p->store = store_open(spec->state_dir, ret_fault, e);
 	if (!p->store)
 		return NULL;
@@ -191,6 +220,8 @@ int plane_recover(struct plane *p, struct err *e)
 	}
 	if (rc == 0)
 		pools_recovered(p->pools);
+	if (rc == 0 && p->spec.renews_on_access)
+		timer_in(&p->stream_timer, PROXY_LOOK_MS);
 	return rc;
 }
 

@@ -8,14 +8,17 @@
 #include <stdint.h>
 
 #include "base/own.h"
+#include "net/loop.h"
+#include "net/route_token.h"
 #include "server/sandbox.h"
 #include "server/service.h"
 #include "server/snapshot.h"
 #include "server/store/store.h"
 
+struct attempts;
 struct audit;
+struct config_ingress;
 struct err;
-struct loop;
 struct pools;
 struct puller;
 struct tunnel;
@@ -40,6 +43,7 @@ struct plane_spec {
 	uint64_t volume_bytes;         /* of a named volume that names no size */
 	enum runtime_network network;  /* of a sandbox whose create says nothing about it */
 	size_t max_rules;              /* of a policy; 0: as many as there can be */
+	const struct config_ingress *ingress; /* how endpoints are written and signed; NULL: plainly, and not at all */
 	bool renews_on_access;
 	int64_t renew_interval_s;
 };
@@ -58,8 +62,11 @@ struct plane {
 	struct snapshots *snapshots;
 	struct pools *pools;
 	struct audit *audit;
+	struct route_keys keys;     /* of signed routes */
+	struct attempts *attempts;  /* guesses at tokens and signatures of sandboxes */
 	struct plane_job *jobs;
 	unsigned exports;       /* of snapshots, in progress */
+	struct timer stream_timer;  /* looks at long streams, where accesses renew */
 	struct tunnel *tunnels; /* upgraded connections in progress, of the endpoint proxy */
 };
 

@@ -145,7 +145,8 @@ static void on_pinged(const struct http_answer *answer, const struct err *e, voi
 int member_ping(struct member *m, struct err *e)
 {
 	static const struct http_deadlines deadlines = { PING_MS, PING_MS, PING_MS, PING_MS };
-	struct http_client *client = proxy_execd_client(m->pool->set->spec.plane, m->sb, e);
+	struct proxy_port *execd = proxy_port_of(m->pool->set->spec.plane, m->sb, PORT_EXECD, e);
+	struct http_client *client = execd ? execd->client : NULL;
 	char token[SANDBOX_TOKEN_LEN + 1];
 	struct http_header header = { .name = STR("X-EXECD-ACCESS-TOKEN"), .value = { token, SANDBOX_TOKEN_LEN } };
 	struct http_request rq = { .method = STR("GET"), .target = STR("/ping"), .host = STR("sandbox"), .headers = &header,

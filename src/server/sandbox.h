@@ -117,7 +117,7 @@ struct sandbox {
 	void *member; /* the pools' */
 };
 
-/* A token for what answers on PURPOSE ("execd", "egress") of this sandbox: the same after a restart, kept nowhere. */
+/* A token for what answers on PURPOSE ("execd", "egress", "access": the sandbox as a whole) of this sandbox: the same after a restart, kept nowhere. */
 void sandbox_token(const struct sandbox *sb, const char *purpose, char out[SANDBOX_TOKEN_LEN + 1]);
 
 bool sandbox_can_be_called(const struct sandbox *sb); /* Running: requests may go in */
@@ -146,6 +146,7 @@ struct sandbox_order {
 	const char *policy; /* its text, with RUNTIME_NET_POLICY */
 	bool inherits;     /* of a fork: the network is what its source has by then */
 	int64_t renew_s;   /* 0: accesses do not extend its life */
+	bool is_secure;    /* who comes in needs its token, or a signed route */
 	const char *const *ignored; /* keys of the request that nobody knew */
 	size_t n_ignored;
 	struct str key;             /* Idempotency-Key; empty: none */

@@ -541,7 +541,7 @@ int create_row(struct sandboxes *s, const struct sandbox_order *o, struct sandbo
 	*r = (struct sandbox_row){
 		.image = o->image, .image_digest = o->image_digest, .snapshot = o->snapshot, .layers = o->layers,
 		.entrypoint = o->entrypoint, .os = o->os, .arch = o->arch, .limits = o->limits,
-		.renew_s = o->renew_s, .metadata = o->metadata, .created_us = now, .changed_us = now,
+		.renew_s = o->renew_s, .is_secure = o->is_secure, .metadata = o->metadata, .created_us = now, .changed_us = now,
 		.expires_us = expires, .state = SANDBOX_PENDING, .reason = "CONTAINER_STARTING",
 		.message = "Sandbox container is starting.", .pool = o->pool, .is_idle = o->is_idle,
 		.network = o->network, .policy = o->network == RUNTIME_NET_POLICY ? o->policy : NULL,

@@ -30,6 +30,7 @@ static void become_owned(struct box *b)
 	r->os = as->os;
 	r->arch = as->arch;
 	r->renew_s = as->renew_s;
+	r->is_secure = as->is_secure;
 	r->expires_us = as->expires_us;
 	r->deadline_ms = as->deadline_ms;
 	labels_free(b->labels);
@@ -130,6 +131,7 @@ static void make_row(const struct box *b, const struct sandbox_row *asked, struc
 	*r = b->pub.row;
 	r->is_idle = false;
 	r->renew_s = asked->renew_s;
+	r->is_secure = asked->is_secure;
 	r->created_us = asked->created_us;
 	r->changed_us = asked->changed_us;
 	r->expires_us = asked->expires_us;

@@ -309,6 +309,7 @@ static int start_plane(struct serving *s, const struct serve_spec *spec, struct 
 		.renew_interval_s = c->renew_intent.min_interval_seconds, .host_paths = c->storage.allowed_host_paths,
 		.network = RUNTIME_NET_OPEN,
 		.max_rules = (size_t)c->egress.max_rules,
+		.ingress = &c->ingress,
 	};
 	enum store_fault fault = STORE_FAILED;
 

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/uuid.h"
 #include "net/loop.h"
+#include "net/route_token.h"
 
 #include "base/banned.h"
 
@@ -20,6 +21,7 @@
 /* What the service remembers of one request; it lives in the request's arena. */
 struct ticket {
 	bool is_counted, is_counted_by_key;
+	bool is_gateway;
 	struct str subject;
 	char id[REQUEST_ID_MAX + 1];
 };
@@ -67,6 +69,37 @@ struct str service_noted(const struct request *rq)
 	const struct ticket *t = rq->ticket;
 
 	return t ? t->subject : (struct str){ "", 0 };
+}
+
+/* ---- gateways and signed routes ---- */
+
+bool service_is_gateway(const struct request *rq)
+{
+	const struct ticket *t = rq->ticket;
+
+	return t && t->is_gateway;
+}
+
+struct str service_logged_path(const struct request *rq)
+{
+	struct route_token t;
+
+	if (route_read_path(rq->path, &t, &(struct err){ 0 }) < 0 || !t.is_signed)
+		return rq->path;
+	return str_first(rq->path, rq->path.n - t.plain_rest.n);
+}
+
+static enum auth_verdict check_request(const struct service *s, const struct request *rq, struct ticket *t)
+{
+	enum auth_verdict v = auth_check(&s->spec.auth, rq->head, rq->path, rq->is_secure);
+
+	if (!s->spec.is_proxy_origin)
+		return v;
+	if ((v == AUTH_MISSING || v == AUTH_INVALID) && auth_is_signed_path(rq->path))
+		v = AUTH_EXEMPT;
+	t->is_gateway = (v == AUTH_OK || v == AUTH_EXEMPT) && http_find(rq->head, HOP_HEADER) &&
+			auth_has_key(&s->spec.auth, rq->head);
+	return v;
 }
 
 /* ---- CORS ---- */
@@ -128,7 +161,7 @@ static void service_decorate(struct request *rq, struct reply *rp)
 		ticket_issue(rq); /* the head was refused before anybody was asked */
 	if (rq->id.n > 0)
 		(void)reply_header(rp, "X-Request-ID", rq->id);
-	if (s->spec.auth.has_key && http_find(rq->head, "Origin"))
+	if (s->spec.auth.has_key && !service_is_gateway(rq) && http_find(rq->head, "Origin"))
 		allow_origin(rq, rp, is_preflight || http_find(rq->head, "Cookie"));
 }
 
@@ -168,10 +201,10 @@ static int service_admit(struct request *rq, struct reply *rp, struct err *e)
 	t = rq->ticket;
 	if (!t)
 		return err_no_memory(e);
-	v = auth_check(&s->spec.auth, rq->head, rq->path, rq->is_secure);
+	v = check_request(s, rq, t);
 	if (v != AUTH_OK && v != AUTH_EXEMPT)
 		return refuse(rp, v);
-	if (s->spec.auth.has_key && auth_is_preflight(rq->head))
+	if (s->spec.auth.has_key && !t->is_gateway && auth_is_preflight(rq->head))
 		return reply_preflight(rq, rp);
 	if (s->spec.requests > 0 && s->in_progress >= s->spec.requests)
 		return refuse_busy(rp, 503, "UNAVAILABLE", "too many requests in progress");
@@ -198,7 +231,7 @@ static void service_finished(const struct request *rq, unsigned status, uint64_t
 	if (s->spec.audit)
 		s->spec.audit(rq, status, body_bytes);
 	/* Without the query: it may carry secrets. */
-	log_at(level, "request", LOG_STR("method", rq->head->method), LOG_STR("path", rq->path), LOG_U("status", status),
+	log_at(level, "request", LOG_STR("method", rq->head->method), LOG_STR("path", service_logged_path(rq)), LOG_U("status", status),
 	       LOG_MS("took", loop_now_ms(request_loop(rq)) - rq->began_ms), LOG_U("bytes", body_bytes),
 	       LOG_STR("request_id", rq->id));
 }
@@ -304,7 +337,7 @@ int service_decode(struct request *rq, struct reply *rp, const struct field *fie
 
 static void service_failed(const struct request *rq, const struct err *e)
 {
-	log_error("request failed", LOG_STR("request_id", rq->id), LOG_STR("path", rq->path), LOG_ERR(e));
+	log_error("request failed", LOG_STR("request_id", rq->id), LOG_STR("path", service_logged_path(rq)), LOG_ERR(e));
 }
 
 /* ---- the whole ---- */

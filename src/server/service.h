@@ -53,6 +53,13 @@ static inline struct service *service_of(const struct request *rq)
 int service_decode(struct request *rq, struct reply *rp, const struct field *fields, void *out, struct decode *d,
 		   struct err *e);
 
+/* From a gateway of ours, which has the key and has checked who may come in: what it says about its peer is believed. */
+#define HOP_HEADER "OpenSandbox-Gateway"
+bool service_is_gateway(const struct request *rq);
+
+/* The path without what nobody is to read in a log: of a signed route what follows the port. */
+struct str service_logged_path(const struct request *rq);
+
 /* What a call is about where its path does not say so, for the audit. Kept in the request's arena; empty: nothing. */
 void service_note(struct request *rq, const char *subject);
 struct str service_noted(const struct request *rq);

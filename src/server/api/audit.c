@@ -87,11 +87,12 @@ static void write_peer(struct json_out *o, const struct sockaddr *peer)
 /* The path as far as it names things of ours. */
 static struct str shown_path(const struct request *rq)
 {
-	size_t n = rq->path.n;
+	struct str path = service_logged_path(rq);
+	size_t n = path.n;
 
-	if (rq->rest.n > 0 && rq->rest.n < n)
+	if (path.n == rq->path.n && rq->rest.n > 0 && rq->rest.n < n)
 		n -= rq->rest.n;
-	return str_first(rq->path, MIN(n, (size_t)PATH_SHOWN_MAX));
+	return str_first(path, MIN(n, (size_t)PATH_SHOWN_MAX));
 }
 
 /* The sandbox that the path names, or that the call made. */

@@ -320,10 +320,14 @@ static int check_timeout(const struct create_request *rq, const struct create_ru
 	return 0;
 }
 
+/* A fork is no less guarded than what it was made of. */
+static void check_access(const struct create_request *rq, const struct create_rules *rules, struct sandbox_order *o)
+{
+	o->is_secure = rq->is_secure_access || (rules->source && rules->source->is_secure);
+}
+
 static int check_unsupported(const struct create_request *rq, struct fault *f)
 {
-	if (rq->is_secure_access)
-		return INVALID(f, "secureAccess: not supported by this server");
 	if (rq->proxies_credentials)
 		return INVALID(f, "credentialProxy: not supported by this server");
 	return 0;
@@ -453,6 +457,7 @@ int create_check_pooled(const struct create_request *rq, const struct create_rul
 	ret->metadata = o.metadata;
 	ret->timeout_s = o.timeout_s;
 	ret->renew_s = o.renew_s;
+	ret->is_secure = rq->is_secure_access;
 	ret->os = o.os;
 	ret->arch = o.arch;
 	return 0;
@@ -473,6 +478,7 @@ int create_check(const struct create_request *rq, const struct create_rules *rul
 	if (check_unsupported(rq, f) < 0 || create_check_network(rq, rules, a, &o, f) < 0 || create_check_volumes(rq, rules, a, &o, f) < 0 || check_limits(rq, rules, &o, f) < 0 ||
 	    check_env(rq, &o, f) < 0 || check_image(rq, rules, a, &o, f) < 0)
 		return -1;
+	check_access(rq, rules, &o);
 	*ret = o;
 	return 0;
 }

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Where a port of a sandbox can be reached, and with which headers. */
-#include <stdio.h>
-
+/* Where a port of a sandbox can be reached, and with which headers; the same for gateways. */
 #include "base/decode.h"
 #include "base/err.h"
 #include "base/json_out.h"
+#include "net/url.h"
+#include "server/api/access.h"
 #include "server/api/api.h"
 #include "server/api/proxy.h"
 #include "server/api/reply.h"
 
 #include "base/banned.h"
+
+#define DIGITS_MAX 18 /* that every integer here may have */
 
 struct endpoint_query {
 	bool use_server_proxy;
@@ -23,117 +25,80 @@ static const struct field query_fields[] = {
 	{ 0 },
 };
 
-/* "https://a.b:80/c/" -> "a.b:80/c" */
-static struct str without_scheme(struct str s)
+/* An integer all right, and a time that nobody will see. */
+static bool is_beyond_time(struct request *rq)
 {
-	for (size_t i = 0; i + 3 <= s.n; i++) {
-		if (memcmp(s.p + i, "://", 3) == 0) {
-			s = str_skip(s, i + 3);
-			break;
-		}
-	}
-	while (s.n > 0 && s.p[s.n - 1] == '/')
-		s.n--;
-	return s;
-}
-
-/* "a.b:80/c" -> "a.b", "[::1]:80" -> "[::1]" */
-static struct str host_only(struct str s)
-{
+	struct query q = { 0 };
+	const struct query_pair *p = NULL;
 	size_t n = 0;
 
-	(void)str_cut(s, '/', &s, &(struct str){ 0 });
-	if (s.n > 0 && s.p[0] == '[') {
-		while (n < s.n && s.p[n] != ']')
-			n++;
-		return str_first(s, n + 1);
-	}
-	while (n < s.n && s.p[n] != ':')
+	if (query_parse(rq->query, rq->arena, &q, &(struct err){ 0 }) == 0)
+		p = query_get(&q, "expires");
+	while (p && n < p->value.n && p->value.p[n] >= '0' && p->value.p[n] <= '9')
 		n++;
-	return str_first(s, n);
+	return p && n == p->value.n && n > DIGITS_MAX;
 }
 
-static bool is_wildcard(const char *host)
+static int refuse_time(struct reply *rp, const char *why)
 {
-	return !host || host[0] == '\0' || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
-}
+	struct fault f;
 
-/* What clients find this machine by: what the operator says, the address that is listened on, or the name that
- * this client has just found it by. */
-static void write_public_host(const struct request *rq, struct buf *b)
-{
-	const struct plane_spec *s = &plane_of(rq)->spec;
-
-	if (s->eip)
-		buf_add_str(b, host_only(without_scheme(str_of(s->eip))));
-	else if (is_wildcard(s->host))
-		buf_add_str(b, host_only(rq->head->host));
-	else if (strchr(s->host, ':'))
-		buf_addf(b, "[%s]", s->host);
-	else
-		buf_addf(b, "%s", s->host);
-}
-
-static void write_endpoint(const struct request *rq, const struct sandbox *sb, unsigned port, bool by_server, struct buf *b)
-{
-	const struct plane_spec *s = &plane_of(rq)->spec;
-
-	if (by_server) {
-		buf_add_str(b, s->eip ? without_scheme(str_of(s->eip)) : rq->head->host);
-	} else {
-		write_public_host(rq, b);
-		buf_addf(b, ":%u", s->proxy_port);
-	}
-	buf_addf(b, "/sandboxes/%s/proxy/%u", sb->row.id, port);
-}
-
-static void write_headers(struct json_out *o, const struct sandbox *sb, unsigned port)
-{
-	const struct guarded_port *g = guarded_port_find(port);
-	char token[SANDBOX_TOKEN_LEN + 1];
-
-	if (!g)
-		return;
-	sandbox_token(sb, g->purpose, token);
-	json_key(o, "headers"), json_open(o, '{');
-	json_key(o, g->header), json_cstr(o, token);
-	json_close(o, '}');
-	secret_wipe(token, sizeof(token));
-}
-
-static int check_expires(const struct endpoint_query *q, struct fault *f)
-{
-	if (q->has_expires && q->use_server_proxy)
-		return fault_set(f, 400, "SANDBOX", "INVALID_PARAMETER", "expires cannot be used with use_server_proxy");
-	if (q->has_expires)
-		return fault_set(f, 400, "SANDBOX", "API_NOT_SUPPORTED", "expires: signed endpoints are not supported here");
-	return 0;
+	(void)fault_set(&f, 400, "SANDBOX", "INVALID_PARAMETER", "expires: %s", why);
+	return reply_fault(rp, &f);
 }
 
 int endpoint_get(struct request *rq, struct reply *rp, struct err *e)
 {
 	AUTO(buf_done) struct buf body = BUF_INIT(16384);
-	AUTO(buf_done) struct buf endpoint = BUF_INIT(8192);
 	struct json_out o = json_out(&body);
 	struct endpoint_query q = { 0 };
+	struct endpoint_form form = { 0 };
 	const struct sandbox *sb;
 	struct fault f;
-	unsigned port;
-	int rc = request_query(rq, rp, query_fields, &q, e);
+	int rc;
 
+	if (is_beyond_time(rq))
+		return refuse_time(rp, "is too far away");
+	rc = request_query(rq, rp, query_fields, &q, e);
 	if (rc == 0)
-		rc = request_port(rq, rp, &port, e);
+		rc = request_port(rq, rp, &form.port, e);
 	if (rc != 0)
 		return rc < 0 ? -1 : 0;
+	form = (struct endpoint_form){ form.port, q.use_server_proxy, q.has_expires, (uint64_t)q.expires };
 	sb = request_sandbox(rq, rp);
 	if (!sb)
 		return 0;
-	if (check_expires(&q, &f) < 0)
+	if (q.expires < 0)
+		return refuse_time(rp, "must be in the future");
+	if (endpoint_check(rq, &form, &f) < 0)
 		return reply_fault(rp, &f);
-	write_endpoint(rq, sb, port, q.use_server_proxy, &endpoint);
 	json_open(&o, '{');
-	json_key(&o, "endpoint"), json_str(&o, buf_str(&endpoint));
-	write_headers(&o, sb, port);
+	endpoint_write(rq, sb, &form, &o);
+	json_close(&o, '}');
+	return reply_json(rp, 200, &body);
+}
+
+/* For a gateway: where requests for the sandbox are to be sent, and what they need. */
+int sandbox_route_get(struct request *rq, struct reply *rp, struct err *e)
+{
+	AUTO(buf_done) struct buf body = BUF_INIT(4096);
+	struct json_out o = json_out(&body);
+	const struct sandbox *sb = request_sandbox(rq, rp);
+	char token[SANDBOX_TOKEN_LEN + 1];
+
+	(void)e;
+	if (!sb)
+		return 0;
+	json_open(&o, '{');
+	json_key(&o, "id"), json_cstr(&o, sb->row.id);
+	json_key(&o, "state"), json_cstr(&o, sandbox_state_name(sb->row.state));
+	json_key(&o, "isReady"), json_bool(&o, sandbox_can_be_called(sb));
+	json_key(&o, "proxyPort"), json_uint(&o, plane_of(rq)->spec.proxy_port);
+	if (sb->row.is_secure) {
+		sandbox_token(sb, "access", token);
+		json_key(&o, "secureAccessToken"), json_cstr(&o, token);
+		secret_wipe(token, sizeof(token));
+	}
 	json_close(&o, '}');
 	return reply_json(rp, 200, &body);
 }

@@ -174,6 +174,8 @@ static const char *foreign(const struct create_request *rq)
 		return "timeout: an idle sandbox has none; whoever takes it names it";
 	if (rq->metadata.n > 0)
 		return "metadata: an idle sandbox has none; whoever takes it names it";
+	if (rq->is_secure_access)
+		return "secureAccess: whoever takes a sandbox asks for it";
 	for (size_t i = 0; i < rq->extensions.n; i++)
 		if (strcmp(rq->extensions.items[i].key, CREATE_NETWORK_KEY) != 0)
 			return "extensions: but for " CREATE_NETWORK_KEY " an idle sandbox has none; whoever takes it names them";

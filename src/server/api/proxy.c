@@ -8,8 +8,10 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "net/forward.h"
+#include "net/loop.h"
 #include "net/transport.h"
 #include "net/ws_handshake.h"
+#include "server/api/access.h"
 #include "server/api/api.h"
 #include "server/api/proxy_headers.h"
 #include "server/api/reply.h"
@@ -94,6 +96,7 @@ struct http_client *proxy_client_new(struct proxy_target *t, unsigned max_idle, 
 	static const struct http_dialer dialer = { .begin = dial_begin, .cancel = dial_cancel_later };
 	struct http_client_options o = {
 		.dialer = &dialer, .dialer_arg = t, .max_idle = max_idle, .idle_ms = PROXY_IDLE_MS,
+		.probation_ms = t->port == PORT_EXECD ? 0 : PROXY_PROBATION_MS,
 		.deadlines = { .connect_ms = CONNECT_MS, .send_ms = SEND_MS, .head_ms = HEAD_MS, .body_ms = BODY_MS },
 	};
 
@@ -111,16 +114,80 @@ struct proxy_peer *proxy_peer_of(struct sandbox *sb, struct err *e)
 	return sb->user;
 }
 
-struct http_client *proxy_execd_client(struct plane *plane, struct sandbox *sb, struct err *e)
+static void port_free(struct proxy_port *p)
+{
+	if (p)
+		http_client_free(p->client);
+	free(p);
+}
+DEFINE_AUTO(struct proxy_port *, port_free)
+
+static struct proxy_port *port_new(struct plane *plane, const struct sandbox *sb, unsigned port, struct err *e)
+{
+	AUTO(port_free) struct proxy_port *p = calloc(1, sizeof(*p));
+
+	if (!p) {
+		(void)err_no_memory(e);
+		return NULL;
+	}
+	p->target = (struct proxy_target){ .plane = plane, .port = port };
+	memcpy(p->target.id, sb->row.id, strlen(sb->row.id) + 1);
+	p->client = proxy_client_new(&p->target, PROXY_IDLE_MAX, e);
+	return p->client ? take_ptr(&p) : NULL;
+}
+
+/* The place of PORT, a free one, or that of the port that can best be done without; execd is asked too often for that. */
+static struct proxy_port **place_of(struct proxy_peer *peer, unsigned port)
+{
+	struct proxy_port **best = NULL;
+
+	for (size_t i = 0; i < PROXY_PORTS_MAX; i++) {
+		struct proxy_port **at = &peer->ports[i];
+
+		if (*at && (*at)->target.port == port)
+			return at;
+		if (*at && ((*at)->n > 0 || (*at)->target.port == PORT_EXECD))
+			continue;
+		if (!best || (*best && (!*at || (*at)->used_ms < (*best)->used_ms)))
+			best = at;
+	}
+	return best;
+}
+
+struct proxy_port *proxy_port_of(struct plane *plane, struct sandbox *sb, unsigned port, struct err *e)
 {
 	struct proxy_peer *peer = proxy_peer_of(sb, e);
+	struct proxy_port **at = peer ? place_of(peer, port) : NULL;
+	struct proxy_port *made;
 
-	if (!peer || peer->execd)
-		return peer ? peer->execd : NULL;
-	peer->execd_target = (struct proxy_target){ .plane = plane, .port = PORT_EXECD };
-	memcpy(peer->execd_target.id, sb->row.id, strlen(sb->row.id) + 1);
-	peer->execd = proxy_client_new(&peer->execd_target, PROXY_IDLE_MAX, e);
-	return peer->execd;
+	if (!at) {
+		if (peer)
+			(void)err_set(e, ERR_LIMIT, "too many ports at once");
+		return NULL;
+	}
+	if (!*at || (*at)->target.port != port) {
+		made = port_new(plane, sb, port, e);
+		if (!made)
+			return NULL;
+		port_free(*at);
+		*at = made;
+	}
+	(*at)->used_ms = loop_now_ms(plane->spec.loop);
+	return *at;
+}
+
+void proxy_look_at_streams(struct plane *plane)
+{
+	tunnels_mark(plane);
+	for (struct sandbox *sb = sandboxes_newest(plane->sandboxes); sb; sb = sb->older) {
+		struct proxy_peer *peer = sb->user;
+
+		if (!peer || peer->n == 0 || sb->row.renew_s == 0)
+			continue;
+		if (proxy_calls_moved(peer) || peer->has_moved)
+			sandbox_touch(sb, plane->spec.renew_interval_s);
+		peer->has_moved = false;
+	}
 }
 
 void proxy_gone(struct plane *plane, struct sandbox *sb)
@@ -132,7 +199,8 @@ void proxy_gone(struct plane *plane, struct sandbox *sb)
 	while (peer->calls)
 		proxy_call_drop(peer->calls);
 	tunnels_drop(plane, peer);
-	http_client_free(peer->execd);
+	for (size_t i = 0; i < PROXY_PORTS_MAX; i++)
+		port_free(peer->ports[i]);
 	free(peer);
 	sb->user = NULL;
 }
@@ -168,6 +236,7 @@ int proxy_make_request(struct request *rq, const char *id, unsigned port, struct
 	const struct guarded_port *g = guarded_port_find(port);
 	struct proxy_request_rules rules = {
 		.own_token = g ? g->header : NULL, .host = rq->head->host, .peer = peer_text(rq), .is_secure = rq->is_secure,
+		.is_gateway = service_is_gateway(rq),
 	};
 	struct http_header *headers = arena_array(rq->arena, PROXY_HEADERS_MAX, sizeof(*headers));
 	char *host = arena_printf(rq->arena, "localhost:%u", port);
@@ -191,7 +260,7 @@ int proxy_make_request(struct request *rq, const char *id, unsigned port, struct
 int proxy_pass_headers(const struct request *rq, struct reply *rp, const struct http_head *head, struct err *e)
 {
 	const struct service *s = service_of(rq);
-	bool with_cors = s->spec.auth.has_key && http_find(rq->head, "Origin");
+	bool with_cors = s->spec.auth.has_key && !service_is_gateway(rq) && http_find(rq->head, "Origin");
 	size_t bytes = 0;
 
 	for (size_t i = 0; i < head->n_headers; i++)
@@ -245,13 +314,23 @@ static bool stays_below(struct str path)
 	return true;
 }
 
+/* How a request names where it goes. */
+struct way_in {
+	struct str id;
+	unsigned port;
+	const struct route_token *route; /* NULL: not signed */
+};
+
 /* What stands against sending it on. */
-static int refused(const struct request *rq, const struct sandbox *sb, unsigned port, struct fault *f)
+static int refused(const struct request *rq, const struct sandbox *sb, const struct way_in *in, struct fault *f)
 {
+	unsigned port = in->port;
 	const char *prefix = plane_of(rq)->spec.runtime->code_prefix;
 	const struct guarded_port *g = guarded_port_find(port);
 	const struct proxy_peer *peer = sb->user;
 
+	if (access_admit(rq, sb, in->route, f) < 0)
+		return -1;
 	if (g && !token_fits(rq, sb, g))
 		return fault_set(f, 401, NULL, "INVALID_ACCESS_TOKEN",
 				 "the header %s is missing or wrong; the sandbox's endpoint for port %u has it", g->header, port);
@@ -281,7 +360,16 @@ static enum ws_handshake handshake_of(const struct request *rq)
 	return ws_handshake_check(&values);
 }
 
-static int start_tunnel(struct request *rq, struct reply *rp, struct sandbox *sb, unsigned port, struct err *e)
+/* Only who was let in extends its life. */
+static void touch(const struct request *rq, struct sandbox *sb)
+{
+	const struct plane_spec *s = &plane_of(rq)->spec;
+
+	if (s->renews_on_access)
+		sandbox_touch(sb, s->renew_interval_s);
+}
+
+static int start_tunnel(struct request *rq, struct reply *rp, struct sandbox *sb, const struct way_in *in, struct err *e)
 {
 	struct fault f;
 
@@ -289,36 +377,54 @@ static int start_tunnel(struct request *rq, struct reply *rp, struct sandbox *sb
 		(void)fault_set(&f, 404, NULL, "", "sandbox not found");
 		return tunnel_refuse(rq, rp, 1011, f.message, e);
 	}
-	if (port == PORT_EGRESS)
-		return reply_error(rp, 400, CODE_UNKNOWN_ERROR, "there are no WebSockets on port %u", port);
-	if (refused(rq, sb, port, &f) < 0)
+	if (in->port == PORT_EGRESS)
+		return reply_error(rp, 400, CODE_UNKNOWN_ERROR, "there are no WebSockets on port %u", in->port);
+	if (refused(rq, sb, in, &f) < 0)
 		return f.status == 409 ? tunnel_refuse(rq, rp, 1011, f.message, e) : reply_fault(rp, &f);
-	return tunnel_start(rq, rp, sb, port, e);
+	touch(rq, sb);
+	return tunnel_start(rq, rp, sb, in->port, e);
 }
 
-int proxy_any(struct request *rq, struct reply *rp, struct err *e)
+static int start(struct request *rq, struct reply *rp, const struct way_in *in, struct err *e)
 {
 	struct plane *plane = plane_of(rq);
 	enum ws_handshake hs = handshake_of(rq);
 	struct sandbox *sb;
 	struct fault f;
-	unsigned port;
-	int rc = request_port(rq, rp, &port, e);
 
-	if (rc != 0)
-		return rc < 0 ? -1 : 0;
 	if (hs != WS_HANDSHAKE_NONE && hs != WS_HANDSHAKE_OK)
 		return reply_error(rp, 400, CODE_UNKNOWN_ERROR, "Websocket upgrade is not supported yet in this form");
-	sb = sandboxes_find(plane->sandboxes, rq->params[0]);
-	if (sb && plane->spec.renews_on_access)
-		sandbox_touch(sb, plane->spec.renew_interval_s);
+	sb = sandboxes_find(plane->sandboxes, in->id);
 	if (hs == WS_HANDSHAKE_OK)
-		return start_tunnel(rq, rp, sb, port, e);
+		return start_tunnel(rq, rp, sb, in, e);
 	if (!sb)
 		return reply_no_sandbox(rq, rp);
-	if (refused(rq, sb, port, &f) < 0)
+	if (refused(rq, sb, in, &f) < 0)
 		return reply_fault(rp, &f);
-	if (port == PORT_EGRESS && sb->row.network == RUNTIME_NET_NONE)
+	touch(rq, sb);
+	if (in->port == PORT_EGRESS && sb->row.network == RUNTIME_NET_NONE)
 		return egress_of_none(rq, rp, e);
-	return proxy_call_start(rq, rp, sb, port, e);
+	return proxy_call_start(rq, rp, sb, in->port, e);
+}
+
+int proxy_any(struct request *rq, struct reply *rp, struct err *e)
+{
+	struct way_in in = { .id = rq->params[0] };
+	int rc = request_port(rq, rp, &in.port, e);
+
+	return rc == 0 ? start(rq, rp, &in, e) : rc < 0 ? -1 : 0;
+}
+
+int proxy_signed(struct request *rq, struct reply *rp, struct err *e)
+{
+	struct route_token route;
+	struct way_in in = { .route = &route };
+
+	if (route_read_path(rq->path, &route, &(struct err){ 0 }) < 0 || !route.is_signed)
+		return reply_error(rp, 404, CODE_UNKNOWN_ERROR, "Not Found");
+	in.id = route.id;
+	in.port = route.port;
+	if (id_valid(route.id))
+		service_note(rq, arena_dup(rq->arena, route.id));
+	return start(rq, rp, &in, e);
 }

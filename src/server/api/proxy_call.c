@@ -12,8 +12,10 @@ struct proxy_call {
 	struct proxy_call *prev, *next;
 	struct proxy_peer *peer;
 	struct proxy_target target; /* of a client of its own */
-	struct http_client *client; /* its own, or NULL: the peer's */
+	struct proxy_port *port;    /* whose connections it shares, or NULL: */
+	struct http_client *client; /* its own */
 	struct forward *forward;
+	uint64_t moved;             /* bytes, when it was last looked at */
 };
 
 static void call_free(struct proxy_call *x)
@@ -22,6 +24,8 @@ static void call_free(struct proxy_call *x)
 	if (x->next)
 		x->next->prev = x->prev;
 	x->peer->n--;
+	if (x->port)
+		x->port->n--;
 	http_client_free(x->client);
 	free(x);
 }
@@ -78,13 +82,32 @@ void proxy_call_drop(struct proxy_call *x)
 	call_free(x);
 }
 
+bool proxy_calls_moved(struct proxy_peer *peer)
+{
+	bool any = false;
+
+	for (struct proxy_call *x = peer->calls; x; x = x->next) {
+		uint64_t moved = forward_moved(x->forward);
+
+		any = any || moved != x->moved;
+		x->moved = moved;
+	}
+	return any;
+}
+
 /* ---- starting ---- */
 
-/* The connections to execd are kept: it is ours, and answers often. What else listens in a sandbox gets one each. */
+/* Connections are kept for the ports that were used last; the others get one for each request. */
 static struct http_client *client_for(struct proxy_call *x, struct sandbox *sb, struct err *e)
 {
-	if (x->target.port == PORT_EXECD)
-		return proxy_execd_client(x->target.plane, sb, e);
+	x->port = proxy_port_of(x->target.plane, sb, x->target.port, e);
+	if (x->port) {
+		x->port->n++;
+		return x->port->client;
+	}
+	if (e->code != ERR_LIMIT)
+		return NULL;
+	*e = (struct err){ 0 };
 	x->client = proxy_client_new(&x->target, 0, e);
 	return x->client;
 }

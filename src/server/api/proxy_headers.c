@@ -2,7 +2,9 @@
 #include "server/api/proxy_headers.h"
 
 #include "base/err.h"
+#include "server/api/access.h"
 #include "server/auth.h"
+#include "server/service.h"
 
 #include "base/banned.h"
 
@@ -19,13 +21,18 @@ static bool is_in(struct str name, const char *const *list)
 static bool request_header_passes(const struct http_head *head, const struct proxy_request_rules *rules, struct str name)
 {
 	static const char *const dropped[] = {
-		"Host", "Expect", "Authorization", "Cookie", AUTH_HEADER, "X-EXECD-ACCESS-TOKEN", "OPENSANDBOX-EGRESS-AUTH",
-		"OpenSandbox-Secure-Access", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
-		"X-Forwarded-Port", "X-Forwarded-Server", "X-Real-IP", NULL,
+		"Host", "Expect", AUTH_HEADER, "X-EXECD-ACCESS-TOKEN", "OPENSANDBOX-EGRESS-AUTH", ACCESS_HEADER, HOP_HEADER,
+		"OpenSandbox-Ingress-To", "OPEN-SANDBOX-INGRESS", "Forwarded", "X-Forwarded-Port", "X-Forwarded-Server", "X-Real-IP", NULL,
+	};
+	/* What clients send to this server's origin is for this server; what they send to a gateway is not. */
+	static const char *const dropped_here[] = {
+		"Authorization", "Cookie", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", NULL,
 	};
 
 	if (rules->own_token && str_eq_nocase(name, str_of(rules->own_token)))
 		return true;
+	if (!rules->is_gateway && is_in(name, dropped_here))
+		return false;
 	return !is_in(name, dropped) && !http_is_hop_by_hop(head, name);
 }
 
@@ -51,6 +58,8 @@ int proxy_request_headers(const struct http_head *head, const struct proxy_reque
 			return err_set(e, ERR_LIMIT, "too many headers");
 		out[n++] = *h;
 	}
+	if (rules->is_gateway)
+		return (int)n;
 	if (add(out, &n, "X-Forwarded-Proto", rules->is_secure ? STR("https") : STR("http"), e) < 0 ||
 	    (rules->host.n > 0 && add(out, &n, "X-Forwarded-Host", rules->host, e) < 0) ||
 	    (rules->peer.n > 0 && add(out, &n, "X-Forwarded-For", rules->peer, e) < 0))

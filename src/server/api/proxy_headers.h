@@ -14,6 +14,7 @@ struct proxy_request_rules {
 	struct str host;       /* as the client wrote it */
 	struct str peer;       /* its address as text; empty: unknown */
 	bool is_secure;
+	bool is_gateway;       /* it has said so itself, and what it sends of its peer is for the sandbox */
 };
 
 #define PROXY_HEADERS_MAX (HTTP_HEADERS_MAX - 4) /* what the client can send on */

@@ -2,8 +2,10 @@
 /* Requests and WebSockets through the endpoint proxy; the test plays the sandbox. */
 #include "server/test_plane.h"
 
+#include "net/attempts.h"
 #include "net/ws_handshake.h"
 #include "server/api/proxy.h"
+#include "server/config.h"
 
 #include "base/banned.h"
 
@@ -75,7 +77,7 @@ static void a_request_is_rebuilt_and_its_path_is_not(void **state)
 	start(r);
 	fd = send_raw(r, &r->api, "GET", "8000/a%2Fb//../c;x?q=%20&", "Connection: close\r\nCookie: a=b\r\nX-A: 1\r\nX-A: 2\r\n");
 	text = read_until(r, far(r, 0), "\r\n\r\n");
-	has(text, "GET /a%2Fb//../c;x?q=%20& HTTP/1.1\r\nHost: localhost:8000\r\nConnection: close\r\nX-A: 1\r\nX-A: 2\r\n"
+	has(text, "GET /a%2Fb//../c;x?q=%20& HTTP/1.1\r\nHost: localhost:8000\r\nX-A: 1\r\nX-A: 2\r\n"
 		  "X-Forwarded-Proto: http\r\nX-Forwarded-Host: server:8080\r\n");
 	lacks(text, "Cookie");
 	say(far(r, 0), "HTTP/1.1 203 Fine\r\nContent-Length: 2\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nAlt-Svc: x\r\n"
@@ -88,19 +90,19 @@ static void a_request_is_rebuilt_and_its_path_is_not(void **state)
 	lacks(text, "mine");
 	lacks(text, "never");
 	fd = send_raw(r, &r->proxy, "GET", "8000?x", "Connection: close\r\n");
-	has(read_until(r, far(r, 1), "\r\n\r\n"), "GET /?x HTTP/1.1\r\n");
-	say(far(r, 1), "HTTP/1.0 200 OK\r\n\r\nuntil the end");
-	closep(&r->fake.far[1]);
-	r->fake.far[1] = -1;
+	has(read_until(r, far(r, 0), "\r\n\r\n"), "GET /?x HTTP/1.1\r\n"); /* its connection was kept */
+	say(far(r, 0), "HTTP/1.0 200 OK\r\n\r\nuntil the end");
+	closep(&r->fake.far[0]);
+	r->fake.far[0] = -1;
 	has(rig_receive(r, fd), "until the end");
 	lacks(r->answer, "Content-Security-Policy"); /* an origin of its own */
 	fd = send_raw(r, &r->proxy, "HEAD", "8000/", "Connection: close\r\n");
-	has(read_until(r, far(r, 2), "\r\n\r\n"), "HEAD / HTTP/1.1\r\n");
-	say(far(r, 2), "HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n");
+	has(read_until(r, far(r, 1), "\r\n\r\n"), "HEAD / HTTP/1.1\r\n");
+	say(far(r, 1), "HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n");
 	has(rig_receive(r, fd), "Content-Length: 1234\r\n");
 	fd = send_raw(r, &r->proxy, "OPTIONS", "8000", "Connection: close\r\n");
-	has(read_until(r, far(r, 3), "\r\n\r\n"), "OPTIONS / HTTP/1.1\r\n");
-	say(far(r, 3), "HTTP/1.1 204 No\r\nX-Ok: 1\r\n\r\n");
+	has(read_until(r, far(r, 1), "\r\n\r\n"), "OPTIONS / HTTP/1.1\r\n");
+	say(far(r, 1), "HTTP/1.1 204 No\r\nX-Ok: 1\r\n\r\n");
 	has(rig_receive(r, fd), "HTTP/1.1 204 No Content\r\nX-Ok: 1\r\n");
 	rig_stop(r);
 }
@@ -443,6 +445,145 @@ static void using_a_sandbox_extends_its_life(void **state)
 	rig_stop(r);
 }
 
+/* A sandbox that wants its token, or a signed route: at the proxy's port, which has an active key. */
+static void secured(struct rig *r, char token[SANDBOX_TOKEN_LEN + 1])
+{
+	static struct config_access_key keys[] = { { "k", "MDEyMzQ1Njc4OWFiY2RlZg" } };
+	static const struct config_ingress ingress = {
+		.has_secure_access = true, .secure_access = { .active_key = "k", .keys = { keys, 1 }, .max_ttl_seconds = 86400 },
+	};
+	const char *p;
+
+	rig_start(r);
+	r->plane->spec.ingress = &ingress;
+	assert_int_equal(route_keys_add(&r->plane->keys, 'k', str_of(keys[0].key), &r->e), 0);
+	rig_create(r, ",\"secureAccess\":true", id);
+	has(rig_on(r, "GET", id, "/endpoints/80", NULL), "\"headers\":{\"OpenSandbox-Secure-Access\":\"");
+	p = strstr(r->answer, "Access\":\"") + 9;
+	memcpy(token, p, SANDBOX_TOKEN_LEN);
+	token[SANDBOX_TOKEN_LEN] = '\0';
+}
+
+static void a_secured_sandbox_wants_its_token(void **state)
+{
+	struct rig *r = &rig;
+	char token[SANDBOX_TOKEN_LEN + 1], headers[256];
+	int fd;
+
+	(void)state;
+	secured(r, token);
+	has(rig_on(r, "GET", id, "/proxy/80/", NULL), "HTTP/1.1 401 ");
+	has(r->answer, "\"SECURE_ACCESS_DENIED\",\"message\":\"signature: signature required for this sandbox\"");
+	(void)snprintf(headers, sizeof(headers), "Connection: close\r\nOpenSandbox-Secure-Access: %s\r\n", token);
+	for (int i = 0; i < 2; i++) {
+		fd = send_raw(r, i ? &r->api : &r->proxy, "GET", "80/", headers);
+		lacks(read_until(r, far(r, 0), "\r\n\r\n"), token); /* it is not for whoever listens there */
+		say(far(r, 0), "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+		has(rig_receive(r, fd), "HTTP/1.1 200 ");
+	}
+	headers[strlen(headers) - 3] ^= 1;
+	for (int i = 0; i < ATTEMPTS_PEER_MAX; i++)
+		has(rig_receive(r, send_raw(r, &r->proxy, "GET", "80/", headers)), "secure access header mismatch");
+	has(rig_receive(r, send_raw(r, &r->proxy, "GET", "80/", headers)), "HTTP/1.1 429 ");
+	has(r->answer, "Retry-After: 60\r\n");
+	headers[strlen(headers) - 3] ^= 1;
+	has(rig_receive(r, send_raw(r, &r->proxy, "GET", "80/", headers)), "HTTP/1.1 429 "); /* a right guess is no news to a guesser */
+	rig_pass(r, ATTEMPTS_WINDOW_MS);
+	fd = send_raw(r, &r->proxy, "GET", "80/", headers);
+	(void)read_until(r, far(r, 1), "\r\n\r\n");
+	(void)close(fd);
+	rig_stop(r);
+}
+
+static int send_path(struct port *p, const char *path, const char *headers)
+{
+	AUTO(buf_done) struct buf line = BUF_INIT(1024);
+
+	buf_addf(&line, "GET %s", path);
+	return rig_send(p, line.p, headers, NULL);
+}
+
+static void a_signed_endpoint_leads_in_until_it_expires(void **state)
+{
+	struct rig *r = &rig;
+	char token[SANDBOX_TOKEN_LEN + 1], path[256];
+	char *end;
+	int fd;
+
+	(void)state;
+	secured(r, token);
+	has(rig_on(r, "GET", id, "/endpoints/80?expires=1780003600", NULL), "\"endpoint\":\"127.0.0.1:8081/");
+	lacks(r->answer, "headers");
+	(void)snprintf(path, sizeof(path), "%s", strstr(r->answer, ":8081/") + 5);
+	end = strchr(path, '"');
+	(void)snprintf(end, 16, "/x?y");
+	fd = send_path(&r->proxy, path, "");
+	has(read_until(r, far(r, 0), "\r\n\r\n"), "GET /x?y HTTP/1.1\r\n");
+	say(far(r, 0), "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+	has(rig_receive(r, fd), "HTTP/1.1 200 ");
+	has(rig_receive(r, send_path(&r->proxy, path, "OpenSandbox-Secure-Access: no\r\n")), "HTTP/1.1 401 ");
+	has(rig_receive(r, send_path(&r->api, path, AUTH)), "HTTP/1.1 404 "); /* not on the API's origin */
+	path[UUID_LEN + 3] ^= 1; /* another port */
+	has(rig_receive(r, send_path(&r->proxy, path, "")), "signature: unauthorized: signature mismatch");
+	path[UUID_LEN + 3] ^= 1;
+	rig_pass(r, UINT64_C(3601) * 1000);
+	has(rig_receive(r, send_path(&r->proxy, path, "")), "signature: access expired");
+	has(rig_on(r, "GET", id, "/endpoints/80?expires=1780200000", NULL), "at most 86400 seconds");
+	rig_stop(r);
+}
+
+static void gateways_are_known_by_the_key(void **state)
+{
+	struct rig *r = &rig;
+	char token[SANDBOX_TOKEN_LEN + 1];
+	const char *text;
+	int fd;
+
+	(void)state;
+	secured(r, token);
+	has(rig_on(r, "GET", id, "/route", NULL), "\"isReady\":true,\"proxyPort\":8081,\"secureAccessToken\":\"");
+	has(rig_receive(r, send_raw(r, &r->proxy, "GET", "80/", "Connection: close\r\nOpenSandbox-Gateway: 1\r\n")), "HTTP/1.1 401 ");
+	fd = send_raw(r, &r->proxy, "GET", "80/", "Connection: close\r\nOpenSandbox-Gateway: 1\r\n" AUTH
+		      "Cookie: a=b\r\nAuthorization: x\r\nX-Forwarded-For: 192.0.2.9\r\nX-Forwarded-Host: a.test\r\nOrigin: http://o\r\n");
+	text = read_until(r, far(r, 0), "\r\n\r\n");
+	has(text, "Cookie: a=b\r\nAuthorization: x\r\nX-Forwarded-For: 192.0.2.9\r\nX-Forwarded-Host: a.test\r\nOrigin: http://o\r\n\r\n");
+	lacks(text, KEY);
+	lacks(text, "OpenSandbox-Gateway");
+	say(far(r, 0), "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nAccess-Control-Allow-Origin: http://o\r\n\r\n");
+	has(rig_receive(r, fd), "Access-Control-Allow-Origin: http://o\r\n");
+	fd = send_raw(r, &r->api, "GET", "80/", "Connection: close\r\nOpenSandbox-Gateway: 1\r\n" AUTH);
+	has(rig_receive(r, fd), "HTTP/1.1 401 "); /* only on the proxy's port */
+	rig_stop(r);
+}
+
+static void long_streams_extend_its_life(void **state)
+{
+	struct rig *r = &rig;
+	const struct sandbox *sb;
+	int64_t first;
+	int fd;
+
+	(void)state;
+	start(r);
+	sb = sandboxes_newest(r->plane->sandboxes);
+	fd = send_raw(r, &r->api, "GET", "80/", "Connection: close\r\n");
+	(void)read_until(r, far(r, 0), "\r\n\r\n");
+	say(far(r, 0), "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n");
+	(void)read_until(r, fd, "data: 1");
+	rig_pass(r, PROXY_LOOK_MS + 1);
+	rig_turn(r, 20);
+	first = sb->row.expires_us;
+	rig_pass(r, 600000);
+	rig_turn(r, 20);
+	assert_int_equal(sb->row.expires_us, first); /* nothing has moved */
+	say(far(r, 0), "data: 2\n\n");
+	(void)read_until(r, fd, "data: 2");
+	rig_pass(r, PROXY_LOOK_MS + 1);
+	RIG_WAIT(r, sb->row.expires_us > first);
+	(void)close(fd);
+	rig_stop(r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -457,6 +598,10 @@ int main(void)
 		cmocka_unit_test(websockets_are_relayed_as_bytes),
 		cmocka_unit_test(websockets_that_fail_are_closed_with_a_reason),
 		cmocka_unit_test(using_a_sandbox_extends_its_life),
+		cmocka_unit_test(a_secured_sandbox_wants_its_token),
+		cmocka_unit_test(a_signed_endpoint_leads_in_until_it_expires),
+		cmocka_unit_test(gateways_are_known_by_the_key),
+		cmocka_unit_test(long_streams_extend_its_life),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

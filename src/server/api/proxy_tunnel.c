@@ -25,6 +25,7 @@ struct tunnel {
 	struct transport *inside; /* open, while the answer to the client is on its way */
 	struct buf early;         /* what came from there already */
 	struct relay *relay;
+	uint64_t moved; /* bytes, when it was last looked at */
 	struct ws_conn *ws; /* one that is opened only to be closed */
 };
 
@@ -75,6 +76,17 @@ void tunnels_drop(struct plane *p, const struct proxy_peer *peer)
 		if (t->rp)
 			reply_abort(t->rp);
 		tunnel_free(t);
+	}
+}
+
+void tunnels_mark(struct plane *p)
+{
+	for (struct tunnel *t = p->tunnels; t; t = t->next) {
+		uint64_t moved = t->relay ? relay_moved(t->relay) : 0;
+
+		if (t->peer && moved != t->moved)
+			t->peer->has_moved = true;
+		t->moved = moved;
 	}
 }
 

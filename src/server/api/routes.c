@@ -39,6 +39,7 @@ const struct route api_sandbox_routes[] = {
 	{ "GET",    "/snapshots/:id/archive",                  snapshot_archive_get,    0, 0 },
 	{ "POST",   "/snapshots/import",                       snapshots_import_post,   ROUTE_STREAM_IN, MANIFEST_BLOBS_MAX },
 	{ "GET",    "/sandboxes/:id/endpoints/:port",          endpoint_get,            0, 0 },
+	{ "GET",    "/sandboxes/:id/route",                    sandbox_route_get,       0, 0 },
 	{ "GET",    "/sandboxes/:id/diagnostics/logs",         diagnostics_logs_get,    0, 0 },
 	{ "GET",    "/sandboxes/:id/diagnostics/inspect",      diagnostics_inspect_get, 0, 0 },
 	{ "GET",    "/sandboxes/:id/diagnostics/events",       diagnostics_events_get,  0, 0 },
@@ -62,5 +63,6 @@ const struct route api_sandbox_routes[] = {
 
 const struct route api_proxy_routes[] = {
 	PROXY_ROUTES,
+	{ "*", "/:id/:port/:expires/:signature/*", proxy_signed, ROUTE_STREAM_IN | ROUTE_ROOT, HTTP_LENGTH_MAX },
 	{ 0 },
 };

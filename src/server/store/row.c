@@ -77,6 +77,7 @@ struct spec {
 	int64_t renew;
 	int network;
 	const char *policy;
+	bool secure;
 };
 
 static const char *const networks[] = {
@@ -114,6 +115,7 @@ static const struct field spec_fields[] = {
 	FIELD(struct spec, renew, FIELD_INT, "renew", .min = 0, .max = 86400),
 	FIELD(struct spec, network, FIELD_ENUM, "network", .names = networks),
 	FIELD(struct spec, policy, FIELD_STRING, "policy", .max = RUNTIME_POLICY_MAX),
+	FIELD(struct spec, secure, FIELD_BOOL, "secure"),
 	{ 0 },
 };
 
@@ -161,6 +163,8 @@ bool row_write_spec(const struct sandbox_row *r, struct buf *b)
 		json_key(&o, "network"), json_cstr(&o, networks[r->network]);
 	if (r->network == RUNTIME_NET_POLICY)
 		json_key(&o, "policy"), json_cstr(&o, r->policy);
+	if (r->is_secure)
+		json_key(&o, "secure"), json_bool(&o, true);
 	json_close(&o, '}');
 	return !b->failed;
 }
@@ -191,6 +195,7 @@ static int load_spec(struct str text, struct arena *a, struct sandbox_row *r, st
 	r->renew_s = s.renew;
 	r->network = (enum runtime_network)s.network;
 	r->policy = s.policy;
+	r->is_secure = s.secure;
 	r->volumes = s.volumes.items;
 	r->n_volumes = s.volumes.n;
 	r->limits = (struct runtime_limits){

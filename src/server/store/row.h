@@ -63,6 +63,7 @@ struct sandbox_row {
 	enum runtime_network network;
 	const char *policy;           /* that it was made with, as text, if it has one; what it is now egress knows */
 	int64_t renew_s;              /* what an access extends the life by; 0: nothing */
+	bool is_secure;               /* who comes in needs its token, or a signed route */
 	struct string_map metadata;
 	int64_t created_us;           /* wall clock */
 	int64_t expires_us;           /* wall clock; 0: never */
