@@ -17,6 +17,7 @@
 #include "server/log_file.h"
 #include "server/plane.h"
 #include "server/pull.h"
+#include "server/renewals.h"
 #include "server/service.h"
 #include "server/version.h"
 #include "sys/boot.h"
@@ -48,6 +49,7 @@ struct serving {
 	struct runtime *runtime; /* NULL: there are no sandboxes, and then no plane either */
 	struct puller *puller;   /* NULL: images of registries are none of this runtime's */
 	struct plane *plane;
+	struct renewals *renewals; /* NULL: there is no queue of them */
 	char boot_id[BOOT_ID_SIZE];
 	struct log_file log;
 	struct timer log_timer;
@@ -340,6 +342,16 @@ static int start_plane(struct serving *s, const struct serve_spec *spec, struct 
 	return -1;
 }
 
+static int start_renewals(struct serving *s, struct err *e)
+{
+	const struct config_renew_intent *c = &s->config->renew_intent;
+
+	if (!s->plane || !c->enabled || !c->redis.enabled)
+		return 0;
+	s->renewals = renewals_new(s->plane, c, e);
+	return s->renewals ? 0 : -1;
+}
+
 /* ---- all together ---- */
 
 static int start_front(struct serving *s, struct front *f, const struct service_spec *spec, const struct http_limits *limits,
@@ -378,7 +390,7 @@ static int start_fronts(struct serving *s, const struct serve_spec *spec, struct
 
 static int start(struct serving *s, const struct serve_spec *spec, struct err *e)
 {
-	if (start_plane(s, spec, e) < 0 || start_fronts(s, spec, e) < 0)
+	if (start_plane(s, spec, e) < 0 || start_renewals(s, e) < 0 || start_fronts(s, spec, e) < 0)
 		return -1;
 	if (start_signals(s, e) < 0 || start_listening(s, &s->api, e) < 0 ||
 	    start_listening(s, &s->proxy, e) < 0)
@@ -397,6 +409,7 @@ static void serving_done(struct serving *s)
 {
 	http_server_free(s->api.http);
 	http_server_free(s->proxy.http);
+	renewals_free(s->renewals);
 	plane_close(s->plane);
 	runtime_free(s->runtime);
 	puller_free(s->puller);
