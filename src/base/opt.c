@@ -228,6 +228,8 @@ static int parse_long(struct parser *p, const char *word)
 		o = find_negated(p, name);
 	if (!o && !is_action)
 		return unknown_option(p, name);
+	if (has_value && o && is_on && o->kind == OPT_FLAG && (str_is(tail, "true") || str_is(tail, "false")))
+		return set_value(p, o, NULL, str_is(tail, "true"));
 	if (has_value && (is_action || !takes_value(o)))
 		return err_set(p->e, ERR_INVALID, "option '--%.*s' takes no value", STR_ARG(name));
 	if (has_value)

@@ -15,7 +15,7 @@
  *     struct options o = { .port = 8080 };                       the struct holds the defaults before
  *     if (opt_parse(&program, argc, argv, &o, &r, &e) < 0) ...   usage error: exit 2
  *
- * Accepted: --name VALUE, --name=VALUE, -n VALUE, -nVALUE, bundled flags (-abc), --no-name for a flag, "--" as
+ * Accepted: --name VALUE, --name=VALUE, -n VALUE, -nVALUE, bundled flags (-abc), --no-name, --name=true and --name=false for a flag, "--" as
  * the end of the options, and -h, --help and (with a version) --version, which the caller acts upon. A lone "-"
  * is an operand. Programs with commands are parsed level by level: the program's own options up to the
  * command's name, then the command's table with what is left. Nothing is printed: texts go to a buf. */

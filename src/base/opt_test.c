@@ -183,6 +183,22 @@ static void help_and_version_are_the_callers_business(void **state)
 	}
 }
 
+static void flags_may_say_true_or_false(void **state)
+{
+	struct words w;
+	struct options o;
+	struct opt_result r;
+	struct err e;
+
+	(void)state;
+	words_init(&w, "--force=true");
+	assert_int_equal(parse(&tool, &w, &o, &r, &e), 0);
+	assert_true(o.force);
+	words_init(&w, "--force --force=false");
+	assert_int_equal(parse(&tool, &w, &o, &r, &e), 0);
+	assert_false(o.force);
+}
+
 static void mistakes_are_named(void **state)
 {
 	static const struct {
@@ -532,6 +548,7 @@ int main(void)
 		cmocka_unit_test(operands_may_stand_before_options),
 		cmocka_unit_test(an_empty_command_line_has_no_operands),
 		cmocka_unit_test(help_and_version_are_the_callers_business),
+		cmocka_unit_test(flags_may_say_true_or_false),
 		cmocka_unit_test(mistakes_are_named),
 		cmocka_unit_test(a_list_has_a_ceiling),
 		cmocka_unit_test(operands_are_counted),

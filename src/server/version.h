@@ -1,3 +1,3 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#define OPENSANDBOX_VERSION "0.1.0"
+#include "base/version.h"
