@@ -128,3 +128,18 @@ const char *sockaddr_format(const struct sockaddr *sa, socklen_t len, char out[A
 	}
 	return out;
 }
+
+const char *sockaddr_host(const struct sockaddr *sa, char out[ADDR_HOST_MAX])
+{
+	const void *p = sa;
+
+	_Static_assert(ADDR_HOST_MAX >= INET6_ADDRSTRLEN, "any address fits");
+	out[0] = '\0';
+	if (sa->sa_family == AF_INET)
+		(void)inet_ntop(AF_INET, &((const struct sockaddr_in *)p)->sin_addr, out, ADDR_HOST_MAX);
+	else if (sa->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&((const struct sockaddr_in6 *)p)->sin6_addr))
+		(void)inet_ntop(AF_INET, ((const struct sockaddr_in6 *)p)->sin6_addr.s6_addr + 12, out, ADDR_HOST_MAX);
+	else if (sa->sa_family == AF_INET6)
+		(void)inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)p)->sin6_addr, out, ADDR_HOST_MAX);
+	return out;
+}

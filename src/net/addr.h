@@ -25,6 +25,9 @@ struct addr {
 int sockaddr_parse(struct str text, struct addr *ret_addr, struct err *e);
 int sockaddr_unix(const char *path, struct addr *ret_addr, struct err *e); /* a path in the file system */
 
+/* The address alone, without a port, as others write it in headers; "" for a unix socket. Returns OUT. */
+#define ADDR_HOST_MAX 46
+const char *sockaddr_host(const struct sockaddr *sa, char out[ADDR_HOST_MAX]);
 /* The text of an address, for logs; returns OUT. Bytes of an abstract name that are not printable become '?'. */
 #define ADDR_TEXT_MAX 128
 const char *sockaddr_format(const struct sockaddr *sa, socklen_t len, char out[ADDR_TEXT_MAX]);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <netdb.h>
 #include <stdio.h>
 
 #include "base/err.h"
 #include "net/redis.h"
+#include "net/resolve.h"
 
 #include "base/banned.h"
 
@@ -146,18 +146,5 @@ int redis_dsn_parse(struct str text, struct redis_dsn *ret, struct err *e)
 
 int redis_dsn_resolve(struct redis_dsn *d, struct err *e)
 {
-	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM }, *found = NULL;
-	char port[8];
-	int rc;
-
-	if (d->to.len > 0)
-		return 0;
-	(void)snprintf(port, sizeof(port), "%u", d->port);
-	rc = getaddrinfo(d->host, port, &hints, &found);
-	if (rc != 0)
-		return err_set(e, ERR_UNAVAILABLE, "look up '%s': %s", d->host, gai_strerror(rc));
-	d->to.len = MIN(found->ai_addrlen, (socklen_t)sizeof(d->to.in6));
-	memcpy(&d->to.sa, found->ai_addr, d->to.len);
-	freeaddrinfo(found);
-	return 0;
+	return d->to.len > 0 ? 0 : resolve_host(d->host, d->port, &d->to, e);
 }

@@ -223,7 +223,7 @@ int reply_file(struct reply *rp, unsigned status, const char *type, int *fd, uin
 
 int reply_hold(struct reply *rp, void (*hangup)(void *arg), void *arg)
 {
-	assert(rp->phase == REPLY_OPEN);
+	assert(rp->phase == REPLY_OPEN || rp->phase == REPLY_HELD);
 	rp->phase = REPLY_HELD;
 	rp->hangup = hangup;
 	rp->arg = arg;

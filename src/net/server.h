@@ -168,7 +168,8 @@ int reply_error(struct reply *rp, unsigned status, const char *code, const char 
 	__attribute__((format(printf, 4, 5)));
 int reply_file(struct reply *rp, unsigned status, const char *type, int *fd, uint64_t offset, uint64_t length);
 
-/* Answers later. `hangup` (or NULL) is told when the peer goes away first; RP and its request are gone after it. */
+/* Answers later. `hangup` (or NULL) is told when the peer goes away first; RP and its request are gone after it. Whoever holds
+ * one may hand it on: the last call counts. */
 int reply_hold(struct reply *rp, void (*hangup)(void *arg), void *arg);
 
 /* A streamed answer. `proceed` is called when there is room and the producer may write; between calls it may write

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/api/proxy.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdio.h>
 
 #include "base/err.h"
 #include "base/log.h"
+#include "net/addr.h"
 #include "net/forward.h"
 #include "net/loop.h"
 #include "net/transport.h"
@@ -209,14 +208,9 @@ void proxy_gone(struct plane *plane, struct sandbox *sb)
 
 static struct str peer_text(const struct request *rq)
 {
-	char text[INET6_ADDRSTRLEN] = "";
-	const void *p = rq->peer;
+	char text[ADDR_HOST_MAX];
 
-	if (rq->peer->sa_family == AF_INET)
-		(void)inet_ntop(AF_INET, &((const struct sockaddr_in *)p)->sin_addr, text, sizeof(text));
-	else if (rq->peer->sa_family == AF_INET6)
-		(void)inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)p)->sin6_addr, text, sizeof(text));
-	return str_of(arena_strndup(rq->arena, text, strlen(text)));
+	return str_of(arena_dup(rq->arena, str_of(sockaddr_host(rq->peer, text))));
 }
 
 /* Behind the port of egress there is one for all sandboxes. */
@@ -395,7 +389,7 @@ static int start(struct request *rq, struct reply *rp, const struct way_in *in, 
 	if (hs != WS_HANDSHAKE_NONE && hs != WS_HANDSHAKE_OK)
 		return reply_error(rp, 400, CODE_UNKNOWN_ERROR, "Websocket upgrade is not supported yet in this form");
 	sb = sandboxes_find(plane->sandboxes, in->id);
-	if (hs == WS_HANDSHAKE_OK)
+	if (hs == WS_HANDSHAKE_OK && !service_is_gateway(rq))
 		return start_tunnel(rq, rp, sb, in, e);
 	if (!sb)
 		return reply_no_sandbox(rq, rp);
@@ -404,7 +398,7 @@ static int start(struct request *rq, struct reply *rp, const struct way_in *in, 
 	touch(rq, sb);
 	if (in->port == PORT_EGRESS && sb->row.network == RUNTIME_NET_NONE)
 		return egress_of_none(rq, rp, e);
-	return proxy_call_start(rq, rp, sb, in->port, e);
+	return proxy_call_start(rq, rp, sb, in->port, hs == WS_HANDSHAKE_OK ? "websocket" : NULL, e);
 }
 
 int proxy_any(struct request *rq, struct reply *rp, struct err *e)

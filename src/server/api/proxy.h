@@ -59,7 +59,8 @@ struct proxy_port *proxy_port_of(struct plane *plane, struct sandbox *sb, unsign
 void proxy_look_at_streams(struct plane *plane);
 
 /* A request on its way. The handler's reply waits for it. */
-int proxy_call_start(struct request *rq, struct reply *rp, struct sandbox *sb, unsigned port, struct err *e);
+/* UPGRADE: the protocol that it asks for, and a refusal is passed on like every answer; NULL: none. */
+int proxy_call_start(struct request *rq, struct reply *rp, struct sandbox *sb, unsigned port, const char *upgrade, struct err *e);
 void proxy_call_drop(struct proxy_call *x); /* its sandbox goes */
 bool proxy_calls_moved(struct proxy_peer *peer); /* any bytes since it was last asked */
 

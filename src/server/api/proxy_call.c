@@ -132,7 +132,7 @@ static struct proxy_call *call_new(struct request *rq, struct sandbox *sb, unsig
 	return x;
 }
 
-int proxy_call_start(struct request *rq, struct reply *rp, struct sandbox *sb, unsigned port, struct err *e)
+int proxy_call_start(struct request *rq, struct reply *rp, struct sandbox *sb, unsigned port, const char *upgrade, struct err *e)
 {
 	static const struct forward_ops ops = { .headers = on_headers, .refuse = on_refuse, .over = on_over, .passes = true };
 	struct http_request out;
@@ -141,6 +141,7 @@ int proxy_call_start(struct request *rq, struct reply *rp, struct sandbox *sb, u
 
 	if (proxy_make_request(rq, sb->row.id, port, &out, e) < 0)
 		return e->code == ERR_LIMIT ? reply_error(rp, 431, "HEADERS_TOO_LARGE", "%s", e->msg) : -1;
+	out.upgrade = upgrade;
 	x = call_new(rq, sb, port, e);
 	if (!x)
 		return -1;
