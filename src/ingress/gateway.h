@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/* ingress/gateway.h - a request from outside: where it wants to go, whether it may, and on its way.
+ *
+ * It is the ctx of its HTTP service. What it needs is made by others and outlives it. */
+#pragma once
+#include <stdbool.h>
+
+#include "base/own.h"
+#include "ingress/metrics.h"
+#include "net/route_token.h"
+#include "net/server.h"
+
+struct attempts;
+struct err;
+struct intents;
+struct loop;
+struct lookup;
+struct passing;
+struct provider;
+
+enum gateway_mode {
+	GATEWAY_HEADER, /* by header, or by the first label of the host */
+	GATEWAY_URI,
+};
+
+struct gateway_spec {
+	struct loop *loop;
+	enum gateway_mode mode;
+	struct provider *provider;
+	struct intents *intents; /* NULL: none are told */
+};
+
+struct gateway {
+	struct gateway_spec spec;
+	struct route_keys keys; /* may be replaced at any time */
+	struct lookup *lookup;
+	struct attempts *attempts;
+	struct passing *passing; /* requests in progress */
+	struct http_service service;         /* for clients */
+	struct http_service metrics_service; /* for operators */
+	struct http_server *http;            /* the owner's, for its counts; NULL: not yet */
+	struct metrics metrics;
+};
+
+int gateway_init(struct gateway *g, const struct gateway_spec *spec, struct err *e);
+void gateway_done(struct gateway *g); /* cuts what is in progress; after the HTTP servers are gone, fine when not initialised */

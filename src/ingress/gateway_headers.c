@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ingress/gateway_impl.h"
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "net/addr.h"
+
+#include "base/banned.h"
+
+static bool is_in(struct str name, const char *const *list)
+{
+	for (; *list; list++)
+		if (str_eq_nocase(name, str_of(*list)))
+			return true;
+	return false;
+}
+
+/* What is for us, what we write ourselves, and what nobody but the servers may believe. */
+static bool request_header_passes(const struct http_head *head, struct str name)
+{
+	static const char *const dropped[] = {
+		"Host", "Expect", "OpenSandbox-Secure-Access", "OpenSandbox-Ingress-To", "OPEN-SANDBOX-INGRESS", "OpenSandbox-Gateway",
+		"OPEN-SANDBOX-API-KEY", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port",
+		"X-Forwarded-Server", "X-Real-IP", NULL,
+	};
+
+	return !is_in(name, dropped) && !http_is_hop_by_hop(head, name);
+}
+
+int gateway_request_headers(const struct request *rq, struct http_header out[GATEWAY_HEADERS_MAX], struct err *e)
+{
+	char text[ADDR_HOST_MAX];
+	const char *peer = arena_dup(rq->arena, str_of(sockaddr_host(rq->peer, text)));
+	size_t n = 0;
+
+	if (!peer)
+		return err_no_memory(e);
+	for (size_t i = 0; i < rq->head->n_headers; i++) {
+		const struct http_header *h = &rq->head->headers[i];
+
+		if (!request_header_passes(rq->head, h->name))
+			continue;
+		if (n == GATEWAY_PASSED_MAX)
+			return err_set(e, ERR_LIMIT, "too many headers");
+		out[n++] = *h;
+	}
+	out[n++] = (struct http_header){ STR("X-Forwarded-Proto"), rq->is_secure ? STR("https") : STR("http") };
+	if (rq->head->host.n > 0)
+		out[n++] = (struct http_header){ STR("X-Forwarded-Host"), rq->head->host };
+	if (peer[0])
+		out[n++] = (struct http_header){ STR("X-Forwarded-For"), str_of(peer) };
+	return (int)n;
+}
+
+int gateway_response_headers(const struct http_head *head, struct reply *rp, struct err *e)
+{
+	static const char *const dropped[] = { "Date", NULL }; /* our own server writes it */
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < head->n_headers; i++)
+		bytes += head->headers[i].name.n + head->headers[i].value.n + 4;
+	if (bytes > GATEWAY_HEADER_BYTES_MAX)
+		return err_set(e, ERR_LIMIT, "an answer with %zu bytes of headers", bytes);
+	for (size_t i = 0; i < head->n_headers; i++) {
+		const struct http_header *h = &head->headers[i];
+		char name[256];
+
+		if (h->name.n >= sizeof(name) || is_in(h->name, dropped) || http_is_hop_by_hop(head, h->name))
+			continue;
+		memcpy(name, h->name.p, h->name.n);
+		name[h->name.n] = '\0';
+		(void)reply_header(rp, name, h->value); /* what cannot stand in a header is left out */
+	}
+	(void)reply_header(rp, "Reverse-Proxy-Server-PowerBy", STR("OpenSandbox-ingress"));
+	return 0;
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+/* ingress/gateway_impl.h - what the files of the gateway share. */
+#pragma once
+#include "ingress/gateway.h"
+#include "ingress/provider.h"
+
+/* A client's request has room for ours: three here, the provider's, and those that the HTTP client writes. */
+#define GATEWAY_PASSED_MAX (HTTP_HEADERS_MAX - 4 - 3 - PROVIDER_HEADERS_MAX)
+#define GATEWAY_HEADERS_MAX (HTTP_HEADERS_MAX - 4)
+#define GATEWAY_HEADER_BYTES_MAX ((size_t)12 * 1024) /* of an answer's, all together */
+
+/* Those of a request that are passed on, and where it came from. How many; -1 with ERR_LIMIT: too many. */
+int gateway_request_headers(const struct request *rq, struct http_header out[GATEWAY_HEADERS_MAX], struct err *e);
+/* Those of an answer, onto ours. -1: too large, and nothing has been added. */
+int gateway_response_headers(const struct http_head *head, struct reply *rp, struct err *e);
