@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests into a sandbox under wrk, through the server's own proxy and through the gateway before it, against nginx proxy_pass to the
-same backend, in turns. The backend is nginx in the sandbox; the one that is compared with has one worker and keeps connections,
-and runs in the sandbox's network, as wrk does for it: both ways are loopback to loopback."""
+same backend, in turns. The backend is nginx in the sandbox; the one that is compared with has one worker, keeps connections, runs in
+the sandbox's network and was given a socket that listens outside: its bytes go the very way that ours go."""
 import json
 import pathlib
+import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -19,7 +21,7 @@ SECONDS = 2
 CONNECTIONS = 64
 GATEWAY = ROOT / "build/bin/opensandbox-ingress"
 NGINX = """
-worker_processes 1; daemon off; master_process off; pid {dir}/pid; error_log {dir}/error.log;
+worker_processes 1; daemon off; pid {dir}/pid; error_log {dir}/error.log;
 events {{ worker_connections 4096; }}
 http {{
   access_log off; keepalive_requests 1000000000;
@@ -78,17 +80,20 @@ def main():
         inside = network_of(house)
         port = free_port()
         (house.folder / "nginx").mkdir()
-        (house.folder / "nginx.conf").write_text(NGINX.format(dir=house.folder / "nginx", more=PROXY.format(port=8088)))
+        door = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        theirs = door.getsockname()[1]
+        (house.folder / "nginx.conf").write_text(NGINX.format(dir=house.folder / "nginx", more=PROXY.format(port=theirs)))
         gateway = f"http://127.0.0.1:{port}/{sandbox}/8080/"
         others = [
             subprocess.Popen([*inside, "nginx", "-e", house.folder / "nginx/error.log", "-c", house.folder / "nginx.conf"],
-                             stderr=subprocess.DEVNULL),
+                             stderr=subprocess.DEVNULL, pass_fds=[door.fileno()], env={**os.environ, "NGINX": f"{door.fileno()};"}),
             subprocess.Popen([GATEWAY, "--listen", f"127.0.0.1:{port}", "--mode", "uri", "--log-level", "warn", "--server",
                               f"http://127.0.0.1:{house.port}"]),
         ]
         try:
             wait_for(gateway)
-            ways = {"proxy": (ours,), "gateway": (gateway,), "nginx": ("http://127.0.0.1:8088/", inside)}
+            ways = {"proxy": (ours,), "gateway": (gateway,), "nginx": (f"http://127.0.0.1:{theirs}/",)}
+            wait_for(*ways["nginx"])
             rates = {name: [] for name in ways}
             waits = {name: [] for name in [*ways, "none"]}
             for _ in range(ROUNDS):

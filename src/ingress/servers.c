@@ -103,7 +103,7 @@ static int line_open(struct line *l, struct server *s, unsigned port, struct err
 {
 	static const struct http_dialer dialer = { .begin = dial_begin, .cancel = dial_stop };
 	struct http_client_options o = {
-		.dialer = &dialer, .dialer_arg = l, .max_idle = IDLE_MAX, .idle_ms = IDLE_MS,
+		.dialer = &dialer, .dialer_arg = l, .max_idle = IDLE_MAX, .idle_ms = IDLE_MS, .trusts_peer = true,
 		.deadlines = { .connect_ms = CONNECT_MS, .send_ms = SEND_MS, .head_ms = HEAD_MS, .body_ms = BODY_MS },
 	};
 

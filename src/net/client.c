@@ -25,6 +25,7 @@ struct http_client *http_client_new(struct loop *l, const struct http_client_opt
 	c->high_water = options->high_water ? options->high_water : HTTP_CLIENT_HIGH_WATER;
 	c->idle_ms = options->idle_ms;
 	c->probation_ms = options->probation_ms;
+	c->trusts_peer = options->trusts_peer;
 	c->deadlines = options->deadlines;
 	if (options->maker)
 		c->maker = *options->maker;
@@ -205,7 +206,7 @@ int call_connect(struct http_call *call, struct err *e)
 {
 	struct http_conn *c = NULL;
 
-	while (!call->is_repeat && (c = first_fit(call)) && !is_quiet(c))
+	while (!call->is_repeat && (c = first_fit(call)) && !call->client->trusts_peer && !is_quiet(c))
 		client_conn_close(c);
 	if (!c)
 		return call_dial(call, e);

@@ -57,6 +57,7 @@ struct http_client_options { /* defaults in HTTP_CLIENT_OPTIONS */
 	/* Servers that nobody vouches for close a connection right after an answer and say nothing of it: one that has been kept
 	 * for less than this is not for requests that cannot be repeated. 0: it is for all. */
 	unsigned probation_ms;
+	bool trusts_peer;  /* a kept connection is not looked at before it is used again: the other side is one of ours */
 	size_t in_max;     /* received and not handed on: a response's head fits in it; 0: HTTP_CLIENT_IN_MAX */
 	size_t high_water; /* of a source's bytes waiting for the peer; 0: HTTP_CLIENT_HIGH_WATER */
 	struct http_deadlines deadlines;

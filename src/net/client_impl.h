@@ -21,6 +21,7 @@ struct http_client {
 	const struct http_dialer *dialer;
 	void *dialer_arg;
 	unsigned max_idle, idle_ms, probation_ms;
+	bool trusts_peer;
 	size_t in_max, high_water;
 	struct http_deadlines deadlines;
 	struct http_conn *idle; /* the one used last comes first */

@@ -124,21 +124,30 @@ int io_add(struct io *io, struct loop *l, int fd, unsigned want, io_fn *fn, void
 	assert(!io->loop);
 	if (epoll_ctl(l->epfd, EPOLL_CTL_ADD, fd, &ev) < 0)
 		return err_sys(e, errno, "watch %s", name);
-	*io = (struct io){ .loop = l, .fd = fd, .want = want, .fn = fn, .arg = arg, .name = name };
+	*io = (struct io){ .loop = l, .fd = fd, .want = want, .armed = want, .fn = fn, .arg = arg, .name = name };
 	return 0;
 }
 
-void io_want(struct io *io, unsigned want)
+static void io_arm(struct io *io, unsigned armed)
 {
-	struct epoll_event ev = { .events = to_epoll(want), .data.ptr = io };
+	struct epoll_event ev = { .events = to_epoll(armed), .data.ptr = io };
 	int r;
 
-	if (want == io->want)
+	if (armed == io->armed)
 		return;
 	r = epoll_ctl(io->loop->epfd, EPOLL_CTL_MOD, io->fd, &ev);
 	assert(r == 0); /* only a closed or foreign descriptor makes this fail, and that is a mistake of ours */
 	(void)r;
+	io->armed = armed;
+}
+
+/* What a peer does next is not wanted for a moment, again and again, and mostly it does nothing then: the kernel is told to
+ * look away only when it had something to report. A descriptor that can be written to always has. */
+void io_want(struct io *io, unsigned want)
+{
 	io->want = want;
+	if ((want & ~io->armed) != 0 || (io->armed & ~want & IO_OUT))
+		io_arm(io, want | (io->armed & (IO_IN | IO_HUP)));
 }
 
 void io_del(struct io *io)
@@ -160,11 +169,17 @@ static void run_io(struct loop *l, uint64_t *began_ms)
 		const struct epoll_event *ev = &l->batch[l->batch_at++];
 		struct io *io = ev->data.ptr;
 		const char *name;
+		unsigned ready;
 
 		if (!io)
 			continue;
+		ready = from_epoll(ev->events, io->want) & (io->want | IO_ERR);
+		if (ready == 0) {
+			io_arm(io, io->want);
+			continue;
+		}
 		name = io->name;
-		io->fn(from_epoll(ev->events, io->want), io->arg);
+		io->fn(ready, io->arg);
 		watch_slow(l, name, began_ms);
 	}
 	l->batch_n = 0;

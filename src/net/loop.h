@@ -44,6 +44,7 @@ struct io {
 	struct loop *loop; /* NULL: not added */
 	int fd;            /* not owned */
 	unsigned want;
+	unsigned armed;    /* what the kernel was asked for: all of want, and perhaps what was wanted before */
 	io_fn *fn;
 	void *arg;
 	const char *name;
