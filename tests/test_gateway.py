@@ -323,6 +323,7 @@ def test_requests_in_progress_may_end(tmp_path, server, inside):
         time.sleep(0.3)
         assert server.get(f"/sandboxes/{inside}/proxy/8080/gate").status == 204
         assert response.read() == b"second\n\n"
+    g.process.wait(TIMEOUT_S)  # a second signal would cut what is left
     g.stop()
 
 
