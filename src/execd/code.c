@@ -2,6 +2,7 @@
 #include "execd/code.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "base/buf.h"
@@ -437,11 +438,12 @@ struct code_context *code_context_find(const struct codes *cs, struct str id)
 	return c;
 }
 
-struct code_context *code_context_default(const struct codes *cs, struct str language)
+struct code_context *code_context_default(const struct codes *cs, const char *language, const char *kernel)
 {
 	struct code_context *c = cs->first;
 
-	while (c && (c->is_deleted || !c->is_default || !str_is(language, c->spec.language)))
+	while (c && (c->is_deleted || !c->is_default || strcmp(language, c->spec.language) != 0 ||
+		     !str_eq(str_of(kernel), str_of(c->spec.kernel))))
 		c = c->next;
 	return c;
 }

@@ -38,7 +38,8 @@ void codes_stop(struct codes *cs); /* deletes all of them, and makes no more */
 /* SP is copied. NULL with an error: ERR_LIMIT, there are too many; ERR_NOT_FOUND, nothing here runs this language. */
 struct code_context *code_context_new(struct codes *cs, const struct code_spec *sp, bool is_default, struct err *e);
 struct code_context *code_context_find(const struct codes *cs, struct str id);
-struct code_context *code_context_default(const struct codes *cs, struct str language);
+/* The one that runs without a context share. KERNEL: NULL, or empty: none was asked for. */
+struct code_context *code_context_default(const struct codes *cs, const char *language, const char *kernel);
 void code_context_delete(struct code_context *c); /* with all that it runs; streams end with that */
 void code_contexts_delete(struct codes *cs, struct str language);
 

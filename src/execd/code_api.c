@@ -191,7 +191,7 @@ static int find_context(struct execd *x, const struct context_request *cr, struc
 		(void)no_context(rp, str_of(cr->id));
 		return 1;
 	}
-	*ret = code_context_default(&x->codes, str_of(cr->language));
+	*ret = code_context_default(&x->codes, cr->language, cr->kernel);
 	return *ret ? 0 : make_context(x, cr, true, a, rp, ret, e);
 }
 
