@@ -20,7 +20,7 @@ struct reply;
 
 #define CODE_CONTEXTS_MAX 32
 #define CODE_QUEUE_MAX 16 /* runs of one context, with the one that runs; of all EXECD_RUNS_MAX */
-#define CODE_IDLE_S (24 * 3600)
+#define CODE_IDLE_S (24 * 3600) /* unless EXECD_CODE_IDLE says otherwise */
 
 struct codes {
 	struct code_host host;

@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/guest.h"
 #include "execd/code_driver.h"
 #include "execd/code_texts.h"
 #include "execd/env.h"
@@ -17,11 +18,17 @@
 
 #define ARENA_MAX ((size_t)64 * 1024)
 
+_Static_assert(GUEST_FD_CGROUPS > 8, "node's socket is no descriptor of the leaf");
+
+#define NODE { "node", "nodejs" }, .flag = "-e", .text = code_text_node, .has_name = true, .control = 8
+
+/* Our socket is where hardly any code looks for free descriptors. Of its first 16 node sees to it by itself that programs do not
+ * inherit them, and lets nobody do that for others: one that launch_setup() does not need. */
 static const struct code_language languages[] = {
-	{ .name = "python", .programs = { "python3", "python" }, .flag = "-c", .text = code_text_python, .can_be_warm = true },
-	{ .name = "javascript", .programs = { "node", "nodejs" }, .flag = "-e", .text = code_text_node, .has_name = true },
-	{ .name = "typescript", .programs = { "node", "nodejs" }, .flag = "-e", .text = code_text_node, .has_name = true },
-	{ .name = "bash", .programs = { "bash" }, .flag = "-c", .text = code_text_bash, .keeps_state = true },
+	{ .name = "python", .programs = { "python3", "python" }, .flag = "-c", .text = code_text_python, .control = 250, .can_be_warm = true },
+	{ .name = "javascript", .programs = NODE },
+	{ .name = "typescript", .programs = NODE },
+	{ .name = "bash", .programs = { "bash" }, .flag = "-c", .text = code_text_bash, .control = 250, .keeps_state = true },
 };
 
 const struct code_language *code_language_of(const char *name)
@@ -69,13 +76,20 @@ int code_ends_open(struct code_ends *ours, struct code_ends *theirs, struct err 
 	return 0;
 }
 
+/* Above all numbers that a program may be given: launch_setup() finds it where it is. */
 static int open_cwd(const char *path, struct err *e)
 {
 	AUTO_FD root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	AUTO_FD fd = -1;
+	int high;
 
 	if (root < 0)
 		return err_sys(e, errno, "open '/'");
-	return root_open(root, path, O_PATH | O_DIRECTORY, 0, e);
+	fd = root_open(root, path, O_PATH | O_DIRECTORY, 0, e);
+	if (fd < 0)
+		return -1;
+	high = fcntl(fd, F_DUPFD_CLOEXEC, SPAWN_FD_NUMBER_MAX + 1);
+	return high < 0 ? err_sys(e, errno, "open '%s'", path) : high;
 }
 
 int code_start(struct child *c, const struct code_host *host, const struct code_start *st, struct code_ends *ret, struct err *e)
@@ -88,7 +102,7 @@ int code_start(struct child *c, const struct code_host *host, const struct code_
 	const char *const argv[] = { path, l->flag, l->text, l->has_name ? l->name : NULL, NULL };
 	struct launch launch = { .leaf = host->leaf, .as = st->spec->as, .cwd_fd = cwd };
 	struct spawn_spec sp = SPAWN_INIT(path, (char *const *)(uintptr_t)argv);
-	struct spawn_fd fds[] = { { -1, CODE_CONTROL_FD }, { st->state_fd, CODE_STATE_FD } };
+	struct spawn_fd fds[] = { { -1, l->control }, { st->state_fd, CODE_STATE_FD } };
 
 	if (cwd < 0 || code_ends_open(&ours, &theirs, e) < 0)
 		return -1;

@@ -11,7 +11,6 @@ struct code_host;
 struct code_spec;
 struct err;
 
-#define CODE_CONTROL_FD 250 /* in the program: our socket */
 #define CODE_STATE_FD 249   /* in a shell: the file that its state is kept in */
 
 struct code_language {
@@ -19,6 +18,7 @@ struct code_language {
 	const char *programs[3]; /* the first that is there is taken; ends with NULL */
 	const char *flag;        /* in front of the text */
 	const char *text;
+	int control;      /* in the program: our socket */
 	bool has_name;    /* the language is an argument of its program, which runs several */
 	bool keeps_state; /* a process that ends costs a run at most: what runs before have left is in a file */
 	bool can_be_warm;

@@ -292,8 +292,14 @@ static bool take_next(struct code_driver *d)
 
 /* ---- what comes in ---- */
 
+static void start_cold(struct code_driver *d);
+
 static void control_ended(struct code_driver *d)
 {
+	if (d->is_warm && !d->is_up && !d->child.init && !d->is_dead) {
+		start_cold(d);
+		return;
+	}
 	io_del(&d->control_io);
 	closep(&d->control);
 	d->control = -1;
@@ -630,10 +636,11 @@ static void on_limit(void *arg)
 		timer_in(&d->limit, SILENT_MS);
 		return;
 	}
-	child_forget(&d->child);
-	/* A fork that never said that it is there, or ended before we knew of it. */
-	if (!d->is_up)
-		code_warm_drop(d->host->warm);
+	if (d->is_warm && !d->is_up && !d->child.init) {
+		start_cold(d);
+		return;
+	}
+	child_forget(&d->child); /* it ended before we knew of it */
 	on_dead(d, &(struct process_end){ .by_signal = true, .code = SIGKILL });
 }
 
@@ -666,6 +673,22 @@ static bool start_warm(struct code_driver *d)
 	timer_in(&d->limit, WARM_MS);
 	watch_all(d);
 	return true;
+}
+
+/* A fork that never said that it is there. */
+static void start_cold(struct code_driver *d)
+{
+	struct err e = { 0 };
+
+	code_warm_drop(d->host->warm);
+	let_go(d);
+	timer_cancel(&d->limit);
+	d->is_warm = false;
+	if (start_child(d, &e) < 0) {
+		d->why = e;
+		d->is_dead = true;
+		defer(&d->again, loop_of(d), on_again, d, "code");
+	}
 }
 
 /* ---- as a driver ---- */

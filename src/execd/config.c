@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/guest.h"
 #include "base/own.h"
+#include "execd/duration.h"
 #include "execd/execd.h"
 #include "execd/spec.h"
 #include "net/addr.h"
@@ -213,44 +214,18 @@ static int listen_port(int64_t port, struct err *e)
 	return take_fd(&fd);
 }
 
-/* "1h15m30.5s", "500ms", "0": how durations are written in the environment of this daemon. */
-static bool is_duration(struct str s)
-{
-	static const struct str units[] = { STR("ns"), STR("us"), STR("ms"), STR("s"), STR("m"), STR("h") };
-	bool has_unit = false;
-
-	if (s.n > 0 && (s.p[0] == '-' || s.p[0] == '+'))
-		s = str_skip(s, 1);
-	if (str_eq(s, STR("0")))
-		return true;
-	while (s.n > 0) {
-		size_t digits = 0, dots = 0, unit = 0;
-
-		while (digits + dots < s.n && ((s.p[digits + dots] >= '0' && s.p[digits + dots] <= '9') ||
-					       (s.p[digits + dots] == '.' && dots == 0)))
-			*(s.p[digits + dots] == '.' ? &dots : &digits) += 1;
-		s = str_skip(s, digits + dots);
-		while (unit < ARRAY_LEN(units) && !str_starts(s, units[unit]))
-			unit++;
-		if (digits == 0 || unit == ARRAY_LEN(units))
-			return false;
-		s = str_skip(s, units[unit].n);
-		has_unit = true;
-	}
-	return has_unit;
-}
-
 /* Settings of features to come: wrong ones are refused now, so that they do not surprise later. */
 static int check_settings(const struct options *o, const struct env *env, struct err *e)
 {
 	const char *host = env_get(env, STR("JUPYTER_HOST")), *grace = o->grace;
+	uint64_t ignored;
 
 	if (!o->jupyter_host && host && *host && !str_starts(str_of(host), STR("http://")) &&
 	    !str_starts(str_of(host), STR("https://")))
 		return err_set(e, ERR_INVALID, "JUPYTER_HOST must begin with http:// or https://");
 	if (!grace)
 		grace = env_get(env, STR("EXECD_API_GRACE_SHUTDOWN"));
-	if (grace && *grace && !is_duration(str_of(grace)))
+	if (grace && *grace && !duration_ms(str_of(grace), &ignored))
 		return err_set(e, ERR_INVALID, "the graceful shutdown timeout is no duration such as 500ms or 1s");
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/own.h"
+#include "execd/duration.h"
 #include "execd/events.h"
 #include "execd/execd.h"
 #include "execd/record.h"
@@ -207,6 +208,17 @@ static const char *temp_dir(const struct env *env)
 	return dir && dir[0] == '/' ? dir : "/tmp";
 }
 
+/* EXECD_CODE_IDLE: after how long a context of code that runs nothing is deleted. */
+static uint64_t code_idle_ms(const struct env *env)
+{
+	const char *text = env_get(env, STR("EXECD_CODE_IDLE"));
+	uint64_t ms = 0;
+
+	if (text && (!duration_ms(str_of(text), &ms) || ms == 0))
+		log_warn("EXECD_CODE_IDLE is no duration such as 30m, ignoring");
+	return ms > 0 ? ms : (uint64_t)CODE_IDLE_S * 1000;
+}
+
 static int start(struct execd *x, struct execd_config *config, struct err *e)
 {
 	x->ready_fd = take_fd(&config->ready_fd);
@@ -232,7 +244,7 @@ static int start(struct execd *x, struct execd_config *config, struct err *e)
 	};
 	x->codes = (struct codes){
 		.host = { x->commands.host, &x->init, &config->leaf, config, &x->warm },
-		.idle_ms = (uint64_t)CODE_IDLE_S * 1000,
+		.idle_ms = code_idle_ms(&config->env),
 	};
 	x->workers = (struct workers){ .loop = x->loop, .init = &x->init, .budget = &x->budget, .config = config };
 	x->ptys = (struct ptys){

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs JavaScript and TypeScript for execd, which starts this by `node -e` with its control socket as descriptor 250 and the language
+// Runs JavaScript and TypeScript for execd, which starts this by `node -e` with its control socket as descriptor 8 and the language
 // as its argument.
 //
 // Messages are those of python.py. V8's own mode for consoles evaluates: names may be declared again and await is allowed. What it
@@ -13,7 +13,7 @@
 	const util = require('util');
 	const vm = require('vm');
 
-	const CONTROL = 250;
+	const CONTROL = 8;
 	const RESULT_MAX = 5 * 512 * 1024 - 4096;
 	const DRIVER = Symbol.for('code.driver');
 	const DISPLAY = Symbol.for('Jupyter.display');
