@@ -109,6 +109,13 @@ PLACES = {
         "server.store.committed", "server.store.committed:2", "warden.snapshot.removing", "warden.snapshot.removed",
     ],
     "snapshot restart": ["server.recover.snapshot"],
+    "image create": [
+        "server.pull.asked", "server.pull.found", "server.pull.commit_queued", "server.pull.committed", "server.image.pulled",
+        "server.image.noted", "server.image.layer_asked", "server.image.layer_there", "server.image.layers_there",
+        "server.create.intent_committed", "server.create.made", "server.create.told", "server.store.written:2", "server.store.committed:2",
+        "server.store.committed:3", "warden.layer.begun", "warden.layer.unpacked", "warden.layer.named", "warden.layer.told",
+    ],
+    "image pending": ["server.pending.recorded", "server.pending.told"],
     "image export": ["server.export.packed", "server.export.packed:2", "warden.pack.begun", "warden.pack.begun:2", "warden.pack.told"],
     "image import": ["server.load.commit_queued", "server.import.loaded", "server.import.recorded", "server.store.committed",
                      "server.store.committed:2"],
@@ -632,6 +639,51 @@ def forget_images(w):
     until(gone, 10, "forgetting images")
     blobs = w.server.home.state / "server" / "blobs"
     until(lambda: not [p for p in blobs.iterdir() if p.name.startswith("new-")], 10, "sweeping blobs")
+
+
+def run_image_create(w, arm):
+    """Whoever asks again gets one, and there is no second; no half image is in its way."""
+    uri, key = push(w), str(uuid.uuid4())
+    arm()
+    answer = w.create(key, image={"uri": uri})
+    w.wait_struck()
+    name = answer.json["id"] if answer and answer.status == 202 else None
+    if not name:
+        again = lambda: w.create(key, image={"uri": uri})  # noqa: E731
+        name = until(lambda: (a := again()) and a.status == 202 and a.json["id"], 15, "asking again")
+    assert w.command(name, "ls /own") == "/own" and w.state(name) == "Running"
+    assert w.others(name) == []
+    snapshot = w.taken(name)
+    w.remove(name)
+    for image in w.call("GET", "/v1/images").json["items"]:
+        w.call("DELETE", f"/v1/images?uri={image['uri']}")
+    copy = w.made_somehow(image=None, snapshotId=snapshot)  # the record knows what it stands on
+    assert w.command(copy, "ls /own") == "/own"
+    w.remove(copy)
+    w.remove_snapshot(snapshot)
+    forget_images(w)
+
+
+def run_image_pending(w, arm):
+    """The answer is Pending after 20 s. Who got it finds the sandbox, Failed: its environment is kept nowhere. Who did not
+    finds the same, or nothing."""
+    uri, key = push(w), str(uuid.uuid4())
+    w.registry.process.send_signal(signal.SIGSTOP)
+    try:
+        arm()
+        answer = w.create(key, image={"uri": uri})
+        w.wait_struck()
+    finally:
+        w.registry.process.send_signal(signal.SIGCONT)
+    names = until(lambda: None if (ids := w.ids()) is None else (ids - {w.keeper},), 10, "a list")[0]
+    assert len(names) <= 1
+    if answer and answer.status == 202:
+        assert answer.json["status"]["state"] == "Pending" and names == {answer.json["id"]}
+    for name in names:
+        status = until(lambda: (a := w.get(name)) and a.status == 200 and a.json["status"], 10, "its state")
+        assert (status["state"], status["reason"]) == ("Failed", "PROVISIONING_INTERRUPTED")
+        w.remove(name)
+    forget_images(w)
 
 
 def exported(w, snapshot):

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/json_out.h"
+#include "base/kill_point.h"
 #include "base/log.h"
 #include "server/pull_impl.h"
 #include "sys/memfd.h"
@@ -196,6 +197,7 @@ static int on_found(struct pull_job *j, const struct fetch_message *m, const str
 	im = image_received(j->p, &from, m, passed, e);
 	if (!im)
 		return -1;
+	KILL_POINT("server.pull.found");
 	image_unref(j->found);
 	j->found = im;
 	return want(j, e);
@@ -216,6 +218,7 @@ static void on_progress(struct pull_job *j, const struct fetch_message *m)
 
 static void on_committed(const struct err *e, void *arg)
 {
+	KILL_POINT("server.pull.committed");
 	job_end(arg, e);
 }
 
@@ -226,7 +229,10 @@ static int commit(struct pull_job *j, struct err *e)
 	store_tx_durable(tx);
 	image_write_entry(j->p, j->found, tx);
 	j->state = JOB_COMMITTING;
-	return store_submit(j->p->store, tx, on_committed, j, e);
+	if (store_submit(j->p->store, tx, on_committed, j, e) < 0)
+		return -1;
+	KILL_POINT("server.pull.commit_queued");
+	return 0;
 }
 
 static int on_done(struct pull_job *j, struct err *e)
@@ -305,6 +311,7 @@ int job_begin(struct pull_job *j, struct err *e)
 		return -1;
 	timer_in(&j->talk.timer, (uint64_t)j->p->spec.config->pull_seconds * 1000 + SPARE_MS);
 	j->state = JOB_ASKING;
+	KILL_POINT("server.pull.asked");
 	return 0;
 }
 

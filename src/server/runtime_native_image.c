@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/escape.h"
+#include "base/kill_point.h"
 #include "image/reference.h"
 #include "server/pull.h"
 #include "server/runtime_native_impl.h"
@@ -178,6 +179,7 @@ static void on_added(const struct runtime_failure *failure, void *arg)
 	struct wanted_layer *wanted = arg;
 	struct image_create *ic = wanted->of;
 
+	KILL_POINT("server.image.layer_there");
 	ic->adding--;
 	if (failure) {
 		create_fail(ic, failure);
@@ -212,6 +214,7 @@ static void add_one(struct image_create *ic, struct wanted_layer *wanted)
 		if (ic->adding++ == 0)
 			tell_progress(ic);
 		native_layer_add(n, &wanted->layer, fd, on_added, wanted);
+		KILL_POINT("server.image.layer_asked");
 	} else if (!ic->is_again && e.code == ERR_NOT_FOUND) {
 		pull_layer_gone(n->puller, wanted->layer.digest);
 		ic->wants_again = true;
@@ -242,6 +245,7 @@ static void add_more(struct image_create *ic)
 		ic->is_again = true;
 		start_pull(ic);
 	} else {
+		KILL_POINT("server.image.layers_there");
 		make_box(ic);
 	}
 }
@@ -315,6 +319,7 @@ static void on_pulled(const struct pulled_image *image, const struct err *e, voi
 		pull_failed(ic, e);
 		return;
 	}
+	KILL_POINT("server.image.pulled");
 	if (rt->events && rt->events->resolved)
 		rt->events->resolved(ic->spec.id, image->digest, rt->events_arg);
 	add_more(ic);

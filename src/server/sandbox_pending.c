@@ -48,7 +48,9 @@ static void on_recorded(const struct err *e, void *arg)
 		timer_in(&b->watchdog, SANDBOX_CREATE_MS);
 		log_info("a create takes long, going on in the background", LOG_S("id", b->id));
 		box_volumes_kept(b);
+		KILL_POINT("server.pending.recorded");
 		tell(b, t);
+		KILL_POINT("server.pending.told");
 	}
 	create_join(b);
 }
@@ -122,6 +124,7 @@ static void on_noted(const struct err *e, void *arg)
 	struct box *b = arg;
 	struct task *t = b->first;
 
+	KILL_POINT("server.image.noted");
 	t->noting--;
 	t->is_unnoted |= e != NULL;
 	if (e)

@@ -21,19 +21,24 @@
 
 #include "base/banned.h"
 
-/* One at a time is on its way: there is a ceiling on those of a user without rights. */
-static int mark(int dir, void *arg, struct err *e)
+/* One at a time is on its way: there is a ceiling on those of a user without rights. Returns what is answered. */
+static int ask(int dir, struct err *e)
 {
-	char byte = 'o';
+	char byte = '?';
 	ssize_t n;
 
-	(void)arg;
 	if (passing_send(UNPACK_FD_MARKS, &byte, 1, &dir, 1, e) != 1)
 		return err_set(e, ERR_UNAVAILABLE, "a directory cannot be handed out");
 	do
 		n = read(UNPACK_FD_MARKS, &byte, 1);
 	while (n < 0 && errno == EINTR);
-	return n == 1 ? 0 : err_set(e, ERR_UNAVAILABLE, "a directory is not marked");
+	return n == 1 ? (unsigned char)byte : err_set(e, ERR_UNAVAILABLE, "nobody answers about a directory");
+}
+
+static int mark(int dir, void *arg, struct err *e)
+{
+	(void)arg;
+	return ask(dir, e) < 0 ? -1 : 0;
 }
 
 static int read_all(const struct tar_source *tar, int root, struct err *e)
@@ -70,16 +75,10 @@ static int unpack(const unsigned char *want, struct err *e)
 
 static int is_opaque(int dir, void *arg, struct err *e)
 {
-	char byte = '?';
-	ssize_t n;
+	int k = ask(dir, e);
 
 	(void)arg;
-	if (passing_send(UNPACK_FD_MARKS, &byte, 1, &dir, 1, e) != 1)
-		return err_set(e, ERR_UNAVAILABLE, "a directory cannot be handed out");
-	do
-		n = read(UNPACK_FD_MARKS, &byte, 1);
-	while (n < 0 && errno == EINTR);
-	return n == 1 ? byte == PACK_OPAQUE : err_set(e, ERR_UNAVAILABLE, "nobody says what a directory is");
+	return k < 0 ? -1 : k == PACK_OPAQUE;
 }
 
 static int pack(const uint64_t max[2], unsigned char digest[SHA256_SIZE], struct err *e)
