@@ -9,6 +9,7 @@
 #include "base/escape.h"
 #include "base/own.h"
 #include "fetch/asker.h"
+#include "fetch/proxy.h"
 #include "image/challenge.h"
 
 #include "base/banned.h"
@@ -35,7 +36,7 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
 	struct transfer *t = arg;
 
 	(void)purpose;
-	if (!may_connect(t, &a->addr)) {
+	if (!t->uses_proxy && !may_connect(t, &a->addr)) {
 		t->was_refused = true;
 		return CURL_SOCKET_BAD;
 	}
@@ -193,7 +194,9 @@ static int set_up(const struct session *s, struct transfer *t, struct err *e)
 	SET(CURLOPT_URL, t->target.url);
 	SET(CURLOPT_PROTOCOLS_STR, "http,https");
 	SET(CURLOPT_NOSIGNAL, 1L);
-	SET(CURLOPT_PROXY, "");
+	SET(CURLOPT_PROXY, t->uses_proxy ? s->order->proxy : "");
+	SET(CURLOPT_NOPROXY, "");
+	SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L); /* what a proxy says is not what the registry says */
 	SET(CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
 	SET(CURLOPT_FOLLOWLOCATION, 0L);
 	SET(CURLOPT_CONNECTTIMEOUT, (long)CONNECT_SECONDS);
@@ -231,6 +234,9 @@ int transfer_begin(struct session *s, struct transfer *t, struct err *e)
 	t->easy = curl_easy_init();
 	if (!t->easy)
 		return err_no_memory(e);
+	t->uses_proxy = proxy_is_for(s->order, &t->target);
+	if (t->uses_proxy && proxy_check(s->order, &t->target, s->rule, e) < 0)
+		return -1;
 	if (add_headers(t, e) < 0 || set_up(s, t, e) < 0)
 		return -1;
 	return curl_multi_add_handle(s->multi, t->easy) == CURLM_OK ? 0 : err_no_memory(e);
@@ -245,6 +251,12 @@ static void explain(struct transfer *t, CURLcode rc)
 	if (t->was_refused) {
 		(void)err_set(&t->err, ERR_DENIED, "'%s' is at a private address, or one of this host, which only the operator can "
 			      "allow (images.registries, private)", SHOWN(str_of(host)));
+	} else if (rc == CURLE_COULDNT_RESOLVE_PROXY || (t->uses_proxy && rc == CURLE_COULDNT_CONNECT)) {
+		t->is_transient = rc == CURLE_COULDNT_CONNECT;
+		(void)err_set(&t->err, ERR_UNAVAILABLE, "the proxy for images cannot be reached");
+	} else if (t->uses_proxy && rc == CURLE_RECV_ERROR && t->proxy_status >= 400) {
+		(void)err_set(&t->err, ERR_UNAVAILABLE, "the proxy for images does not lead to '%s': status %ld", SHOWN(str_of(host)),
+			      t->proxy_status);
 	} else if (rc == CURLE_OPERATION_TIMEDOUT) {
 		(void)err_set(&t->err, ERR_TIMEOUT, "'%s' is too slow, or does not answer", SHOWN(str_of(host)));
 	} else if (rc == CURLE_COULDNT_RESOLVE_HOST) {
@@ -261,6 +273,7 @@ static void end(struct transfer *t, CURLcode rc)
 {
 	long status = 0;
 
+	(void)curl_easy_getinfo(t->easy, CURLINFO_HTTP_CONNECTCODE, &t->proxy_status);
 	if (rc != CURLE_OK && t->err.code == ERR_NONE)
 		explain(t, rc);
 	(void)curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "base/own.h"
 #include "sys/fd.h"
 #include "sys/path.h"
 
@@ -38,6 +39,8 @@ static const struct field order_fields[] = {
 	FIELD(struct order, stall_seconds, FIELD_INT, "stallSeconds", .min = 1, .max = FETCH_STALL_SECONDS_MAX),
 	FIELD(struct order, registries, FIELD_OBJECTS, "registries", .fields = rule_fields, .size = sizeof(struct registry_rule),
 	      .min = 0, .max = FETCH_REGISTRIES_MAX),
+	FIELD(struct order, proxy, FIELD_STRING, "proxy", .min = 1, .max = FETCH_PROXY_MAX, .secret = true),
+	FIELD(struct order, no_proxy, FIELD_STRINGS, "noProxy", .min = 0, .max = FETCH_NO_PROXY_MAX),
 	FIELD(struct order, with_new, FIELD_BOOL, "withNew"),
 	FIELD(struct order, keep, FIELD_STRINGS, "keep", .min = 0, .max = FETCH_KEEP_MAX),
 	{ 0 },
@@ -80,11 +83,23 @@ void order_done(struct order *o)
 {
 	wipe(o->username);
 	wipe(o->password);
+	wipe(o->proxy);
 	if (o->text.p)
 		secret_wipe(o->text.p, o->text.n);
 	buf_done(&o->text);
 	arena_done(&o->arena);
-	o->username = o->password = NULL;
+	o->username = o->password = o->proxy = NULL;
+}
+
+/* Docker's registry has one name in references and others in URLs: what is said about one is said about all. */
+static struct str usual_name(struct str host)
+{
+	static const char *const names[] = { "index.docker.io", "registry-1.docker.io" };
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (str_eq_nocase(host, str_of(names[i])))
+			return STR(REFERENCE_DEFAULT_REGISTRY);
+	return host;
 }
 
 const struct registry_rule *order_rule(const struct order *o, struct str host)
@@ -92,7 +107,7 @@ const struct registry_rule *order_rule(const struct order *o, struct str host)
 	const struct registry_rule *rules = o->registries.items;
 
 	for (size_t i = 0; i < o->registries.n; i++)
-		if (str_eq_nocase(str_of(rules[i].host), host))
+		if (str_eq_nocase(usual_name(str_of(rules[i].host)), usual_name(host)))
 			return &rules[i];
 	return NULL;
 }

@@ -31,6 +31,8 @@ struct order {
 	const char *name;   /* of a load: what an archive that names nothing is called; NULL: as in there */
 	int64_t seconds, stall_seconds;
 	struct object_list registries; /* of struct registry_rule */
+	const char *proxy;             /* "http://user:password@host:port"; NULL: none */
+	struct string_list no_proxy;   /* hosts that are asked without it */
 	struct string_list keep;       /* of a sweep: digests in hexadecimal */
 	bool with_new;                 /* of a sweep: nobody is at work, so what is new has been left behind */
 	/* where all this lies */

@@ -37,6 +37,8 @@ enum fetch_fd {
 #define FETCH_STALL_BYTES 1024
 #define FETCH_KEEP_MAX 131072
 #define FETCH_REGISTRIES_MAX 64
+#define FETCH_PROXY_MAX 1024
+#define FETCH_NO_PROXY_MAX 256
 #define FETCH_NEW_PREFIX "new-"
 #define FETCH_BLOB_PREFIX "sha256-"
 

@@ -72,6 +72,8 @@ struct config_registry {
 struct config_images {
 	int64_t pull_seconds, stall_seconds;
 	bool keep_blobs;
+	const char *proxy;             /* that registries are asked by; NULL or "": none */
+	struct string_list no_proxy;
 	struct object_list registries; /* of struct config_registry */
 };
 

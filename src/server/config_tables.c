@@ -245,6 +245,36 @@ static const char *check_registry(const void *value)
 	return !host[0] || registry_valid(str_of(host)) ? NULL : "must be a host with an optional port, without a scheme";
 }
 
+/* "http://user:password@host:port", without anything behind it. */
+static const char *check_proxy(const void *value)
+{
+	struct str rest = str_of(*(const char *const *)value), user;
+	const char *why = "must be http:// or https://, a host and an optional port; a user and a password may stand before the host";
+
+	if (rest.n == 0)
+		return NULL;
+	if (!str_starts(rest, STR("http://")) && !str_starts(rest, STR("https://")))
+		return why;
+	rest = str_skip(rest, str_starts(rest, STR("http://")) ? 7 : 8);
+	if (str_ends(rest, STR("/")))
+		rest.n--;
+	for (size_t i = 0; i < rest.n; i++)
+		if ((unsigned char)rest.p[i] <= 0x20 || rest.p[i] == 0x7f)
+			return why;
+	(void)(memchr(rest.p, '@', rest.n) && str_cut(rest, '@', &user, &rest));
+	return registry_valid(rest) ? NULL : why;
+}
+
+static const char *check_no_proxy(const void *value)
+{
+	struct str host = str_of(*(const char *const *)value);
+
+	if (str_is(host, "*"))
+		return NULL;
+	host = str_skip(host, str_starts(host, STR("*.")) ? 2 : str_starts(host, STR(".")));
+	return registry_valid(host) ? NULL : "must be hosts, '.domain' for all below it, or '*'";
+}
+
 #define REGISTRY(member, ...) FIELD(struct config_registry, member, FIELD_STRING, #member, __VA_ARGS__)
 static const struct field registry_fields[] = {
 	REGISTRY(host, .required = true, .min = 1, .max = REFERENCE_REGISTRY_MAX, .check = check_registry,
@@ -267,6 +297,10 @@ static const struct field images_fields[] = {
 	      .help = "a registry that sends less than 1 KiB/s for this long is given up"),
 	FIELD(struct config_images, keep_blobs, FIELD_BOOL, "keep_blobs",
 	      .help = "keep layers as they came once they are unpacked: 'image save' needs them"),
+	FIELD(struct config_images, proxy, FIELD_STRING, "proxy", .max = FETCH_PROXY_MAX, .secret = true, .check = check_proxy,
+	      .help = "registries are asked by this proxy, \"http://host:port\"; what it leads to is its own business. The environment says nothing"),
+	FIELD(struct config_images, no_proxy, FIELD_STRINGS, "no_proxy", .min = 0, .max = FETCH_NO_PROXY_MAX, .check_item = check_no_proxy,
+	      .help = "hosts that are asked without it: \"registry.example\", \".example\" for all below"),
 	FIELD(struct config_images, registries, FIELD_OBJECTS, "registries", .fields = registry_fields,
 	      .size = sizeof(struct config_registry), .min = 0, .max = CONFIG_REGISTRIES_MAX,
 	      .help = "what is special about a registry; those without an entry are public, and https"),

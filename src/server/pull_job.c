@@ -118,6 +118,13 @@ static void write_job(const struct pull_job *j, struct buf *b)
 		json_key(&o, "username"), json_cstr(&o, j->username);
 		json_key(&o, "password"), json_cstr(&o, j->password);
 	}
+	if (c->proxy && c->proxy[0]) {
+		json_key(&o, "proxy"), json_cstr(&o, c->proxy);
+		json_key(&o, "noProxy"), json_open(&o, '[');
+		for (size_t i = 0; i < c->no_proxy.n; i++)
+			json_cstr(&o, c->no_proxy.items[i]);
+		json_close(&o, ']');
+	}
 	write_registries(c, &o);
 	json_close(&o, '}');
 }
