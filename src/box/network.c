@@ -257,7 +257,7 @@ static int set_up_outside(const struct box_network *n, struct network_io *io, un
 	if (r.index < 0)
 		return -1;
 	(void)snprintf(path, sizeof(path), "ipv6/conf/%s/disable_ipv6", name);
-	if (netns_set(-1, &no_ipv6, 1, e) < 0 && e->code != ERR_NOT_FOUND) /* a kernel without it has nothing to turn off */
+	if (netns_set(-1, -1, &no_ipv6, 1, e) < 0 && e->code != ERR_NOT_FOUND) /* a kernel without it has nothing to turn off */
 		return -1;
 	if (link_set_ipv4(&io->links, r.index, settings, ARRAY_LEN(settings), e) < 0 ||
 	    link_set_up_noarp(&io->links, r.index, e) < 0)
@@ -279,18 +279,18 @@ static int set_up_inside(const struct box_network *n, unsigned number, struct ne
 	return link_add_route(inside, &way, e);
 }
 
-int box_network_attach(const struct box_network *n, unsigned number, int netns, struct netlink *inside, struct err *e)
+int box_network_attach(const struct box_network *n, unsigned number, const struct box_inside *inside, struct err *e)
 {
 	AUTO(network_io_done) struct network_io io = NETWORK_IO_INIT;
 	static const struct netns_setting no_ipv6 = { "ipv6/conf/default/disable_ipv6", "1" };
 	char name[LINK_NAME_MAX + 1];
 	struct link_end out = { .name = name, .netns = -1, .group = n->owner };
-	struct link_end in = { .name = INSIDE, .netns = netns };
+	struct link_end in = { .name = INSIDE, .netns = inside->netns };
 
 	box_network_link(n, number, name);
 	memcpy(out.mac, mac, sizeof(mac));
 	memcpy(in.mac, mac, sizeof(mac));
-	if (netns_set(netns, &no_ipv6, 1, e) < 0 && e->code != ERR_NOT_FOUND)
+	if (netns_set(inside->netns, inside->proc, &no_ipv6, 1, e) < 0 && e->code != ERR_NOT_FOUND)
 		return -1;
 	if (network_io_open(&io, e) < 0 || add_pair(n, &io, number, e) < 0)
 		return -1;
@@ -298,7 +298,7 @@ int box_network_attach(const struct box_network *n, unsigned number, int netns, 
 	if (link_make_veth(&io.links, &out, &in, 0, e) < 0)
 		return -1;
 	KILL_POINT("warden.slot.link");
-	return set_up_inside(n, number, inside, e) < 0 || set_up_outside(n, &io, number, name, e) < 0 ? -1 : 0;
+	return set_up_inside(n, number, inside->links, e) < 0 || set_up_outside(n, &io, number, name, e) < 0 ? -1 : 0;
 }
 
 /* A link that has the name but neither our group nor our kind is somebody else's. */

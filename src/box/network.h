@@ -81,8 +81,15 @@ uint32_t box_network_address(const struct box_network *n, unsigned number);
 int box_network_number(const struct box_network *n, uint32_t address); /* -1: no box has it */
 void box_network_link(const struct box_network *n, unsigned number, char out[LINK_NAME_MAX + 1]);
 
-/* Gives the box of this number, whose network is NETNS and spoken to by INSIDE, its link: up, and closed. */
-int box_network_attach(const struct box_network *n, unsigned number, int netns, struct netlink *inside, struct err *e);
+/* The network of a box. */
+struct box_inside {
+	int netns;
+	int proc; /* to set it by, see netns_set() */
+	struct netlink *links;
+};
+
+/* Gives the box of this number its link: up, and closed. */
+int box_network_attach(const struct box_network *n, unsigned number, const struct box_inside *inside, struct err *e);
 /* Takes all that has its number, also what is left of it. */
 int box_network_detach(const struct box_network *n, unsigned number, struct err *e);
 /* The numbers that links of ours have, on the heap. */

@@ -41,7 +41,7 @@ static int set_forwarding(const char *link, bool on, struct err *e)
 	const struct netns_setting setting = { path, on ? "1" : "0" };
 
 	(void)snprintf(path, sizeof(path), "ipv4/conf/%s/forwarding", link);
-	return netns_set(-1, &setting, 1, e);
+	return netns_set(-1, -1, &setting, 1, e);
 }
 
 /* Every link that a route leads to; which one an answer comes in by is up to the world. */

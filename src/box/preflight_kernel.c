@@ -156,7 +156,7 @@ enum preflight_outcome probe_namespaces(const struct preflight_trial *t, const s
 enum preflight_outcome probe_userns(const struct preflight_trial *t, const struct preflight_check *self, char *detail)
 {
 	struct err e = { 0 };
-	AUTO_FD fd = userns_make(SLOT_ID_BASE + (uint64_t)(SLOT_NUMBER_MAX - 1) * USERNS_IDS, &e);
+	AUTO_FD fd = userns_make(-1, SLOT_ID_BASE + (uint64_t)(SLOT_NUMBER_MAX - 1) * USERNS_IDS, &e);
 
 	(void)t;
 	(void)self;

@@ -124,7 +124,7 @@ static int clone_mapped(const char *path, int userns, struct err *e)
 
 static int try_idmap(void *arg, struct err *e)
 {
-	AUTO_FD userns = userns_make(TRIAL_BASE, e);
+	AUTO_FD userns = userns_make(-1, TRIAL_BASE, e);
 	AUTO_FD stage = userns < 0 ? -1 : own_stage(e);
 	AUTO_FD fd = stage < 0 ? -1 : clone_mapped(arg, userns, e);
 
@@ -143,7 +143,7 @@ static int become_root_of(int userns, struct err *e)
 /* As a box does it: the lower id-mapped and attached, the upper owned by mapped ids, written to from inside. */
 static int try_idmap_overlay(void *arg, struct err *e)
 {
-	AUTO_FD userns = userns_make(TRIAL_BASE, e);
+	AUTO_FD userns = userns_make(-1, TRIAL_BASE, e);
 	AUTO_FD stage = userns < 0 ? -1 : own_stage(e);
 	AUTO_FD target = stage < 0 ? -1 : make_dir(stage, "lower", 0, e);
 	AUTO_FD lower = target < 0 ? -1 : clone_mapped(arg, userns, e);

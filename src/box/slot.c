@@ -22,6 +22,7 @@
 #include "sys/cgroup_limits.h"
 #include "sys/cgroup_stats.h"
 #include "sys/link.h"
+#include "sys/mounts.h"
 #include "sys/namespace.h"
 #include "sys/netlink.h"
 #include "sys/netns.h"
@@ -168,7 +169,7 @@ static int set_lo_up(struct netlink *inside, struct err *e)
 	return index < 0 ? -1 : link_set_up(inside, index, true, e);
 }
 
-static int make_network(const struct box_host *h, struct slot *s, struct err *e)
+static int make_network(const struct box_host *h, struct slot *s, int proc, struct err *e)
 {
 	AUTO(netlink_done) struct netlink inside = NETLINK_INIT;
 	char groups[48];
@@ -181,9 +182,11 @@ static int make_network(const struct box_host *h, struct slot *s, struct err *e)
 		       (unsigned long long)s->id_base + USERNS_IDS - 1);
 	s->netns = netns_make(e);
 	if (s->netns < 0 || netlink_open(&inside, NETLINK_ROUTE, s->netns, e) < 0 || set_lo_up(&inside, e) < 0 ||
-	    netns_set(s->netns, settings, ARRAY_LEN(settings), e) < 0)
+	    netns_set(s->netns, proc, settings, ARRAY_LEN(settings), e) < 0)
 		return -1;
-	return h->network.is_on ? box_network_attach(&h->network, s->number, s->netns, &inside, e) : 0;
+	if (!h->network.is_on)
+		return 0;
+	return box_network_attach(&h->network, s->number, &(struct box_inside){ s->netns, proc, &inside }, e);
 }
 
 /* Bound in the folder of the box by a socket that was born in its network: what is accepted from it belongs there. */
@@ -233,14 +236,16 @@ int slot_make(const struct box_host *h, unsigned number, const struct slot_limit
 {
 	const struct slot_limits l = limits ? *limits : SLOT_LIMITS_DEFAULT;
 	struct slot s = SLOT_INIT;
+	AUTO_FD proc = -1; /* for its settings alone: see netns_set() */
 
 	s.number = number;
 	s.id_base = SLOT_ID_BASE + (uint64_t)number * USERNS_IDS;
 	if (number >= SLOT_NUMBER_MAX)
 		return err_set(e, ERR_LIMIT, "there is no box %u", number);
-	s.userns = userns_make(s.id_base, e);
+	proc = mount_make(&(struct mount_spec){ "proc", "proc", NULL, 0, MOUNT_NOSUID | MOUNT_NODEV | MOUNT_NOEXEC }, e);
+	s.userns = proc < 0 ? -1 : userns_make(proc, s.id_base, e);
 	if (s.userns < 0 || make_folder(h, &s, l.disk_bytes, e) < 0 || make_groups(h, &s, &l, e) < 0 ||
-	    make_network(h, &s, e) < 0 || make_listener(&s, e) < 0 || make_child(h, &s, e) < 0) {
+	    make_network(h, &s, proc, e) < 0 || make_listener(&s, e) < 0 || make_child(h, &s, e) < 0) {
 		(void)slot_destroy(h, &s, &(struct err){ 0 }); /* the first failure is the one to tell */
 		return err_wrap(e, "make a slot");
 	}

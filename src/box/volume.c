@@ -254,7 +254,7 @@ static int open_named(const struct volume_spec *spec, struct err *e)
 		return e->sys == ENOENT ? refuse(e, WIRE_FAULT_NO_VOLUME, "a volume is not there any more") : -1;
 	if (go_down(&w, spec->volume->path, e) < 0 || look(w.at, w.denied, &st, e) < 0)
 		return -1;
-	userns = userns_make(spec->id_base, e);
+	userns = userns_make(-1, spec->id_base, e);
 	return userns < 0 ? -1 : clone_mount(w.at, userns, spec->volume->is_read_only, e);
 }
 

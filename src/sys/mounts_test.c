@@ -318,7 +318,7 @@ static int idmap_lower(struct place *p, struct layers *l, struct guest *g, int *
 	AUTO_FD lower = -1;
 
 	CHECK(make_layers(p, l, e) == 0);
-	g->userns = userns_make(BASE, e);
+	g->userns = userns_make(-1, BASE, e);
 	CHECK_OK(g->userns, e);
 	lower = mount_clone(l->lower, "", false, e);
 	CHECK_OK(lower, e);

@@ -76,6 +76,7 @@ int netns_socket(int netns, int domain, int type, int protocol, struct err *e)
 }
 
 struct set_args {
+	int proc;
 	const struct netns_setting *settings;
 	size_t n;
 };
@@ -95,13 +96,14 @@ static int write_one(int dir, const struct netns_setting *s, struct err *e)
 	return n == (ssize_t)len ? 0 : err_sys(e, n < 0 ? errno : EIO, "write '%s'", s->value);
 }
 
-/* The directory is opened inside: what is below /proc/sys/net depends on who looks. */
+/* The directory is opened inside: what is below sys/net depends on who looks. */
 static int write_settings(void *arg, struct err *e)
 {
 	const struct set_args *s = arg;
 	AUTO_FD dir = -1;
 
-	dir = open("/proc/sys/net", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	dir = s->proc < 0 ? open("/proc/sys/net", O_PATH | O_DIRECTORY | O_CLOEXEC) :
+			    openat(s->proc, "sys/net", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return err_sys(e, errno, "open '/proc/sys/net'");
 	for (size_t i = 0; i < s->n; i++)
@@ -110,9 +112,9 @@ static int write_settings(void *arg, struct err *e)
 	return 0;
 }
 
-int netns_set(int netns, const struct netns_setting *settings, size_t n, struct err *e)
+int netns_set(int netns, int proc, const struct netns_setting *settings, size_t n, struct err *e)
 {
-	struct set_args s = { settings, n };
+	struct set_args s = { proc, settings, n };
 
 	return netns_call(netns, write_settings, &s, e);
 }

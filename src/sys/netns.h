@@ -19,8 +19,10 @@ struct netns_setting {
 
 #define NETNS_SETTING_MAX 128 /* bytes of a value */
 
-/* Writes them in this order, up to the first that fails. Needs /proc and openat2(). */
-int netns_set(int netns, const struct netns_setting *settings, size_t n, struct err *e);
+/* Writes them in this order, up to the first that fails. Needs openat2(), and PROC, the root of a mounted proc, or -1: that at
+ * /proc. The kernel keeps the names that were looked up there for as long as the network lives, one chain for each name
+ * of one proc: on a host of thousands of networks each should be set through a proc of its own. */
+int netns_set(int netns, int proc, const struct netns_setting *settings, size_t n, struct err *e);
 
 /* FN's result, called inside. It must not leave the namespace. */
 typedef int (*netns_fn)(void *arg, struct err *e);

@@ -99,7 +99,7 @@ static void settings_hold_inside_alone(void **state)
 	fd = netns_make(&e);
 	assert_int_equal(in_child(bind_port_80, &fd), CHILD_CANNOT); /* not yet */
 	assert_int_equal(netns_call(-1, read_setting, &before, &e), 0);
-	assert_int_equal(netns_set(fd, settings, access("/proc/net/if_inet6", F_OK) == 0 ? 3 : 2, &e), 0);
+	assert_int_equal(netns_set(fd, -1, settings, access("/proc/net/if_inet6", F_OK) == 0 ? 3 : 2, &e), 0);
 	assert_int_equal(netns_call(fd, read_setting, &b, &e), 0);
 	assert_string_equal(buf_z(&b), BASE "\t" LAST "\n");
 	assert_int_equal(netns_call(-1, read_setting, &b, &e), 0);
@@ -128,7 +128,7 @@ static void settings_that_are_refused_are_named(void **state)
 	before = current();
 	fd = netns_make(&e);
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-		assert_int_equal(netns_set(fd, &rows[i], 1, &e), -1);
+		assert_int_equal(netns_set(fd, -1, &rows[i], 1, &e), -1);
 		assert_non_null(strstr(e.msg, rows[i].path));
 	}
 	assert_int_equal(netns_socket(fd, 9999, SOCK_STREAM, 0, &e), -1);

@@ -205,7 +205,7 @@ static void prepare(struct box *b)
 {
 	struct err e = { 0 };
 
-	b->userns = userns_make(BASE, &e);
+	b->userns = userns_make(-1, BASE, &e);
 	b->netns = netns_make(&e);
 	assert_string_equal(e.msg, "");
 	assert_true(b->userns >= 0 && b->netns >= 0);

@@ -48,8 +48,8 @@ static int write_setting(int dirfd, const char *path, const char *value, struct 
 
 /* ---- in the child -------------------------------------------------------------------------------------- */
 
-/* /proc/sys/user shows each process the settings of its own namespace. */
-static int forbid_namespaces(struct err *e)
+/* sys/user of a proc shows each process the settings of its own namespace. */
+static int forbid_namespaces(int proc, struct err *e)
 {
 	static const char *const names[] = {
 		"max_user_namespaces", "max_mnt_namespaces", "max_pid_namespaces",    "max_net_namespaces",
@@ -58,7 +58,7 @@ static int forbid_namespaces(struct err *e)
 	AUTO_FD dir = -1;
 	struct err why;
 
-	dir = open("/proc/sys/user", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	dir = openat(proc, "sys/user", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return err_sys(e, errno, "open '/proc/sys/user'");
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
@@ -87,7 +87,7 @@ static int make_owned(uint64_t base, struct err *e)
 
 /* Holds: the caller's memory and descriptors, its ids, and all capabilities in the new user namespace alone. Reports,
  * waits for its maps, forbids, reports, and stays until its namespace was taken or the parent is gone. */
-static _Noreturn void child(int sock, uint64_t base)
+static _Noreturn void child(int sock, int proc, uint64_t base)
 {
 	struct err e = { 0 };
 	char byte;
@@ -96,7 +96,7 @@ static _Noreturn void child(int sock, uint64_t base)
 	(void)send(sock, &e, sizeof(e), MSG_NOSIGNAL);
 	if (recv(sock, &byte, 1, 0) != 1)
 		_exit(1);
-	(void)forbid_namespaces(&e);
+	(void)forbid_namespaces(proc, &e);
 	(void)send(sock, &e, sizeof(e), MSG_NOSIGNAL);
 	(void)recv(sock, &byte, 1, 0);
 	_exit(0);
@@ -164,12 +164,8 @@ static int await_child(int sock, struct err *e)
 	return 0;
 }
 
-static int take_namespace(pid_t pid, int pidfd, int sock, const struct maps *m, struct err *e)
+static int take_namespace(int proc, pid_t pid, int pidfd, int sock, const struct maps *m, struct err *e)
 {
-	AUTO_FD proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-	if (proc < 0)
-		return err_sys(e, errno, "open '/proc'");
 	if (await_child(sock, e) < 0 || write_maps(proc, pid, m, e) < 0)
 		return -1;
 	if (send(sock, "m", 1, MSG_NOSIGNAL) != 1)
@@ -180,7 +176,7 @@ static int take_namespace(pid_t pid, int pidfd, int sock, const struct maps *m, 
 }
 
 /* Signals are blocked over the clone: a handler of the parent must not run in the child. */
-static pid_t clone_child(int socks[2], uint64_t base, int *ret_pidfd, struct err *e)
+static pid_t clone_child(int socks[2], int proc, uint64_t base, int *ret_pidfd, struct err *e)
 {
 	sigset_t all, before;
 	pid_t pid;
@@ -190,13 +186,13 @@ static pid_t clone_child(int socks[2], uint64_t base, int *ret_pidfd, struct err
 	pid = namespace_clone(0, -1, ret_pidfd, e);
 	if (pid == 0) {
 		(void)close(socks[0]); /* or the end of the parent would never be seen */
-		child(socks[1], base);
+		child(socks[1], proc, base);
 	}
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return pid;
 }
 
-static int make(uint64_t base, const struct maps *m, struct err *e)
+static int make_with(int proc, uint64_t base, const struct maps *m, struct err *e)
 {
 	AUTO_FD ours = -1;
 	AUTO_FD theirs = -1;
@@ -210,25 +206,35 @@ static int make(uint64_t base, const struct maps *m, struct err *e)
 		return err_sys(e, errno, "make a user namespace: socket pair");
 	ours = socks[0];
 	theirs = socks[1];
-	pid = clone_child(socks, base, &pidfd, e);
+	pid = clone_child(socks, proc, base, &pidfd, e);
 	if (pid < 0)
 		return err_wrap(e, "make a user namespace");
 	(void)close(take_fd(&theirs));
-	fd = take_namespace(pid, pidfd, ours, m, e);
+	fd = take_namespace(proc, pid, pidfd, ours, m, e);
 	/* Without its collection a zombie would stay: the error of that is worse than a namespace we could use. */
 	if (process_kill_and_wait(pidfd, END_TIMEOUT_MS, &end, fd < 0 ? &(struct err){ 0 } : e) < 0)
 		return err_wrap(e, "make a user namespace");
 	return fd < 0 ? err_wrap(e, "make a user namespace") : take_fd(&fd);
 }
 
-int userns_make(uint64_t base, struct err *e)
+static int make(int proc, uint64_t base, const struct maps *m, struct err *e)
+{
+	AUTO_FD common = -1;
+
+	if (proc >= 0)
+		return make_with(proc, base, m, e);
+	common = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return common < 0 ? err_sys(e, errno, "open '/proc'") : make_with(common, base, m, e);
+}
+
+int userns_make(int proc, uint64_t base, struct err *e)
 {
 	struct maps m;
 
 	if (userns_check_base(base, e) < 0)
 		return -1;
 	map_range(&m, 0, base);
-	return make(base, &m, e);
+	return make(proc, base, &m, e);
 }
 
 int userns_make_for_owner(uint64_t base, uid_t uid, gid_t gid, uint64_t rest, struct err *e)
@@ -241,7 +247,7 @@ int userns_make_for_owner(uint64_t base, uid_t uid, gid_t gid, uint64_t rest, st
 		return err_set(e, ERR_INVALID, "an owner that is none");
 	map_owner(m.uids, uid, base, rest);
 	map_owner(m.gids, gid, base, rest);
-	return make(base, &m, e);
+	return make(-1, base, &m, e);
 }
 
 /* ---- maps alone ---- */

@@ -19,8 +19,10 @@ int userns_check_base(uint64_t base, struct err *e);
  * user.max_{user,mnt,pid,net,ipc,uts,cgroup,time}_namespaces are 0: nobody in it makes a namespace of any kind.
  * With SYS_RESOURCE in it and a writable /proc/sys one could raise them again: its processes must lack one of
  * the two. It belongs to the user BASE, so that the kernel's limits per user count for it alone. Returns its
- * descriptor; no process is left in it. Needs root with SYS_ADMIN, SETUID and SETGID, /proc, and a caller with one thread. */
-int userns_make(uint64_t base, struct err *e);
+ * descriptor; no process is left in it. PROC is a proc of the caller's own pid namespace, -1: that at /proc; for many that
+ * live long it should be a new one for each (netns_set() says why). Needs root with SYS_ADMIN, SETUID and SETGID, and a
+ * caller with one thread. */
+int userns_make(int proc, uint64_t base, struct err *e);
 
 /* A user namespace that is only good for showing files with other ids: what has FROM.. on the disk is shown as TO..,
  * 65,536 of them, with mount_idmap(). Both are bases as above. PROC is a /proc of the caller's own pid namespace. No process

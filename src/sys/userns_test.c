@@ -46,7 +46,7 @@ static void only_aligned_ranges_between_accounts_and_2_31_are_taken(void **state
 		assert_int_equal(userns_check_base(rows[i].base, &e), rows[i].good ? 0 : -1);
 		assert_int_equal(e.code, rows[i].good ? ERR_NONE : ERR_INVALID);
 	}
-	assert_int_equal(userns_make(0, &(struct err){ 0 }), -1);
+	assert_int_equal(userns_make(-1, 0, &(struct err){ 0 }), -1);
 }
 
 static bool has_text(const char *path, const char *want)
@@ -103,7 +103,7 @@ static void nobody_in_it_makes_a_namespace_of_any_kind(void **state)
 	(void)state;
 	NEEDS_ROOT(CLONE_NEWUSER);
 	(void)fd_read_file(AT_FDCWD, "/proc/sys/user/max_user_namespaces", 64, &before, &e);
-	fd = userns_make(BASE, &e);
+	fd = userns_make(-1, BASE, &e);
 	assert_string_equal(e.msg, "");
 	assert_true(fd >= 0 && (fcntl(fd, F_GETFD) & FD_CLOEXEC));
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* its child is gone and collected */
@@ -123,8 +123,8 @@ static void each_call_makes_another_one(void **state)
 
 	(void)state;
 	NEEDS_ROOT(CLONE_NEWUSER);
-	one = userns_make(BASE, &e);
-	two = userns_make(BASE + USERNS_IDS, &e);
+	one = userns_make(-1, BASE, &e);
+	two = userns_make(-1, BASE + USERNS_IDS, &e);
 	own = namespace_of_self(NAMESPACE_USER, &e);
 	assert_int_equal(namespace_inode(one, &a, &e), 0);
 	assert_int_equal(namespace_inode(two, &b, &e), 0);
@@ -139,7 +139,7 @@ static void each_belongs_to_its_own_first_id(void **state)
 	NEEDS_ROOT(CLONE_NEWUSER);
 	for (uint64_t base = BASE; base < BASE + 2 * USERNS_IDS; base += USERNS_IDS) {
 		struct err e = { 0 };
-		AUTO_FD fd = userns_make(base, &e);
+		AUTO_FD fd = userns_make(-1, base, &e);
 		uid_t owner = 0;
 
 		assert_true(fd >= 0);
@@ -155,7 +155,7 @@ static int make_without_rights(void *arg)
 
 	(void)arg;
 	CHECK(setresgid(65534, 65534, 65534) == 0 && setresuid(65534, 65534, 65534) == 0);
-	CHECK(userns_make(BASE, &e) < 0 && e.code != ERR_NONE && strstr(e.msg, "make a user namespace: "));
+	CHECK(userns_make(-1, BASE, &e) < 0 && e.code != ERR_NONE && strstr(e.msg, "make a user namespace: "));
 	CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
 	return 0;
 }
@@ -166,7 +166,7 @@ static int make_without_clone3(void *arg)
 
 	(void)arg;
 	CHECK(refuse_syscall(SYS_clone3) == 0);
-	CHECK(userns_make(BASE, &e) < 0 && e.code == ERR_UNAVAILABLE);
+	CHECK(userns_make(-1, BASE, &e) < 0 && e.code == ERR_UNAVAILABLE);
 	return 0;
 }
 

@@ -269,7 +269,7 @@ void image_wait_cancel(struct image_wait *wait)
 static int try_dir(const struct image *im, struct err *e)
 {
 	AUTO_FD dir = open(im->path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	AUTO_FD userns = dir < 0 ? -1 : userns_make(im->id_base, e);
+	AUTO_FD userns = dir < 0 ? -1 : userns_make(-1, im->id_base, e);
 	AUTO_FD mount = userns < 0 ? -1 : mount_clone(dir, "", false, e);
 
 	if (dir < 0)

@@ -81,7 +81,7 @@ static int spawn(struct run *r, char *const argv[], const struct spawn_fd *fds, 
 
 static int start(struct run *r, struct err *e)
 {
-	AUTO_FD userns = userns_make(r->spec->id_base, e);
+	AUTO_FD userns = userns_make(-1, r->spec->id_base, e);
 	char name[] = PROGRAM, diff_id[SHA256_HEX_LEN + 1] = "";
 	char *const argv[] = { name, r->spec->diff_id ? diff_id : NULL, NULL };
 	const struct spawn_fd fds[] = {
@@ -109,7 +109,7 @@ static int make_map(const struct packer_spec *spec, int userns, struct err *e)
 
 static int start_packer(struct run *r, const struct packer_spec *spec, struct err *e)
 {
-	AUTO_FD userns = userns_make(spec->id_base, e);
+	AUTO_FD userns = userns_make(-1, spec->id_base, e);
 	AUTO_FD map = userns < 0 ? -1 : make_map(spec, userns, e);
 	char name[] = PROGRAM, kind[] = "pack", bytes[24], disk[24];
 	char *const argv[] = { name, kind, bytes, disk, NULL };
