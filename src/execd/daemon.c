@@ -103,16 +103,16 @@ static void let_go_of_code(void)
 		(void)madvise((void *)from, to - from, MADV_DONTNEED);
 }
 
-/* The byte comes last: whoever waits for it finds us idle. */
+/* Whoever waits for the byte waits for nothing that can be done after it. */
 static void become_ready(struct execd *x)
 {
 	record_write(x->config->state_fd, GUEST_READY, "");
-	log_info("ready");
-	let_go_of_code();
 	if (x->ready_fd >= 0 && write(x->ready_fd, "1", 1) < 0)
 		log_warn("nobody waits for us to be ready, ignoring");
 	closep(&x->ready_fd);
 	x->ready_fd = -1;
+	log_info("ready");
+	let_go_of_code();
 }
 
 static void on_entry_started(void *arg)
