@@ -78,21 +78,27 @@ static int inherit(const struct etc_place *p, struct err *e)
 	return 0;
 }
 
-static int add_own_name(const struct etc_place *p, struct err *e)
+int etc_place(const struct etc_place *p, struct err *e)
 {
-	AUTO_FD fd = openat(p->disk, READY "/hosts", O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
-	char address[INET_ADDRSTRLEN], line[INET_ADDRSTRLEN + 72];
+	if (inherit(p, e) < 0)
+		return -1;
+	return renameat(p->disk, READY, p->disk, "upper/etc") < 0 ? err_sys(e, errno, "place the files for names") : 0;
+}
 
-	(void)inet_ntop(AF_INET, &p->address, address, sizeof(address));
-	(void)snprintf(line, sizeof(line), "%s\t%.64s\n", address, p->hostname);
+int etc_take_back(int disk, struct err *e)
+{
+	return renameat(disk, "upper/etc", disk, READY) < 0 ? err_sys(e, errno, "take the files for names back") : 0;
+}
+
+/* Both parts of the path are the uppermost layer's and were made here: no link of an image is in the way. */
+int etc_add_name(int root, uint32_t address, const char *hostname, struct err *e)
+{
+	AUTO_FD fd = openat(root, "etc/hosts", O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
+	char text[INET_ADDRSTRLEN], line[INET_ADDRSTRLEN + 72];
+
+	(void)inet_ntop(AF_INET, &address, text, sizeof(text));
+	(void)snprintf(line, sizeof(line), "%s\t%.64s\n", text, hostname);
 	if (fd < 0)
 		return err_sys(e, errno, "open 'hosts'");
 	return fd_write_all(fd, line, strlen(line), e);
-}
-
-int etc_place(const struct etc_place *p, struct err *e)
-{
-	if (add_own_name(p, e) < 0 || inherit(p, e) < 0)
-		return -1;
-	return renameat(p->disk, READY, p->disk, "upper/etc") < 0 ? err_sys(e, errno, "place the files for names") : 0;
 }

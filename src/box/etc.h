@@ -20,8 +20,10 @@ struct etc_place {
 	size_t n;
 	int image;  /* a directory below them; -1: none */
 	uint64_t id_base;
-	uint32_t address;
-	const char *hostname;
 };
 /* /etc keeps the mode and the owner that it has in the image. */
 int etc_place(const struct etc_place *p, struct err *e);
+int etc_take_back(int disk, struct err *e); /* undoes it, when there is no root any more */
+
+/* The box's own name, once it has one. ROOT is that of the whole, with an /etc that was placed. */
+int etc_add_name(int root, uint32_t address, const char *hostname, struct err *e);

@@ -38,7 +38,7 @@
 /* CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE SYS_CHROOT SETFCAP (C1) */
 #define BOX_CAPS 0x800405fbULL
 #define CHILD_FDS_FROM 64 /* above the numbers that the guest expects */
-#define KEPT_MAX (16 + CGROUP_GAUGES + 3 * CGROUP_HIERARCHIES_MAX)
+#define KEPT_MAX (16 + PARK_FILES + CGROUP_GAUGES + 3 * CGROUP_HIERARCHIES_MAX)
 
 _Static_assert(CGROUP_GAUGES == GUEST_STATS, "execd expects as many");
 
@@ -52,7 +52,7 @@ static const struct limit rlimits[] = {
 /* The descriptors that the child goes on with, above all numbers that the guest expects. */
 struct child {
 	int control, userns, netns, listener, execd, oom;
-	int gauges[CGROUP_GAUGES];
+	int gauges[CGROUP_GAUGES], files[PARK_FILES];
 	int dir, layers, stage_at; /* opened here, in the child's own mounts */
 	int usr;                   /* -1: the host has none */
 	int whole[CGROUP_HIERARCHIES_MAX], user[CGROUP_HIERARCHIES_MAX], init[CGROUP_HIERARCHIES_MAX];
@@ -62,6 +62,8 @@ struct child {
 	const struct seccomp_program *filter;
 	uint64_t id_base;
 	int stage;
+	int root; /* that of the guess; -1: none */
+	const struct slot_guess *guess;
 };
 
 /* ---- descriptors ---- */
@@ -95,6 +97,9 @@ static int keep_own(struct child *c, const struct park *p, struct err *e)
 		return -1;
 	for (int i = 0; i < CGROUP_GAUGES; i++)
 		if (keep(c, &c->gauges[i], p->gauges.fds[i], e) < 0)
+			return -1;
+	for (int i = 0; i < PARK_FILES; i++)
+		if (keep(c, &c->files[i], p->files[i], e) < 0)
 			return -1;
 	return close_others(c->kept, c->n_kept, e);
 }
@@ -133,19 +138,54 @@ static int enter_groups(const struct child *c, struct err *e)
 	return cgroup_enter(c->init, c->n_init, e);
 }
 
+/* Before there is a root. IMAGE: the directory that is lowest, or -1. */
+static int place_etc(const struct child *c, const struct slot_layer *layers, size_t n, int image, struct err *e)
+{
+	const struct etc_place p = { .disk = c->dir, .layers = c->layers, .list = layers, .n = n, .image = image, .id_base = c->id_base };
+
+	return etc_place(&p, e);
+}
+
+/* The root that the order will ask for if it is like the last one: half of the time of a create went into it. */
+static int make_guessed(struct child *c, struct err *e)
+{
+	struct slot_layer layer = { 0 };
+	const struct stage_root r = { .stage = c->stage, .dir = c->dir, .work = "work", .store = c->layers, .id_base = c->id_base,
+				      .layers = &layer, .n_layers = 1, .image = -1, .userns = c->userns,
+				      .has_usr = c->guess->has_host_usr };
+
+	if (!c->guess->layer[0])
+		return 0;
+	memcpy(layer.name, c->guess->layer, sizeof(layer.name));
+	if (c->guess->has_address && place_etc(c, &layer, 1, -1, e) < 0)
+		return -1;
+	c->root = stage_make_root(&r, e);
+	return c->root < 0 ? -1 : 0;
+}
+
+/* Nothing of this needs to be undone when the box becomes another than was guessed. */
+static int begin_session(struct err *e)
+{
+	if (limits_apply(rlimits, ARRAY_LEN(rlimits), e) < 0)
+		return -1;
+	return setsid() < 0 ? err_sys(e, errno, "begin a session") : 0;
+}
+
 static int become_parked(struct child *c, const struct park *p, struct err *e)
 {
 	struct stage_spec spec;
 
 	c->filter = &p->host->filter;
 	c->id_base = p->slot->id_base;
+	c->guess = p->guess;
+	c->root = -1;
 	if (keep_own(c, p, e) < 0 || enter_groups(c, e) < 0 || namespace_enter(c->netns, NAMESPACE_NET, e) < 0 ||
 	    mount_private_all(e) < 0 || open_folders(c, p, e) < 0)
 		return -1;
 	spec = (struct stage_spec){ .at = c->stage_at, .layers = c->layers, .usr = c->usr, .dir = c->dir, .userns = c->userns,
 				    .id_base = c->id_base };
 	c->stage = stage_make(&spec, e);
-	return c->stage < 0 ? -1 : 0;
+	return c->stage < 0 || make_guessed(c, e) < 0 ? -1 : begin_session(e);
 }
 
 /* False when the parent has gone: there is nothing to become. */
@@ -183,27 +223,45 @@ static int open_image(const struct park_order *order, struct err *e)
 	return take_fd(&fd);
 }
 
-static int place_etc(const struct child *c, const struct park_order *order, int image, struct err *e)
+static bool is_as_guessed(const struct child *c, const struct park_order *order)
 {
-	const struct etc_place p = { .disk = c->dir, .layers = c->layers, .list = order->layers, .n = order->n_layers, .image = image,
-				     .id_base = c->id_base, .address = order->address, .hostname = order->hostname };
-
-	return etc_place(&p, e);
+	return order->n_layers == 1 && !order->dir[0] && !order->layers[0].is_disk && order->layers[0].id_base == 0 &&
+	       order->has_host_usr == c->guess->has_host_usr && (order->address != 0) == c->guess->has_address &&
+	       strncmp(order->layers[0].name, c->guess->layer, sizeof(c->guess->layer)) == 0;
 }
 
-static int make_root(const struct child *c, const struct park_order *order, struct err *e)
+/* The work folder of an overlay is marked as used, and no other takes such a one. */
+static const char *make_room(struct child *c, struct err *e)
+{
+	if (c->root < 0)
+		return "work";
+	if (stage_take_back(c->stage, take_fd(&c->root), c->guess->has_host_usr, e) < 0 ||
+	    (c->guess->has_address && etc_take_back(c->dir, e) < 0))
+		return NULL;
+	if (mkdirat(c->dir, "work-2", 0700) == 0)
+		return "work-2";
+	(void)err_sys(e, errno, "make a work folder");
+	return NULL;
+}
+
+static int make_root(struct child *c, const struct park_order *order, struct err *e)
 {
 	AUTO_FD image = -1;
 	struct stage_root r = { .stage = c->stage, .dir = c->dir, .store = c->layers, .id_base = c->id_base,
 				.layers = order->layers, .n_layers = order->n_layers, .image = -1, .userns = c->userns,
 				.has_usr = order->has_host_usr };
 
+	if (c->root >= 0 && is_as_guessed(c, order))
+		return take_fd(&c->root);
+	r.work = make_room(c, e);
+	if (!r.work)
+		return -1;
 	if (order->dir[0]) {
 		r.image = image = open_image(order, e);
 		if (image < 0)
 			return -1;
 	}
-	if (order->address && place_etc(c, order, image, e) < 0)
+	if (order->address && place_etc(c, order->layers, order->n_layers, image, e) < 0)
 		return -1;
 	return stage_make_root(&r, e);
 }
@@ -217,11 +275,12 @@ static int place_volumes(const struct child *c, int root, const struct park_orde
 	return 0;
 }
 
-static int enter_root(const struct child *c, const struct park_order *order, const struct passed *got, struct err *e)
+static int enter_root(struct child *c, const struct park_order *order, const struct passed *got, struct err *e)
 {
 	AUTO_FD root = make_root(c, order, e);
 
-	if (root < 0 || place_volumes(c, root, order, got, e) < 0 || mount_pivot(root, e) < 0)
+	if (root < 0 || (order->address && etc_add_name(root, order->address, order->hostname, e) < 0) ||
+	    place_volumes(c, root, order, got, e) < 0 || mount_pivot(root, e) < 0)
 		return -1;
 	if (sethostname(order->hostname, strnlen(order->hostname, sizeof(order->hostname))) < 0)
 		return err_sys(e, errno, "set the host name");
@@ -259,8 +318,8 @@ static int give_descriptors(const struct child *c, const struct passed *got, str
 			return -1;
 	(void)close(take_fd(&null)); /* its number is one of the guest's */
 	if (give(got->fds[PARK_FD_SPEC], GUEST_FD_SPEC, e) < 0 || give(c->listener, GUEST_FD_LISTEN, e) < 0 ||
-	    give(got->fds[PARK_FD_READY], GUEST_FD_READY, e) < 0 || give(got->fds[PARK_FD_STATE], GUEST_FD_STATE, e) < 0 ||
-	    give(got->fds[PARK_FD_LOG0], GUEST_FD_LOG_0, e) < 0 || give(got->fds[PARK_FD_LOG1], GUEST_FD_LOG_1, e) < 0)
+	    give(got->fds[PARK_FD_READY], GUEST_FD_READY, e) < 0 || give(c->files[PARK_FILE_STATE], GUEST_FD_STATE, e) < 0 ||
+	    give(c->files[PARK_FILE_LOG0], GUEST_FD_LOG_0, e) < 0 || give(c->files[PARK_FILE_LOG1], GUEST_FD_LOG_1, e) < 0)
 		return -1;
 	for (size_t i = 0; i < c->n_user; i++)
 		if (give(c->user[i], GUEST_FD_CGROUPS + (int)i, e) < 0)
@@ -284,10 +343,6 @@ static int become_root_of_the_box(const struct child *c, struct err *e)
 
 static int drop_everything(const struct child *c, struct err *e)
 {
-	if (limits_apply(rlimits, ARRAY_LEN(rlimits), e) < 0)
-		return -1;
-	if (setsid() < 0)
-		return err_sys(e, errno, "begin a session");
 	if (become_root_of_the_box(c, e) < 0 || keyring_join_fresh(e) < 0 || caps_limit(BOX_CAPS, e) < 0)
 		return -1;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
@@ -295,7 +350,7 @@ static int drop_everything(const struct child *c, struct err *e)
 	return seccomp_load(c->filter, e);
 }
 
-static int become_execd(const struct child *c, const struct park_order *order, struct passed *got, struct err *e)
+static int become_execd(struct child *c, const struct park_order *order, struct passed *got, struct err *e)
 {
 	char cgroups[24];
 	const char *const argv[] = { "execd", "--guest", cgroups, "--oom-counter", "--stats", NULL };

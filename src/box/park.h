@@ -9,8 +9,8 @@
 #include "box/slot.h"
 #include "sys/cgroup_gauges.h"
 
-/* The order in one packet. The descriptors that go with it, in this order: spec, state file, two log segments, the
- * writing end of the ready pipe, the mounts of the volumes. */
+/* The order in one packet. The descriptors that go with it, in this order: spec, the writing end of the ready pipe, the
+ * mounts of the volumes. */
 struct park_order {
 	uint32_t size; /* of what is sent of this struct: up to the last volume. Both ends are the same program */
 	uint32_t n_layers;
@@ -25,7 +25,10 @@ struct park_order {
 };
 #define PARK_ORDER_SIZE(n_volumes_) (offsetof(struct park_order, volumes) + (n_volumes_) * (size_t)(SLOT_MOUNT_PATH_MAX + 1))
 
-enum { PARK_FD_SPEC, PARK_FD_STATE, PARK_FD_LOG0, PARK_FD_LOG1, PARK_FD_READY, PARK_FDS };
+enum { PARK_FD_SPEC, PARK_FD_READY, PARK_FDS };
+
+/* What execd writes to, open from the start: a new file costs a create more than all that goes into it. */
+enum { PARK_FILE_STATE, PARK_FILE_LOG0, PARK_FILE_LOG1, PARK_FILES };
 
 /* What the parked child has from its parent. */
 struct park {
@@ -34,6 +37,8 @@ struct park {
 	struct cgroup_entry whole, user, init; /* to enter its groups: the one of all, where it has no leaves, and the leaves */
 	int oom; /* counter of the former's kills */
 	struct cgroup_gauges gauges;
+	const int *files; /* PARK_FILES of them */
+	const struct slot_guess *guess;
 	int control; /* the child's end */
 };
 

@@ -116,18 +116,36 @@ static int make_owned(int dir, const char *path, uint64_t owner, mode_t mode, st
 	return 0;
 }
 
-/* What is written about the box: made ahead of time, since a new file costs a create more than all that goes into it. */
-static int make_files(int dir, struct err *e)
+/* What is written about the box. */
+struct files {
+	int fds[PARK_FILES]; /* for execd */
+};
+
+static void files_done(struct files *f)
 {
-	static const char *const names[] = { "box", "state", "log.0", "log.1" };
+	for (size_t i = 0; i < ARRAY_LEN(f->fds); i++)
+		closep(&f->fds[i]);
+}
+DEFINE_AUTO_DONE(struct files, files_done)
 
-	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-		AUTO_FD fd = openat(dir, names[i], O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+static int make_file(int dir, const char *name, struct err *e)
+{
+	int fd = openat(dir, name, O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 
-		if (fd < 0)
-			return err_sys(e, errno, "make '%s'", names[i]);
+	return fd < 0 ? err_sys(e, errno, "make '%s'", name) : fd;
+}
+
+static int make_files(int dir, struct files *f, struct err *e)
+{
+	static const char *const names[] = { [PARK_FILE_STATE] = "state", [PARK_FILE_LOG0] = "log.0", [PARK_FILE_LOG1] = "log.1" };
+	AUTO_FD own = make_file(dir, "box", e); /* the warden's, who has not much to do but write it then */
+
+	for (size_t i = 0; own >= 0 && i < ARRAY_LEN(names); i++) {
+		f->fds[i] = make_file(dir, names[i], e);
+		if (f->fds[i] < 0)
+			return -1;
 	}
-	return 0;
+	return own < 0 ? -1 : 0;
 }
 
 static int make_disk(const struct box_host *h, struct slot *s, const char *name, uint64_t limit, struct err *e)
@@ -148,7 +166,7 @@ static int make_disk(const struct box_host *h, struct slot *s, const char *name,
 }
 
 /* The folder before the disk, and removed after it: as long as there is a disk, the folder tells of it. */
-static int make_folder(const struct box_host *h, struct slot *s, uint64_t disk_bytes, struct err *e)
+static int make_folder(const struct box_host *h, struct slot *s, uint64_t disk_bytes, struct files *f, struct err *e)
 {
 	char name[16];
 
@@ -159,7 +177,7 @@ static int make_folder(const struct box_host *h, struct slot *s, uint64_t disk_b
 	if (s->dir < 0)
 		return err_sys(e, errno, "open the folder of box %u", s->number);
 	KILL_POINT("warden.slot.folder");
-	return make_files(s->dir, e) < 0 ? -1 : make_disk(h, s, name, disk_bytes, e);
+	return make_files(s->dir, f, e) < 0 ? -1 : make_disk(h, s, name, disk_bytes, e);
 }
 
 static int set_lo_up(struct netlink *inside, struct err *e)
@@ -204,7 +222,7 @@ static int make_listener(struct slot *s, struct err *e)
 	return 0;
 }
 
-static int make_child(const struct box_host *h, struct slot *s, struct err *e)
+static int make_child(const struct box_host *h, struct slot *s, const struct slot_guess *guess, const struct files *f, struct err *e)
 {
 	AUTO(cgroup_entry_done) struct cgroup_entry whole = { 0 }, user = { 0 }, init = { 0 };
 	AUTO(cgroup_gauges_done) struct cgroup_gauges gauges = CGROUP_GAUGES_INIT;
@@ -221,7 +239,7 @@ static int make_child(const struct box_host *h, struct slot *s, struct err *e)
 	s->pid = namespace_clone(flags | (h->for_parent ? CLONE_PARENT : 0), home, &s->pidfd, e);
 	if (s->pid == 0) {
 		struct park p = { .host = h, .slot = s, .whole = whole, .user = user, .init = init, .oom = oom, .gauges = gauges,
-				  .control = pair[1] };
+				  .files = f->fds, .guess = guess, .control = pair[1] };
 
 		signals_forget(); /* what the maker ignores or blocks is not the sandbox's (C4) */
 		park_run(&p);
@@ -232,9 +250,10 @@ static int make_child(const struct box_host *h, struct slot *s, struct err *e)
 	return s->pid < 0 ? -1 : 0;
 }
 
-int slot_make(const struct box_host *h, unsigned number, const struct slot_limits *limits, struct slot *ret, struct err *e)
+int slot_make(const struct box_host *h, unsigned number, const struct slot_guess *guess, struct slot *ret, struct err *e)
 {
-	const struct slot_limits l = limits ? *limits : SLOT_LIMITS_DEFAULT;
+	const struct slot_guess g = guess ? *guess : SLOT_GUESS_DEFAULT;
+	AUTO(files_done) struct files f = { .fds = { -1, -1, -1 } };
 	struct slot s = SLOT_INIT;
 	AUTO_FD proc = -1; /* for its settings alone: see netns_set() */
 
@@ -244,8 +263,8 @@ int slot_make(const struct box_host *h, unsigned number, const struct slot_limit
 		return err_set(e, ERR_LIMIT, "there is no box %u", number);
 	proc = mount_make(&(struct mount_spec){ "proc", "proc", NULL, 0, MOUNT_NOSUID | MOUNT_NODEV | MOUNT_NOEXEC }, e);
 	s.userns = proc < 0 ? -1 : userns_make(proc, s.id_base, e);
-	if (s.userns < 0 || make_folder(h, &s, l.disk_bytes, e) < 0 || make_groups(h, &s, &l, e) < 0 ||
-	    make_network(h, &s, proc, e) < 0 || make_listener(&s, e) < 0 || make_child(h, &s, e) < 0) {
+	if (s.userns < 0 || make_folder(h, &s, g.limits.disk_bytes, &f, e) < 0 || make_groups(h, &s, &g.limits, e) < 0 ||
+	    make_network(h, &s, proc, e) < 0 || make_listener(&s, e) < 0 || make_child(h, &s, &g, &f, e) < 0) {
 		(void)slot_destroy(h, &s, &(struct err){ 0 }); /* the first failure is the one to tell */
 		return err_wrap(e, "make a slot");
 	}
@@ -276,33 +295,6 @@ void slot_set_layout(struct slot *s, const struct cgroup_layout *l)
 
 /* ---- waking ---- */
 
-struct wake {
-	int files[3];  /* state, log 0, log 1 */
-	int ready[2];
-};
-
-static void wake_done(struct wake *w)
-{
-	for (size_t i = 0; i < ARRAY_LEN(w->files); i++)
-		closep(&w->files[i]);
-	closep(&w->ready[0]);
-	closep(&w->ready[1]);
-}
-DEFINE_AUTO_DONE(struct wake, wake_done)
-
-static int wake_open(const struct slot *s, struct wake *w, struct err *e)
-{
-	static const char *const names[] = { "state", "log.0", "log.1" };
-
-	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-		w->files[i] = openat(s->dir, names[i], O_WRONLY | O_APPEND | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
-				     0600);
-		if (w->files[i] < 0)
-			return err_sys(e, errno, "make '%s' of box %u", names[i], s->number);
-	}
-	return pipe2(w->ready, O_CLOEXEC | O_NONBLOCK) < 0 ? err_sys(e, errno, "make a pipe") : 0;
-}
-
 /* Why the child ended: its own words, or none, which means that execd was reached. */
 static int child_failure(const struct slot *s, struct err *e)
 {
@@ -329,13 +321,10 @@ static int add_volumes(const struct slot_order *order, struct park_order *o, int
 	return 0;
 }
 
-static int send_order(const struct slot *s, const struct slot_order *order, const struct wake *w, struct err *e)
+static int send_order(const struct slot *s, const struct slot_order *order, int ready, struct err *e)
 {
 	struct park_order o = { .n_layers = (uint32_t)order->n_layers, .has_host_usr = order->has_host_usr };
-	int fds[PARK_FDS + SLOT_VOLUMES_MAX] = {
-		[PARK_FD_SPEC] = order->spec, [PARK_FD_STATE] = w->files[0], [PARK_FD_LOG0] = w->files[1],
-		[PARK_FD_LOG1] = w->files[2], [PARK_FD_READY] = w->ready[1],
-	};
+	int fds[PARK_FDS + SLOT_VOLUMES_MAX] = { [PARK_FD_SPEC] = order->spec, [PARK_FD_READY] = ready };
 
 	if (order->n_layers > SLOT_LAYERS_MAX)
 		return err_set(e, ERR_LIMIT, "more than %d layers", SLOT_LAYERS_MAX);
@@ -356,14 +345,18 @@ static int send_order(const struct slot *s, const struct slot_order *order, cons
 
 int slot_wake_start(const struct box_host *h, struct slot *s, const struct slot_order *order, struct err *e)
 {
-	AUTO(wake_done) struct wake w = { .files = { -1, -1, -1 }, .ready = { -1, -1 } };
+	AUTO_FD ours = -1, theirs = -1;
+	int ends[2];
 
 	if (h->network.is_on && !order->address && box_network_turn_off(s->netns, e) < 0)
 		return -1;
-	if (limit_groups(s, &order->limits, e) < 0 || limit_disk(h, s, order->limits.disk_bytes, e) < 0 ||
-	    wake_open(s, &w, e) < 0 || send_order(s, order, &w, e) < 0)
+	if (limit_groups(s, &order->limits, e) < 0 || limit_disk(h, s, order->limits.disk_bytes, e) < 0)
 		return -1;
-	return take_fd(&w.ready[0]); /* and ours of the other end is closed: without a byte, its end is execd's */
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+		return err_sys(e, errno, "make a pipe");
+	ours = ends[0];
+	theirs = ends[1]; /* closed here: without a byte, the end of the pipe is execd's */
+	return send_order(s, order, theirs, e) < 0 ? -1 : take_fd(&ours);
 }
 
 int slot_wake_finish(const struct slot *s, int ready, struct err *e)

@@ -30,6 +30,16 @@ struct slot_limits {
 	((struct slot_limits){ .memory_bytes = UINT64_C(512) << 20, .cpu_milli = 1000, .pids = 4096, \
 			       .disk_bytes = UINT64_C(10) << 30 })
 
+/* What the request is likely to ask for, because the last one did: the slot is made for that, and an order of something
+ * else costs it more. */
+struct slot_guess {
+	struct slot_limits limits;
+	char layer[SLOT_LAYER_NAME_MAX + 1]; /* of an image that is this layer alone, of which there is never another by that name; "": none */
+	bool has_host_usr;
+	bool has_address;
+};
+#define SLOT_GUESS_DEFAULT ((struct slot_guess){ .limits = SLOT_LIMITS_DEFAULT })
+
 struct slot {
 	unsigned number;
 	uint64_t id_base;
@@ -39,6 +49,7 @@ struct slot {
 	int listener; /* execd's socket, bound in the box's network */
 	int pidfd;    /* the child: parked, then PID 1 */
 	pid_t pid;
+	uint64_t pid_start; /* of its child, for whoever wants to know it again; 0: nobody looked */
 	int control;  /* to the parked child */
 	struct slot_limits limits; /* that its groups and its disk have now */
 };
@@ -49,8 +60,8 @@ struct slot {
 
 void slot_name(unsigned number, char out[16]); /* of its folder and its control group */
 
-/* LIMITS: NULL for the defaults. */
-int slot_make(const struct box_host *h, unsigned number, const struct slot_limits *limits, struct slot *ret, struct err *e);
+/* GUESS: NULL for the default. */
+int slot_make(const struct box_host *h, unsigned number, const struct slot_guess *guess, struct slot *ret, struct err *e);
 
 /* For passing a slot on: where its descriptors are, and what is left to set right in the process that gets it. */
 #define SLOT_FDS_MAX (6 + 3 * CGROUP_HIERARCHIES_MAX)

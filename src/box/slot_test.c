@@ -170,6 +170,92 @@ static void mounts_are_as_they_must_be(void **state) /* R1, R3, R4, R5 */
 	assert_null(strstr(buf_z(&b), " shared:"));
 }
 
+/* "base" and "other", each with a file of its name. */
+static void make_images(const struct fixture *f)
+{
+	static const char *const names[] = { "base", "other" };
+	char path[128];
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		AUTO_FD fd = -1;
+
+		(void)snprintf(path, sizeof(path), "%.64s/%s", f->host.layers_path, names[i]);
+		assert_true(mkdir(path, 0755) == 0 || errno == EEXIST);
+		(void)snprintf(path, sizeof(path), "%.64s/%s/usr", f->host.layers_path, names[i]);
+		assert_int_equal(mkdir(path, 0755), 0);
+		(void)snprintf(path, sizeof(path), "%.64s/%s/%s", f->host.layers_path, names[i], names[i]);
+		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+		assert_true(fd >= 0);
+	}
+}
+
+static int look(const struct fixture *f, const char *path, struct stat *st)
+{
+	char whole[128];
+
+	(void)snprintf(whole, sizeof(whole), "/proc/%d/root/%s", (int)f->pid, path);
+	return lstat(whole, st);
+}
+
+static size_t count_lines(const char *text, const char *part)
+{
+	size_t n = 0;
+
+	for (; (text = strstr(text, part)); text++)
+		n++;
+	return n;
+}
+
+/* Whatever a slot was made for, the box is what was ordered, and has no more mounts than any other. */
+static void a_slot_for_one_image_becomes_any_other(void **state)
+{
+	static const struct {
+		const char *guess, *order;
+		bool guess_usr, order_usr;
+	} rows[] = {
+		{ "", "base", false, true },    { "base", "base", true, true },   { "base", "base", false, false },
+		{ "base", "other", true, true }, { "base", "other", true, false }, { "other", "base", false, true },
+	};
+	struct fixture *f = *state;
+	AUTO_FD spec = memfd_sealed_bytes("spec", STR("{}"), &(struct err){ 0 });
+	size_t mounts[2] = { 0 };
+
+	if (!can_run())
+		skip();
+	make_images(f);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct slot_guess guess = { .limits = SLOT_LIMITS_DEFAULT, .has_host_usr = rows[i].guess_usr };
+		struct slot_layer layer = { 0 };
+		struct slot_order order = { .limits = SLOT_LIMITS_DEFAULT, .layers = &layer, .n_layers = 1, .spec = spec,
+					    .has_host_usr = rows[i].order_usr, .hostname = "box" };
+		AUTO(buf_done) struct buf b = BUF_INIT(65536);
+		const char *not_this = strcmp(rows[i].order, "base") == 0 ? "other" : "base";
+		struct stat st;
+		struct err e = { 0 };
+
+		(void)snprintf(guess.layer, sizeof(guess.layer), "%s", rows[i].guess);
+		(void)snprintf(layer.name, sizeof(layer.name), "%s", rows[i].order);
+		if (slot_make(&f->host, 3, &guess, &f->slot, &e) < 0)
+			fail_msg("%s", e.msg);
+		f->pid = f->slot.pid;
+		if (slot_wake(&f->host, &f->slot, &order, 10000, &e) < 0)
+			fail_msg("row %zu: %s", i, e.msg);
+		assert_int_equal(look(f, rows[i].order, &st), 0);
+		assert_int_equal(st.st_uid, f->slot.id_base);
+		assert_int_equal(look(f, not_this, &st), -1);
+		assert_int_equal(look(f, "usr/bin", &st), rows[i].order_usr ? 0 : -1);
+		read_proc(f, "mountinfo", &b);
+		assert_non_null(strstr(buf_z(&b), "/mask/file /proc/keys ro,"));
+		if (mounts[rows[i].order_usr] == 0)
+			mounts[rows[i].order_usr] = count_lines(buf_z(&b), "\n");
+		assert_int_equal(count_lines(buf_z(&b), "\n"), mounts[rows[i].order_usr]);
+		assert_int_equal(slot_destroy(&f->host, &f->slot, &e), 0);
+		(void)waitpid(f->pid, NULL, 0);
+		f->slot.number = 3;
+	}
+	f->pid = 0;
+}
+
 static void a_frozen_box_stands_still(void **state)
 {
 	struct fixture *f = *state;
@@ -230,14 +316,6 @@ static void put(const struct fixture *f, const char *path, uint64_t base)
 
 	assert_true(fd >= 0);
 	assert_int_equal(fchown(fd, (uid_t)base + 1000, (gid_t)base + 100), 0);
-}
-
-static int look(const struct fixture *f, const char *path, struct stat *st)
-{
-	char whole[128];
-
-	(void)snprintf(whole, sizeof(whole), "/proc/%d/root/%s", (int)f->pid, path);
-	return lstat(whole, st);
 }
 
 static void a_box_on_the_disk_of_another_has_its_files_with_its_own_ids(void **state)
@@ -311,6 +389,7 @@ int main(void)
 		TEST(every_namespace_is_its_own),
 		TEST(nothing_is_left_of_its_privileges),
 		TEST(mounts_are_as_they_must_be),
+		TEST(a_slot_for_one_image_becomes_any_other),
 		TEST(a_frozen_box_stands_still),
 		TEST(its_disk_holds_what_was_ordered),
 		TEST(a_layer_that_is_not_there_is_told),

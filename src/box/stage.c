@@ -416,7 +416,7 @@ static int root_overlay(const struct stage_root *r, struct ranges *g, struct err
 		return -1;
 	if (r->image >= 0 && add_image(&o, r, e) < 0)
 		return -1;
-	return overlay_upper(&o, r->dir, "upper", "work", e) < 0 ? -1 : overlay_mount(&o, e);
+	return overlay_upper(&o, r->dir, "upper", r->work, e) < 0 ? -1 : overlay_mount(&o, e);
 }
 
 /* The upper layer has real directories of these names: no symlink of an image leads elsewhere. */
@@ -445,4 +445,17 @@ int stage_make_root(const struct stage_root *r, struct err *e)
 	    move_into(r->stage, root, "dev", e) < 0)
 		return -1;
 	return take_fd(&root);
+}
+
+int stage_take_back(int stage, int root, bool has_usr, struct err *e)
+{
+	static const char *const names[] = { "proc", "sys", "dev", "usr" };
+	char path[64];
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_LEN(names) - !has_usr; i++)
+		r = move_into(root, stage, names[i], e);
+	(void)close(root);
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d/root", stage);
+	return r < 0 ? -1 : mount_detach(path, e);
 }

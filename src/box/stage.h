@@ -4,6 +4,7 @@
  * They are put together below a tmpfs of the child's own, and moved into the root when there is one. Everything is made
  * outside of the sandbox's user namespace, so that even a root with every capability inside cannot change it. */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,7 +25,8 @@ int stage_make(const struct stage_spec *spec, struct err *e);
 
 struct stage_root {
 	int stage;
-	int dir; /* the box's disk, with upper and work */
+	int dir; /* the box's disk, with "upper" */
+	const char *work; /* and with this folder, which no overlay has had */
 	int store; /* the host's layers, with the ids that they have on the disk */
 	uint64_t id_base; /* of the box */
 	const struct slot_layer *layers;
@@ -40,3 +42,6 @@ struct stage_root {
  * of the range that it was made with. Who has that range today does not matter. Ids on a disk are numbers, and nobody but
  * the boxes that stand on the layer has a mount that leads to it. */
 int stage_make_root(const struct stage_root *r, struct err *e);
+
+/* Undoes it, so that another root can be made on the same stage: ROOT is taken. HAS_USR as it was made. */
+int stage_take_back(int stage, int root, bool has_usr, struct err *e);

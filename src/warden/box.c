@@ -452,7 +452,8 @@ static void on_ready(unsigned ready, void *arg)
 		return;
 	if (r > 0) {
 		KILL_POINT("warden.create.ready");
-		b->w->last_limits = b->slot.limits;
+		ready_guess(b->w, &b->slot.limits, b->stack.n == 0 ? b->file.layer : "",
+			    b->file.network != WIRE_NET_NONE);
 		stop_waking(b);
 		slot_settle(&b->slot);
 		b->file.stage = BOX_RUNNING;
@@ -528,7 +529,8 @@ static int claim(struct box *b, const struct wire_request *rq, const struct imag
 		return -1;
 	b->file.pid = b->slot.pid;
 	memcpy(b->file.layer, use->layer, sizeof(b->file.layer));
-	if (process_start_read(b->slot.pid, &b->file.pid_start, e) < 0)
+	b->file.pid_start = b->slot.pid_start;
+	if (b->file.pid_start == 0 && process_start_read(b->slot.pid, &b->file.pid_start, e) < 0)
 		return -1;
 	return box_file_write(b->slot.dir, &b->file, e);
 }

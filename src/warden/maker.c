@@ -15,6 +15,7 @@
 #include "sys/namespace.h"
 #include "sys/passing.h"
 #include "sys/process.h"
+#include "warden/box_file.h"
 
 #include "base/banned.h"
 
@@ -24,7 +25,7 @@
 
 struct order {
 	uint32_t number;
-	struct slot_limits limits;
+	struct slot_guess guess;
 };
 
 /* The descriptors of `slot` come with it, in the order of slot_fds(); -1 where there is none. */
@@ -81,7 +82,8 @@ static int take_order(const struct box_host *h, int socket, struct err *e)
 	if (r != PASSING_MESSAGE || got.n != sizeof(o))
 		return r == PASSING_NONE ? 0 : -1;
 	m.number = o.number;
-	if (slot_make(h, o.number, &o.limits, &m.slot, &m.failure) == 0) {
+	if (slot_make(h, o.number, &o.guess, &m.slot, &m.failure) == 0) {
+		(void)process_start_read(m.slot.pid, &m.slot.pid_start, &(struct err){ 0 }); /* the warden reads it otherwise */
 		closep(&m.slot.userns); /* the parked child has these two */
 		closep(&m.slot.listener);
 		m.slot.userns = m.slot.listener = -1;
@@ -232,9 +234,9 @@ static int start(struct maker *m, struct err *e)
 	return 0;
 }
 
-int maker_ask(struct maker *m, unsigned number, const struct slot_limits *limits, struct err *e)
+int maker_ask(struct maker *m, unsigned number, const struct slot_guess *guess, struct err *e)
 {
-	struct order o = { .number = number, .limits = *limits };
+	struct order o = { .number = number, .guess = *guess };
 
 	if (m->n_asked >= MAKER_ASKED_MAX)
 		return err_set(e, ERR_LIMIT, "more than %d slots are being made", MAKER_ASKED_MAX);

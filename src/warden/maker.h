@@ -36,6 +36,6 @@ struct maker {
 int maker_init(struct maker *m, const struct box_host *host, struct loop *l, maker_fn *fn,
 	       bool (*is_known)(pid_t pid, void *arg), void *arg, struct err *e);
 /* FN is called once, from the loop. Fewer than MAKER_ASKED_MAX may be on their way. */
-int maker_ask(struct maker *m, unsigned number, const struct slot_limits *limits, struct err *e);
+int maker_ask(struct maker *m, unsigned number, const struct slot_guess *guess, struct err *e);
 /* Ends it. What it was asked for is forgotten: *ret has the numbers, to be destroyed. */
 size_t maker_done(struct maker *m, unsigned ret[MAKER_ASKED_MAX]);

@@ -115,6 +115,16 @@ bool ready_take(struct warden *w, const struct slot_limits *limits, struct slot 
 	return true;
 }
 
+/* Of images only that of the host is guessed: its layer is there as long as we are, and its name never comes back. */
+void ready_guess(struct warden *w, const struct slot_limits *limits, const char *layer, bool has_address)
+{
+	bool is_host = layer[0] && strcmp(layer, w->host_layer) == 0;
+
+	w->guess = (struct slot_guess){ .limits = *limits, .has_host_usr = is_host, .has_address = has_address };
+	if (is_host)
+		memcpy(w->guess.layer, w->host_layer, sizeof(w->guess.layer));
+}
+
 /* ---- creates that wait ---- */
 
 void ready_forget(struct warden *w, struct box *b)
@@ -158,7 +168,7 @@ static int ask_one(struct warden *w, struct err *e)
 
 	if (number < 0)
 		return -1;
-	if (maker_ask(&w->maker, (unsigned)number, &w->last_limits, e) == 0)
+	if (maker_ask(&w->maker, (unsigned)number, &w->guess, e) == 0)
 		return 0;
 	number_free(w, (unsigned)number);
 	return -1;
@@ -264,7 +274,8 @@ static bool is_known(pid_t pid, void *arg)
 
 int ready_open(struct warden *w, struct err *e)
 {
-	w->last_limits = SLOT_LIMITS_DEFAULT;
+	w->guess = SLOT_GUESS_DEFAULT;
+	ready_guess(w, &w->guess.limits, w->host_layer, w->host.network.is_on);
 	if (timer_init(&w->refill, w->loop, on_refill, w, "refill", e) < 0 ||
 	    maker_init(&w->maker, &w->host, w->loop, on_made, is_known, w, e) < 0)
 		return -1;

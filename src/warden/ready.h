@@ -19,6 +19,8 @@ void number_free(struct warden *w, unsigned number);
 int ready_open(struct warden *w, struct err *e); /* and begins to make some */
 /* The number is the caller's with it. False: there is none. */
 bool ready_take(struct warden *w, const struct slot_limits *limits, struct slot *ret);
+/* A box was made with LIMITS of LAYER alone ("": of something else): the next slots are made for one like it. */
+void ready_guess(struct warden *w, const struct slot_limits *limits, const char *layer, bool has_address);
 /* Leads to box_start() or box_fail_start(), later. */
 void ready_wait(struct warden *w, struct box *b);
 void ready_forget(struct warden *w, struct box *b); /* it waits no more */

@@ -73,7 +73,7 @@ struct warden {
 	struct box *waiting; /* creates that wait for one, the oldest first */
 	unsigned n_waiting;
 	unsigned n_starting; /* boxes that have one and are not ready */
-	struct slot_limits last_limits; /* that a box was made with: likely the next one's too */
+	struct slot_guess guess; /* what the last box was made with: likely the next one, too */
 	struct timer refill;
 	uint64_t refill_pause_ms; /* longer with each failure */
 
