@@ -2,6 +2,7 @@
 #include "sys/cgroup_limits.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "base/err.h"
 #include "base/own.h"
@@ -266,4 +267,26 @@ int cgroup_limit(const struct cgroup *g, const struct cgroup_limits *l, unsigned
 	}
 	*ret_lacking = lacking;
 	return 0;
+}
+
+/* ---- waiting for others ---- */
+
+/* Kernels before 5.15 have no groups that are idle: there it gets the least weight that there is. */
+int cgroup_put_behind(const struct cgroup *parent, const char *name, bool behind, struct err *e)
+{
+	bool is_v2 = cg_is_v2(parent, CGROUP_CPU);
+	int dir = cg_dir_for(parent, CGROUP_CPU), r;
+	char path[CGROUP_NAME_MAX + 16];
+
+	if (dir < 0)
+		return 0;
+	if (snprintf(path, sizeof(path), "%s/cpu.idle", name) >= (int)sizeof(path))
+		return err_set(e, ERR_INVALID, "'%s' is not the name of a group", name);
+	r = cg_write(dir, path, behind ? "1" : "0", e);
+	if (r != 0)
+		return r;
+	(void)snprintf(path, sizeof(path), "%s/%s", name, is_v2 ? "cpu.weight" : "cpu.shares"); /* fits, see above */
+	if (is_v2)
+		return cg_write(dir, path, behind ? "1" : "100", e);
+	return cg_writef(dir, path, e, "%d", behind ? SHARES_MIN : SHARES_DEFAULT);
 }

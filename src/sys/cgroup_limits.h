@@ -44,6 +44,10 @@ const char *cgroup_limit_name(unsigned bit); /* "memory", "io weight", ... */
  * kills on v2. */
 int cgroup_limit(const struct cgroup *g, const struct cgroup_limits *l, unsigned *ret_lacking, struct err *e);
 
+/* With BEHIND the group NAME below PARENT runs when no other group there wants to, and whoever wakes there runs at once; without
+ * it is as the others are. What it may use stays the same. 1 done, 0 it is gone or this host cannot, -1. */
+int cgroup_put_behind(const struct cgroup *parent, const char *name, bool behind, struct err *e);
+
 /* ---- devices --------------------------------------------------------------------------------------------- */
 
 #define CGROUP_DEVICES_MAX 64

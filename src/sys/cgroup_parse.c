@@ -213,6 +213,22 @@ bool cgroup_parse_number(struct str text, uint64_t *ret)
 	return str_to_u64(word, 0, UINT64_MAX, ret);
 }
 
+bool cgroup_parse_pressure(struct str text, uint64_t *ret_us)
+{
+	struct str line, word;
+
+	while (text.n > 0) {
+		(void)str_cut(text, '\n', &line, &text);
+		if (!str_take_word(&line, &word, line.n) || !str_is(word, "some"))
+			continue;
+		while (str_take_word(&line, &word, line.n))
+			if (str_starts(word, STR("total=")))
+				return str_to_u64(str_skip(word, strlen("total=")), 0, UINT64_MAX, ret_us);
+		return false;
+	}
+	return false;
+}
+
 bool cgroup_next_pid(struct str *in, pid_t *ret)
 {
 	struct str line;

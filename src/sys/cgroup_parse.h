@@ -55,6 +55,9 @@ void cgroup_parse_kernel(struct str text, unsigned *ret_known, unsigned *ret_ena
 /* Of files with lines "key value": cpu.stat, memory.events, cgroup.events, memory.oom_control. */
 bool cgroup_parse_key(struct str text, const char *key, uint64_t *ret);
 
+/* Of cpu.pressure: the total of its line "some avg10=0.00 avg60=0.00 avg300=0.00 total=123". */
+bool cgroup_parse_pressure(struct str text, uint64_t *ret_us);
+
 /* Of files with one number; "max" is UINT64_MAX. */
 bool cgroup_parse_number(struct str text, uint64_t *ret);
 

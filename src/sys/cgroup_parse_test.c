@@ -181,6 +181,28 @@ static void keys_and_numbers(void **state)
 	assert_false(cgroup_parse_number(STR("1 2\n"), &v));
 }
 
+static void the_pressure_is_that_of_some(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t us;
+	} good[] = {
+		{ "some avg10=55.52 avg60=50.72 avg300=28.13 total=12127906426\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+		  12127906426 },
+		{ "full avg10=0.00 total=5\nsome total=7", 7 },
+		{ "some total=18446744073709551615", UINT64_MAX },
+	};
+	static const char *const bad[] = { "", "\n\n", "some", "some avg10=1", "full total=3\n", "some total=", "some total=-1",
+					   "some total=18446744073709551616", "sometotal=1", "some total =1" };
+	uint64_t us = 0;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(good); i++)
+		assert_true(cgroup_parse_pressure(str_of(good[i].text), &us) && us == good[i].us);
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+		assert_false(cgroup_parse_pressure(str_of(bad[i]), &us));
+}
+
 static void processes_without_a_number_here_are_passed_over(void **state)
 {
 	struct str in = STR("1\n0\n2147483647\n2147483648\nx\n\n-3\n42");
@@ -228,6 +250,7 @@ int main(void)
 		cmocka_unit_test(own_group_is_the_one_of_hierarchy_0),
 		cmocka_unit_test(the_kernel_says_what_it_has_and_what_is_off),
 		cmocka_unit_test(keys_and_numbers),
+		cmocka_unit_test(the_pressure_is_that_of_some),
 		cmocka_unit_test(processes_without_a_number_here_are_passed_over),
 		cmocka_unit_test(io_is_summed_over_devices),
 	};

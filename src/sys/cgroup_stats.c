@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -23,17 +24,59 @@ static int note(struct cgroup_stats *s, unsigned bit, int r)
 	return r < 0 ? -1 : 0;
 }
 
-static int read_cpu(const struct cgroup *g, struct cgroup_stats *s, struct err *e)
+/* "NAME/FILE" */
+static int file_path(char *out, size_t size, const char *name, const char *file, struct err *e)
 {
-	int dir = cg_dir_for(g, CGROUP_CPUACCT), r;
+	int n = snprintf(out, size, "%s/%s", name, file);
+
+	return n < 0 || (size_t)n >= size ? err_set(e, ERR_INVALID, "'%s' is not the name of a group", name) : 0;
+}
+
+static int cpu_usage(const struct cgroup *parent, const char *name, uint64_t *ret_us, struct err *e)
+{
+	int dir = cg_dir_for(parent, CGROUP_CPUACCT), r;
+	char path[CGROUP_NAME_MAX + 16];
+	bool is_v2 = cg_is_v2(parent, CGROUP_CPUACCT);
+	uint64_t ns = 0;
 
 	if (dir < 0)
 		return 0;
-	if (cg_is_v2(g, CGROUP_CPUACCT))
-		return note(s, CGROUP_STAT_CPU, cg_read_key(dir, "cpu.stat", "usage_usec", &s->cpu_usage_us, e));
-	r = cg_read_number(dir, "cpuacct.usage", &s->cpu_usage_us, e);
-	s->cpu_usage_us /= 1000;
-	return note(s, CGROUP_STAT_CPU, r);
+	if (file_path(path, sizeof(path), name, is_v2 ? "cpu.stat" : "cpuacct.usage", e) < 0)
+		return -1;
+	if (is_v2)
+		return cg_read_key(dir, path, "usage_usec", ret_us, e);
+	r = cg_read_number(dir, path, &ns, e);
+	if (r > 0)
+		*ret_us = ns / 1000;
+	return r;
+}
+
+/* 0 where nothing is known of it: kernels without PSI say EOPNOTSUPP. */
+static uint64_t cpu_waited(const struct cgroup *parent, const char *name)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(CGROUP_FILE_MAX);
+	char path[CGROUP_NAME_MAX + 16];
+	uint64_t us = 0;
+
+	if (cg_is_v2(parent, CGROUP_CPUACCT) && file_path(path, sizeof(path), name, "cpu.pressure", &(struct err){ 0 }) == 0 &&
+	    cg_read(cg_dir_for(parent, CGROUP_CPUACCT), path, &b, &(struct err){ 0 }) > 0)
+		(void)cgroup_parse_pressure(buf_str(&b), &us);
+	return us;
+}
+
+int cgroup_cpu_demand(const struct cgroup *parent, const char *name, uint64_t *ret_us, struct err *e)
+{
+	uint64_t us = 0;
+	int r = cpu_usage(parent, name, &us, e);
+
+	if (r > 0)
+		*ret_us = us + cpu_waited(parent, name);
+	return r;
+}
+
+static int read_cpu(const struct cgroup *g, struct cgroup_stats *s, struct err *e)
+{
+	return note(s, CGROUP_STAT_CPU, cpu_usage(g, ".", &s->cpu_usage_us, e));
 }
 
 /* v1 counts in the group that had the process, and there only. */

@@ -29,6 +29,11 @@ struct cgroup_stats {
 
 int cgroup_stats_read(const struct cgroup *g, struct cgroup_stats *ret, struct err *e);
 
+/* Processor time that the group NAME below PARENT (".": PARENT itself) would have used had there been nobody else: what it did,
+ * and where the kernel counts it (v2 with PSI) the time in which some of it had to wait. 1 told, 0 it is gone or this host
+ * does not count it, -1. */
+int cgroup_cpu_demand(const struct cgroup *parent, const char *name, uint64_t *ret_us, struct err *e);
+
 /* A file with a line "oom_kill N", for whoever may read it only through this descriptor. */
 int cgroup_oom_open(const struct cgroup *g, struct err *e);
 

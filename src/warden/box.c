@@ -98,6 +98,7 @@ static void box_free(struct box *b)
 {
 	struct waiter *waiter;
 
+	hog_forget(b);
 	*(b->prev ? &b->prev->next : &b->w->boxes) = b->next;
 	if (b->next)
 		b->next->prev = b->prev;
@@ -721,6 +722,7 @@ int box_take_up(struct warden *w, const struct box_file *file, struct stack *sta
 		return -1;
 	b->file = *file;
 	b->is_paused = is_paused;
+	hog_adopt(b);
 	if (!map_put(&w->by_id, str_of(b->file.id), b)) {
 		box_free(b);
 		return err_no_memory(e);

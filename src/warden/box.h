@@ -15,6 +15,7 @@
 #include "box/slot.h"
 #include "net/loop.h"
 #include "warden/box_file.h"
+#include "warden/hog.h"
 #include "warden/images.h"
 #include "warden/peer.h"
 #include "warden/stack.h"
@@ -60,6 +61,7 @@ struct box {
 	struct timer timer; /* STARTING: the deadline; afterwards: the next try */
 	struct worker worker;
 	struct snapshot *snapshot; /* that the worker takes, or NULL */
+	struct hog hog;
 	unsigned tries;
 	struct err failure; /* why it never started */
 	struct waiter *waiters; /* for the worker, or for the end of it all */

@@ -345,7 +345,8 @@ int warden_open(struct warden *w, const struct warden_spec *spec, struct err *e)
 	preflight_run(&host, &report);
 	if (open_boxes(w, spec, &report, &alive, e) < 0)
 		return explain(w, &report, e);
-	if (images_open(w, &spec->images, e) < 0 || volumes_open(w, &spec->volumes, e) < 0 || ready_open(w, e) < 0 || peers_open(w, spec->listener, e) < 0)
+	if (images_open(w, &spec->images, e) < 0 || volumes_open(w, &spec->volumes, e) < 0 || ready_open(w, e) < 0 || hogs_open(w, e) < 0 ||
+	    peers_open(w, spec->listener, e) < 0)
 		return -1;
 	KILL_POINT("warden.start.ready");
 	warn(&report);
@@ -363,6 +364,7 @@ void warden_done(struct warden *w)
 	if (!w->loop)
 		return;
 	peers_done(w);
+	hogs_done(w);
 	ready_done(w);
 	network_done(w);
 	boxes_done(w);

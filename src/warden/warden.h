@@ -15,6 +15,7 @@
 #include "box/slot.h"
 #include "net/loop.h"
 #include "warden/box_file.h"
+#include "warden/hog.h"
 #include "warden/images.h"
 #include "warden/maker.h"
 #include "warden/network.h"
@@ -76,6 +77,8 @@ struct warden {
 	struct slot_guess guess; /* what the last box was made with: likely the next one, too */
 	struct timer refill;
 	uint64_t refill_pause_ms; /* longer with each failure */
+
+	struct hogs hogs;
 
 	int listener;
 	struct io accept;

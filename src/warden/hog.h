@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+/* warden/hog.h - sandboxes that use up processors wait for those that do not (G6).
+ *
+ * The kernel shares processors fairly, which is not what somebody wants who runs a short command beside a sandbox that computes
+ * all the time: after each burst of its own it has had more than its share, and waits for a tick. So the warden looks at how
+ * much each sandbox computes, or would if there were nobody else. One that wants a whole processor is put behind the others: it
+ * gets what they leave, up to its limit as before, and anybody who wakes runs at once. It comes back when it has been calm.
+ *
+ * Looking costs two small files while sandboxes as a whole do little. decisions/0020-busy-sandboxes-wait.md tells more. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "net/loop.h"
+
+struct box;
+struct err;
+struct warden;
+
+#define HOG_LOOK_MS 250   /* between two looks */
+#define HOG_BATCH 256     /* boxes at a time: with more of them each is looked at less often */
+#define HOG_MILLI 900     /* of a processor: who wants that much is put behind. Short commands one after the other do not */
+#define HOG_CALM_MILLI 500
+#define HOG_CALM_LOOKS 4  /* with less than that, until it comes back */
+#define HOG_QUIET_MILLI 500 /* of all boxes together: no look at each */
+
+/* Of one box. */
+struct hog {
+	uint64_t seen_us, seen_ms; /* its demand so far, at the last look; 0: there was none */
+	unsigned calm; /* looks in a row */
+	bool is_behind;
+};
+
+/* It wanted USED_US of processor time so far (cgroup_cpu_demand()). True when `is_behind` has changed. */
+bool hog_judge(struct hog *h, uint64_t used_us, uint64_t now_ms);
+
+/* Of all. */
+struct hogs {
+	struct timer timer;
+	struct box *next; /* to look at; NULL: the first */
+	uint64_t seen_us, seen_ms;
+	unsigned n_behind;
+};
+
+int hogs_open(struct warden *w, struct err *e);
+void hogs_done(struct warden *w);
+void hog_adopt(struct box *b);  /* whoever was the warden before may have put it behind */
+void hog_forget(struct box *b); /* it is about to go */

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sandboxes that use up processors wait for those that do not (G6)."""
+import os
+import pathlib
+import signal
+
+import pytest
+
+import census
+from fleet import running, until
+
+pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
+BUSY = "(setsid sh -c 'while [ ! -e /tmp/calm ]; do :; done' >/dev/null 2>&1 </dev/null &); echo fine"
+CALM = "touch /tmp/calm; echo fine"
+
+
+def idle_file(home, name):
+    """Of the sandbox's group, which is its PID 1's as far as processors go."""
+    lines = pathlib.Path(f"/proc/{census.init_of(home, name)}/cgroup").read_text().splitlines()
+    paths = {controllers: path for _, controllers, path in (line.split(":", 2) for line in lines)}
+    for controllers, path in paths.items():
+        if "cpu" in controllers.split(","):
+            file = pathlib.Path(f"/sys/fs/cgroup/{controllers}{path}/cpu.idle")
+            break
+    else:
+        file = pathlib.Path(f"/sys/fs/cgroup{paths['']}").parent / "cpu.idle"  # v2: of the group above both leaves
+    if not file.exists():
+        pytest.skip("this kernel has no groups that are idle")
+    return file
+
+
+def is_behind(home, name):
+    return idle_file(home, name).read_text() == "1\n"
+
+
+def test_who_computes_waits_for_others_until_it_is_calm(tmp_path, home):
+    with running(tmp_path, home) as fleet:
+        busy, other = fleet.made(), fleet.made()
+        fleet.works(other)
+        assert not is_behind(home, busy)
+        assert fleet.command(busy, BUSY)
+        until(lambda: is_behind(home, busy), 10, "being put behind")
+        assert not is_behind(home, other)
+        fleet.works(busy)
+        assert fleet.command(busy, CALM)
+        until(lambda: not is_behind(home, busy), 20, "coming back")
+
+
+def test_a_warden_that_was_killed_leaves_nobody_behind(tmp_path, home):
+    with running(tmp_path, home) as fleet:
+        busy = fleet.made()
+        assert fleet.command(busy, BUSY)
+        until(lambda: is_behind(home, busy), 10, "being put behind")
+        os.kill(fleet.server.warden_pid, signal.SIGKILL)
+        assert until(lambda: fleet.command(busy, CALM), 20, "a command")
+        until(lambda: not is_behind(home, busy), 20, "coming back")
+
+
+def test_a_busy_sandbox_can_be_paused_and_removed(tmp_path, home):
+    with running(tmp_path, home) as fleet:
+        busy, other = fleet.made(), fleet.made()
+        for name in (busy, other):
+            assert fleet.command(name, BUSY)
+        until(lambda: is_behind(home, busy) and is_behind(home, other), 20, "being put behind")
+        assert fleet.pause(busy).status == 202
+        fleet.remove(busy)
+        fleet.works(other)
