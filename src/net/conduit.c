@@ -18,7 +18,7 @@ static bool is_sigpipe_harmless(void)
 	return sigprocmask(SIG_BLOCK, NULL, &mask) == 0 && sigismember(&mask, SIGPIPE) == 1;
 }
 
-int conduit_open(struct conduit *c, size_t size)
+int conduit_open(struct conduit *c, size_t most)
 {
 	int ends[2];
 
@@ -30,9 +30,7 @@ int conduit_open(struct conduit *c, size_t size)
 	}
 	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
 		return -1;
-	if (size != CONDUIT_NARROW) /* refused to a user who has many: then it holds what pipes hold */
-		(void)fcntl(ends[1], F_SETPIPE_SZ, (int)size);
-	*c = (struct conduit){ ends[0], ends[1], size, 0 };
+	*c = (struct conduit){ .rd = ends[0], .wr = ends[1], .size = CONDUIT_NARROW, .most = most };
 	if (fcntl(ends[1], F_GETPIPE_SZ) >= (int)CONDUIT_NARROW)
 		return 0;
 	conduit_close(c); /* two pages: copying is faster */
@@ -57,14 +55,27 @@ ssize_t splice_now(int from, int to, size_t n)
 	return moved;
 }
 
+/* Refused to a user who has many: then it stays as it is. */
+static void grow(struct conduit *c)
+{
+	if (fcntl(c->wr, F_SETPIPE_SZ, (int)c->most) >= (int)c->most)
+		c->size = c->most;
+	else
+		c->most = c->size;
+}
+
 ssize_t conduit_fill(struct conduit *c, int from, uint64_t n)
 {
 	ssize_t moved;
 
 	assert(c->held == 0);
+	if (c->size < c->most && c->passed >= CONDUIT_LONG)
+		grow(c);
 	moved = splice_now(from, c->wr, (size_t)MIN(n, (uint64_t)c->size));
-	if (moved > 0)
+	if (moved > 0) {
 		c->held = (size_t)moved;
+		c->passed += (uint64_t)moved;
+	}
 	return moved;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* net/conduit.h - a pipe between two descriptors, one of them a socket: bytes go through it without being copied.
  *
- * It holds one piece, of `size` bytes at most. Who fills it drains it before filling it again: then EAGAIN can only
+ * It holds one piece, of `size` bytes at most: CONDUIT_NARROW, and when CONDUIT_LONG bytes have passed as much as it may grow
+ * to. Only a long body is worth it, and one that nobody takes holds no more than it did before. Who fills it drains it before filling it again: then EAGAIN can only
  * mean the source, and a destination that takes nothing stops the source. Nothing here waits. Draining into a socket that
  * was closed raises SIGPIPE, for which there is no flag: conduit_open() refuses where that would be the end of us.
  *
@@ -16,21 +17,24 @@
 
 #define CONDUIT_NARROW ((size_t)64 * 1024) /* what pipes have */
 #define CONDUIT_WIDE ((size_t)256 * 1024)  /* for long bodies: all that a unix socket has at once */
+#define CONDUIT_LONG ((uint64_t)1024 * 1024)
 
 struct conduit {
 	int rd, wr; /* -1: not open */
 	size_t size;
-	size_t held; /* bytes in it */
+	size_t most;     /* that it may grow to */
+	uint64_t passed; /* bytes that went in, until it has grown */
+	size_t held;     /* bytes in it */
 };
 
-#define CONDUIT_INIT ((struct conduit){ -1, -1, 0, 0 })
+#define CONDUIT_INIT ((struct conduit){ .rd = -1, .wr = -1 })
 
 static inline bool conduit_is_open(const struct conduit *c)
 {
 	return c->rd >= 0;
 }
 
-int conduit_open(struct conduit *c, size_t size); /* 0, also if it is; -1 and errno: copy */
+int conduit_open(struct conduit *c, size_t most); /* 0, also if it is; -1 and errno: copy */
 void conduit_close(struct conduit *c);            /* with what is in it; fine when not open */
 
 /* splice(2), one of the two being a pipe, without waiting and without EINTR. */

@@ -94,12 +94,43 @@ static void what_is_not_taken_stays_in_it(void **state)
 	assert_int_equal(errno, EAGAIN);
 	while (got < put) {
 		got += take(to.far, piece, sizeof(piece));
+		if (c.held == 0)
+			(void)conduit_fill(&c, from.near, UINT64_MAX);
 		if (c.held > 0)
 			(void)conduit_drain(&c, to.near);
-		else
-			(void)conduit_fill(&c, from.near, UINT64_MAX);
 	}
 	assert_int_equal(got, put);
+	line_close(&from);
+	line_close(&to);
+	conduit_close(&c);
+}
+
+static void it_grows_for_what_is_long_alone(void **state)
+{
+	static char piece[CONDUIT_NARROW];
+	struct line from = line_open(), to = line_open();
+	struct conduit c = CONDUIT_INIT;
+	uint64_t passed = 0;
+
+	(void)state;
+	assert_int_equal(conduit_open(&c, CONDUIT_WIDE), 0);
+	while (c.size == CONDUIT_NARROW) {
+		ssize_t n;
+
+		assert_true(passed <= CONDUIT_LONG + CONDUIT_NARROW);
+		assert_int_equal(fcntl(c.wr, F_GETPIPE_SZ), CONDUIT_NARROW);
+		assert_true(send(from.far, piece, sizeof(piece), 0) > 0);
+		n = conduit_fill(&c, from.near, UINT64_MAX);
+		assert_true(n > 0);
+		passed += (uint64_t)n;
+		while (c.held > 0) {
+			(void)conduit_drain(&c, to.near);
+			(void)take(to.far, piece, sizeof(piece));
+		}
+	}
+	assert_true(passed > CONDUIT_LONG);
+	assert_int_equal(c.size, CONDUIT_WIDE);
+	assert_int_equal(fcntl(c.wr, F_GETPIPE_SZ), CONDUIT_WIDE);
 	line_close(&from);
 	line_close(&to);
 	conduit_close(&c);
@@ -192,6 +223,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bytes_pass_whole_and_in_order),
 		cmocka_unit_test(what_is_not_taken_stays_in_it),
+		cmocka_unit_test(it_grows_for_what_is_long_alone),
 		cmocka_unit_test(the_ends_of_both_sides_are_told),
 		cmocka_unit_test(descriptors_that_cannot_be_spliced_are_refused),
 		cmocka_unit_test(there_is_none_where_sigpipe_would_kill),
