@@ -41,7 +41,7 @@ static void question_free(struct question *q)
 	if (q->next)
 		q->next->prev = q->prev;
 	s->n_questions--;
-	lookup_cancel(q->lookup);
+	upstream_cancel(q->lookup);
 	if (q->learning > 0)
 		link_forget(s->egress->link, q);
 	buf_done(&q->reply);

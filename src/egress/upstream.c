@@ -76,7 +76,7 @@ static bool is_over(const struct attempt *a)
 	return a->fd < 0 && !a->dial && !a->tcp;
 }
 
-void lookup_cancel(struct lookup *q)
+void upstream_cancel(struct lookup *q)
 {
 	if (!q)
 		return;
@@ -103,7 +103,7 @@ static void lookup_end(struct lookup *q, const struct dns_answer *answer, const 
 	timer_cancel(&q->next);
 	timer_cancel(&q->total);
 	q->fn(answer, e, q->arg);
-	lookup_cancel(q);
+	upstream_cancel(q);
 }
 
 static void target_set(struct upstream *u, struct target *t, bool answers)
@@ -399,7 +399,7 @@ struct lookup *lookup_start(struct upstream *u, const char *name, uint16_t type,
 	u->counts.asked++;
 	if (timer_init(&q->next, u->loop, on_next, q, "upstream next", e) < 0 ||
 	    timer_init(&q->total, u->loop, on_total, q, "upstream total", e) < 0) {
-		lookup_cancel(q);
+		upstream_cancel(q);
 		return NULL;
 	}
 	timer_in(&q->total, UPSTREAM_TOTAL_MS);

@@ -30,7 +30,7 @@ struct upstream *upstream_new(struct loop *l, const struct addr *to, size_t n, s
 void upstream_free(struct upstream *u); /* its lookups must have ended; NULL is fine */
 
 struct lookup *lookup_start(struct upstream *u, const char *name, uint16_t type, lookup_fn *fn, void *arg, struct err *e);
-void lookup_cancel(struct lookup *q); /* NULL is fine */
+void upstream_cancel(struct lookup *q); /* NULL is fine */
 
 struct upstream_counts {
 	uint64_t asked, answered, failed, over_tcp;

@@ -54,7 +54,7 @@ static void send_first(struct webhook *w);
 
 static void stop(struct webhook *w)
 {
-	lookup_cancel(take_ptr(&w->lookup));
+	upstream_cancel(take_ptr(&w->lookup));
 	http_fetch_cancel(take_ptr(&w->fetch));
 	http_client_free(take_ptr(&w->client));
 }
