@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* box [COUNT] - how long it takes to make a box, against the floor of the same run (lib/floor.h). Needs root. Both start the
- * same init. */
+/* box [COUNT] - how long it takes to make a box, against the floor of the same run (lib/floor.h), and what a network adds to
+ * it. Needs root. Both start the same init. */
 #include <poll.h>
 
 #include "lib/floor.h"
@@ -19,6 +19,7 @@ struct bench {
 	char prefix[16];
 	struct floor floor;
 	struct box_host host;
+	struct box_network network;
 };
 
 static int compare(const void *a, const void *b)
@@ -36,7 +37,11 @@ static uint64_t percentile(uint64_t *us, size_t n, unsigned p)
 
 /* ---- a box ---- */
 
-static uint64_t box_once(const struct bench *b, unsigned number, uint64_t *ret_make, uint64_t *ret_destroy)
+struct times {
+	uint64_t make[COUNT_MAX], wake[COUNT_MAX], destroy[COUNT_MAX];
+};
+
+static void box_once(const struct bench *b, unsigned number, struct times *t, size_t at)
 {
 	static const struct slot_layer layers[] = { { .name = "base" } };
 	struct slot s = SLOT_INIT;
@@ -44,26 +49,27 @@ static uint64_t box_once(const struct bench *b, unsigned number, uint64_t *ret_m
 	AUTO_FD spec = memfd_sealed_bytes("spec", STR("{}"), &e);
 	struct slot_order order = { .limits = SLOT_LIMITS_DEFAULT, .layers = layers, .n_layers = 1, .spec = spec,
 				    .hostname = "box" };
-	uint64_t began = clock_mono_us(), took;
+	uint64_t began = clock_mono_us();
 	struct pollfd p;
 	pid_t pid;
 
 	if (slot_make(&b->host, number, NULL, &s, &e) < 0)
 		die("slot", &e);
-	*ret_make = clock_mono_us() - began;
+	t->make[at] = clock_mono_us() - began;
+	if (b->host.network.is_on)
+		order.address = box_network_address(&b->host.network, number);
 	pid = s.pid;
 	p = (struct pollfd){ .fd = s.control, .events = POLLIN };
 	(void)poll(&p, 1, 40); /* the child parks itself meanwhile: slots are made ahead of time */
 	began = clock_mono_us();
 	if (slot_wake(&b->host, &s, &order, 5000, &e) < 0)
 		die("wake", &e);
-	took = clock_mono_us() - began;
+	t->wake[at] = clock_mono_us() - began;
 	began = clock_mono_us();
 	if (slot_destroy(&b->host, &s, &e) < 0)
 		die("destroy", &e);
-	*ret_destroy = clock_mono_us() - began;
+	t->destroy[at] = clock_mono_us() - began;
 	(void)waitpid(pid, NULL, 0);
-	return took;
 }
 
 /* ---- the program ---- */
@@ -86,6 +92,8 @@ static void prepare(struct bench *b)
 	(void)snprintf(path, sizeof(path), "%s/base", b->host.layers_path);
 	if (mkdir(path, 0755) < 0)
 		die(path, NULL);
+	if (box_network_open(&b->network, &(struct box_network_spec){ .prefix = b->prefix, .state_dir = dir }, &e) < 0)
+		(void)fprintf(stderr, "bench: %s: measured without\n", e.msg);
 }
 
 static void clean_up(struct bench *b)
@@ -93,6 +101,8 @@ static void clean_up(struct bench *b)
 	int tmp = open("/tmp", O_PATH | O_CLOEXEC);
 	struct err e = { 0 };
 
+	if (b->network.is_on && box_network_remove(&b->network, &e) < 0)
+		die("clean up", &e);
 	if (cgroup_remove_top(&b->host.layout, b->prefix, 5000, &e) < 0)
 		die("clean up", &e);
 	box_host_done(&b->host);
@@ -102,17 +112,23 @@ static void clean_up(struct bench *b)
 	(void)close(tmp);
 }
 
+static void report_to(const char *name, uint64_t us, const char *baseline, uint64_t floor_us, const char *goal)
+{
+	printf("{\"name\":\"%s\",\"value\":%.3f,\"unit\":\"ms\",\"baseline\":\"%s\",\"baseline_value\":%.3f,\"ratio\":%.3f,"
+	       "\"goal\":%s}\n",
+	       name, (double)us / 1000, baseline, (double)floor_us / 1000, (double)us / (double)floor_us, goal);
+}
+
 static void report(const char *name, uint64_t us, uint64_t floor_us, const char *goal)
 {
-	printf("{\"name\":\"%s\",\"value\":%.3f,\"unit\":\"ms\",\"baseline\":\"floor\",\"baseline_value\":%.3f,\"ratio\":%.3f,"
-	       "\"goal\":%s}\n",
-	       name, (double)us / 1000, (double)floor_us / 1000, (double)us / (double)floor_us, goal);
+	report_to(name, us, "floor", floor_us, goal);
 }
 
 int main(int argc, char **argv)
 {
 	static struct bench b;
-	static uint64_t floor_us[COUNT_MAX], wake_us[COUNT_MAX], make_us[COUNT_MAX], destroy_us[COUNT_MAX];
+	static uint64_t floor_us[COUNT_MAX];
+	static struct times plain, linked;
 	uint64_t count = COUNT_DEFAULT;
 
 	if (argc > 2 || (argc == 2 && !str_to_u64(str_of(argv[1]), 1, COUNT_MAX, &count))) {
@@ -126,12 +142,23 @@ int main(int argc, char **argv)
 	prepare(&b);
 	for (size_t i = 0; i < count; i++) {
 		floor_us[i] = floor_once(&b.floor);
-		wake_us[i] = box_once(&b, (unsigned)i % 100, &make_us[i], &destroy_us[i]);
+		box_once(&b, (unsigned)i % 100, &plain, i);
+		if (!b.network.is_on)
+			continue;
+		b.host.network = b.network;
+		box_once(&b, (unsigned)i % 100, &linked, i);
+		b.host.network.is_on = false;
 	}
 	clean_up(&b);
-	report("box.wake.p50", percentile(wake_us, count, 50), percentile(floor_us, count, 50), "1.0");
-	report("box.wake.p99", percentile(wake_us, count, 99), percentile(floor_us, count, 99), "2.0");
-	report("box.slot.p50", percentile(make_us, count, 50), percentile(floor_us, count, 50), "null");
-	report("box.destroy.p50", percentile(destroy_us, count, 50), percentile(floor_us, count, 50), "null");
+	report("box.wake.p50", percentile(plain.wake, count, 50), percentile(floor_us, count, 50), "1.0");
+	report("box.wake.p99", percentile(plain.wake, count, 99), percentile(floor_us, count, 99), "2.0");
+	report("box.slot.p50", percentile(plain.make, count, 50), percentile(floor_us, count, 50), "null");
+	report("box.destroy.p50", percentile(plain.destroy, count, 50), percentile(floor_us, count, 50), "null");
+	if (!b.network.is_on)
+		return 0;
+	report_to("box.network.wake.p50", percentile(linked.wake, count, 50), "no network", percentile(plain.wake, count, 50), "null");
+	report_to("box.network.slot.p50", percentile(linked.make, count, 50), "no network", percentile(plain.make, count, 50), "null");
+	report_to("box.network.destroy.p50", percentile(linked.destroy, count, 50), "no network", percentile(plain.destroy, count, 50),
+		  "null");
 	return 0;
 }

@@ -867,7 +867,7 @@ def test_docker_lets_boxes_by_also_after_it_made_its_rules_anew(warden, world):
 PLACES = [
     ("start", "warden.network.claimed"), ("start", "warden.network.table"), ("start", "warden.network.routes"),
     ("start", "warden.slot.pair"), ("start", "warden.slot.link"), ("create", "warden.bind.asked"), ("create", "warden.rules.set"),
-    ("create", "warden.bind.bound"), ("remove", "warden.release.closed"), ("remove", "warden.destroy.unlinked"),
+    ("create", "warden.bind.bound"), ("remove", "warden.release.closed"),
     ("stop", "warden.network.unrouted"), ("stop", "warden.network.untabled"),
 ]
 

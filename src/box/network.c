@@ -4,11 +4,13 @@
 #include <arpa/inet.h>
 #include <linux/ip.h>
 #include <linux/netlink.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/kill_point.h"
 #include "base/own.h"
@@ -142,20 +144,24 @@ static int is_gateway_there(const struct box_network *n, struct network_io *io, 
 	return route_list_addresses(&io->links, network_find_gateway, &g, e) < 0 ? -1 : g.is_there;
 }
 
-int box_network_check(const struct box_network *n, struct err *e)
+int box_network_check(const struct box_network *n, struct netlink *nft, struct err *e)
 {
-	AUTO(network_io_done) struct network_io io = NETWORK_IO_INIT;
-	int rules, has_gateway;
+	AUTO(netlink_done) struct netlink links = NETLINK_INIT;
+	struct network_io io = { .nft = *nft };
+	int rules = nft_count_rules(&io.nft, n->table, e), r;
 
-	if (network_io_open(&io, e) < 0)
-		return -1;
-	rules = nft_count_rules(&io.nft, n->table, e);
 	if (rules != n->n_rules)
-		return rules < 0 && e->code != ERR_NOT_FOUND ? -1 : 0;
-	has_gateway = is_gateway_there(n, &io, e);
-	if (has_gateway <= 0)
-		return has_gateway;
-	return network_open_uplinks(n, &io, e) < 0 ? -1 : network_is_let_by(n, &io, e);
+		r = rules < 0 && e->code != ERR_NOT_FOUND ? -1 : 0;
+	else if (netlink_open(&links, NETLINK_ROUTE, -1, e) < 0)
+		r = -1;
+	else {
+		io.links = links;
+		r = is_gateway_there(n, &io, e);
+	}
+	if (r > 0)
+		r = network_open_uplinks(n, &io, e) < 0 ? -1 : network_is_let_by(n, &io, e);
+	nft->seq = io.nft.seq;
+	return r;
 }
 
 int box_network_repair(struct box_network *n, struct err *e)
@@ -187,16 +193,21 @@ int box_network_try(struct err *e)
 }
 
 /* Boxes that this process knows nothing of have links, too. */
-static int has_no_links(const struct box_network *n, struct network_io *io, struct err *e)
+static int wait_for_links(const struct box_network *n, struct network_io *io, struct err *e)
 {
-	struct link_row rows[1];
+	const uint64_t until = clock_mono_ms() + NETWORK_LINKS_MS;
 	char prefix[LINK_NAME_MAX + 1];
-	size_t count = 0;
+	struct link_row row;
+	size_t count;
 
 	(void)snprintf(prefix, sizeof(prefix), "%s_", n->prefix);
-	if (link_list(&io->links, prefix, rows, ARRAY_LEN(rows), &count, e) < 0 && e->code != ERR_LIMIT)
-		return -1;
-	return count > 0 || e->code == ERR_LIMIT ? err_set(e, ERR_CONFLICT, "there are links of sandboxes") : 0;
+	for (;;) {
+		if (link_list(&io->links, prefix, &row, 1, &count, e) == 0 && count == 0)
+			return 0;
+		if (clock_mono_ms() >= until)
+			return err_set(e, ERR_CONFLICT, "there are links of sandboxes");
+		(void)poll(NULL, 0, 10);
+	}
 }
 
 /* In the opposite order: the table goes last. */
@@ -207,7 +218,7 @@ int box_network_remove(const struct box_network *n, struct err *e)
 	const struct route_rule rule = range_rule(n);
 	int lo = network_io_open(&io, e) < 0 ? -1 : link_index(&io.links, "lo", e);
 
-	if (lo < 0 || has_no_links(n, &io, e) < 0 || network_close_uplinks(n, &io, e) < 0 ||
+	if (lo < 0 || wait_for_links(n, &io, e) < 0 || network_close_uplinks(n, &io, e) < 0 ||
 	    network_leave_docker(n, &io, e) < 0 || route_delete_rule(&io.links, &rule, e) < 0 ||
 	    route_delete(&io.links, &unreachable, e) < 0)
 		return -1;
@@ -220,29 +231,13 @@ int box_network_remove(const struct box_network *n, struct err *e)
 
 /* ---- one box ---- */
 
-static struct nft_element pair_of(const struct network_pair *p)
+void box_network_pair(const struct box_network *n, unsigned number, struct network_pair *ret)
 {
-	return (struct nft_element){ .key = p, .n_key = sizeof(*p) };
+	*ret = (struct network_pair){ .address = box_network_address(n, number) };
+	box_network_link(n, number, ret->link);
 }
 
-static void make_pair(const struct box_network *n, unsigned number, struct network_pair *p)
-{
-	*p = (struct network_pair){ .address = box_network_address(n, number) };
-	box_network_link(n, number, p->link);
-}
-
-static int add_pair(const struct box_network *n, struct network_io *io, unsigned number, struct err *e)
-{
-	AUTO(nft_batch_done) struct nft_batch b = NFT_BATCH_INIT(n->table);
-	struct network_pair p;
-	struct nft_element el = pair_of(&p);
-
-	make_pair(n, number, &p);
-	nft_add(&b, "pairs", &el);
-	return nft_commit(&io->nft, &b, e);
-}
-
-static int set_up_outside(const struct box_network *n, struct network_io *io, unsigned number, const char *name, struct err *e)
+static int set_up_outside(const struct box_network *n, struct netlink *links, unsigned number, const char *name, struct err *e)
 {
 	static const struct link_setting settings[] = {
 		{ IPV4_DEVCONF_FORWARDING, 1 },       { IPV4_DEVCONF_RP_FILTER, 1 },      { IPV4_DEVCONF_SRC_VMARK, 1 },
@@ -253,16 +248,16 @@ static int set_up_outside(const struct box_network *n, struct network_io *io, un
 	const struct netns_setting no_ipv6 = { path, "1" };
 	struct route r = { .kind = ROUTE_LINK, .to = { box_network_address(n, number), 32 }, .table = n->routes };
 
-	r.index = link_index(&io->links, name, e);
+	r.index = link_index(links, name, e);
 	if (r.index < 0)
 		return -1;
 	(void)snprintf(path, sizeof(path), "ipv6/conf/%s/disable_ipv6", name);
 	if (netns_set(-1, -1, &no_ipv6, 1, e) < 0 && e->code != ERR_NOT_FOUND) /* a kernel without it has nothing to turn off */
 		return -1;
-	if (link_set_ipv4(&io->links, r.index, settings, ARRAY_LEN(settings), e) < 0 ||
-	    link_set_up_noarp(&io->links, r.index, e) < 0)
+	if (link_set_ipv4(links, r.index, settings, ARRAY_LEN(settings), e) < 0 ||
+	    link_set_up_noarp(links, r.index, e) < 0)
 		return -1;
-	return route_add(&io->links, &r, e);
+	return route_add(links, &r, e);
 }
 
 static int set_up_inside(const struct box_network *n, unsigned number, struct netlink *inside, struct err *e)
@@ -279,9 +274,23 @@ static int set_up_inside(const struct box_network *n, unsigned number, struct ne
 	return link_add_route(inside, &way, e);
 }
 
+/* A link that has the name but neither our group nor our kind is somebody else's. */
+static int delete_link(const struct box_network *n, struct netlink *links, unsigned number, struct err *e)
+{
+	char name[LINK_NAME_MAX + 1];
+	struct link_row row;
+
+	box_network_link(n, number, name);
+	if (link_find(links, name, &row, e) < 0)
+		return e->code == ERR_NOT_FOUND ? 0 : -1;
+	if (row.group != n->owner || strcmp(row.kind, "veth") != 0)
+		return 0;
+	return link_delete(links, row.index, e) < 0 && e->sys != ENODEV ? -1 : 0;
+}
+
 int box_network_attach(const struct box_network *n, unsigned number, const struct box_inside *inside, struct err *e)
 {
-	AUTO(network_io_done) struct network_io io = NETWORK_IO_INIT;
+	AUTO(netlink_done) struct netlink links = NETLINK_INIT;
 	static const struct netns_setting no_ipv6 = { "ipv6/conf/default/disable_ipv6", "1" };
 	char name[LINK_NAME_MAX + 1];
 	struct link_end out = { .name = name, .netns = -1, .group = n->owner };
@@ -292,48 +301,20 @@ int box_network_attach(const struct box_network *n, unsigned number, const struc
 	memcpy(in.mac, mac, sizeof(mac));
 	if (netns_set(inside->netns, inside->proc, &no_ipv6, 1, e) < 0 && e->code != ERR_NOT_FOUND)
 		return -1;
-	if (network_io_open(&io, e) < 0 || add_pair(n, &io, number, e) < 0)
+	if (netlink_open(&links, NETLINK_ROUTE, -1, e) < 0)
 		return -1;
-	KILL_POINT("warden.slot.pair");
-	if (link_make_veth(&io.links, &out, &in, 0, e) < 0)
+	if (link_make_veth(&links, &out, &in, 0, e) < 0 &&
+	    (e->sys != EEXIST || delete_link(n, &links, number, e) < 0 || link_make_veth(&links, &out, &in, 0, e) < 0))
 		return -1;
 	KILL_POINT("warden.slot.link");
-	return set_up_inside(n, number, inside->links, e) < 0 || set_up_outside(n, &io, number, name, e) < 0 ? -1 : 0;
-}
-
-/* A link that has the name but neither our group nor our kind is somebody else's. */
-static int delete_link(const struct box_network *n, struct network_io *io, unsigned number, struct err *e)
-{
-	char name[LINK_NAME_MAX + 1];
-	struct link_row row;
-
-	box_network_link(n, number, name);
-	if (link_find(&io->links, name, &row, e) < 0)
-		return e->code == ERR_NOT_FOUND ? 0 : -1;
-	if (row.group != n->owner || strcmp(row.kind, "veth") != 0)
-		return 0;
-	return link_delete(&io->links, row.index, e) < 0 && e->sys != ENODEV ? -1 : 0;
+	return set_up_inside(n, number, inside->links, e) < 0 || set_up_outside(n, &links, number, name, e) < 0 ? -1 : 0;
 }
 
 int box_network_detach(const struct box_network *n, unsigned number, struct err *e)
 {
-	AUTO(network_io_done) struct network_io io = NETWORK_IO_INIT;
-	AUTO(nft_batch_done) struct nft_batch b = NFT_BATCH_INIT(n->table);
-	const uint32_t address = box_network_address(n, number);
-	struct network_pair p;
-	const struct nft_element el = pair_of(&p);
+	AUTO(netlink_done) struct netlink links = NETLINK_INIT;
 
-	if (network_io_open(&io, e) < 0)
-		return -1;
-	make_pair(n, number, &p);
-	nft_delete(&b, "classes", &(struct nft_element){ .key = &address, .n_key = sizeof(address) });
-	if (nft_commit(&io.nft, &b, e) < 0 && e->sys != ENOENT)
-		return -1;
-	if (delete_link(n, &io, number, e) < 0)
-		return -1;
-	KILL_POINT("warden.destroy.unlinked");
-	nft_delete(&b, "pairs", &el);
-	return nft_commit(&io.nft, &b, e) < 0 && e->sys != ENOENT ? -1 : 0;
+	return netlink_open(&links, NETLINK_ROUTE, -1, e) < 0 ? -1 : delete_link(n, &links, number, e);
 }
 
 /* "osb_1f" is 31; -1 for a name that box_network_link() does not write. */
@@ -350,7 +331,7 @@ static int number_of(const struct box_network *n, const char *name)
 
 int box_network_list(const struct box_network *n, unsigned **ret, size_t *ret_n, struct err *e)
 {
-	AUTO(network_io_done) struct network_io io = NETWORK_IO_INIT;
+	AUTO(netlink_done) struct netlink links = NETLINK_INIT;
 	AUTO(free) struct link_row *rows = calloc(SLOT_NUMBER_MAX, sizeof(*rows));
 	AUTO(free) unsigned *numbers = calloc(SLOT_NUMBER_MAX, sizeof(*numbers));
 	char prefix[LINK_NAME_MAX + 1];
@@ -359,7 +340,7 @@ int box_network_list(const struct box_network *n, unsigned **ret, size_t *ret_n,
 	if (!rows || !numbers)
 		return err_no_memory(e);
 	(void)snprintf(prefix, sizeof(prefix), "%s_", n->prefix);
-	if (network_io_open(&io, e) < 0 || link_list(&io.links, prefix, rows, SLOT_NUMBER_MAX, &n_rows, e) < 0)
+	if (netlink_open(&links, NETLINK_ROUTE, -1, e) < 0 || link_list(&links, prefix, rows, SLOT_NUMBER_MAX, &n_rows, e) < 0)
 		return -1;
 	for (size_t i = 0; i < n_rows; i++) {
 		int number = rows[i].group == n->owner ? number_of(n, rows[i].name) : -1;

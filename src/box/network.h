@@ -10,7 +10,7 @@
  * NETWORK_MARK come to, and only our rules mark packets. The kernel drops what comes from a box whose way back it does not
  * find (rp_filter), so that also a host whose rules somebody else has flushed is closed to boxes, and they to the world.
  *
- * Several processes work on it, each with sockets of its own: this struct is plain data.
+ * Several processes work on it, each with sockets of its own: this struct is plain data. Elements are the warden's alone.
  *
  *     range      the addresses of all boxes of one state directory: 10.X.0.0/17 or 10.X.128.0/17, whichever is free
  *     gateway    its first address, on the host's lo, labelled with our prefix: that is the claim to the range
@@ -31,6 +31,7 @@ struct netlink;
 #define NETWORK_PREFIX_MAX 10 /* of names: "_" and a number follow, a link's name has 15 bytes */
 #define NETWORK_RANGE_BITS 17 /* the longest prefix of a range that has an address for every box */
 #define NETWORK_OPENED_MAX 64
+#define NETWORK_LINKS_MS 3000
 #define NETWORK_RESOLVER_PORT 10053 /* on the gateway: where egress hears all that boxes send to port 53 */
 #define NETWORK_RELAY_PORT 10080    /* and what guarded boxes send to ports 80 and 443 of addresses that no rule is about */
 
@@ -67,12 +68,14 @@ struct box_network {
 /* Claims a range and writes the table: at first, or again over what an earlier process has left, elements stay. ERR_UNAVAILABLE
  * names what this host lacks. */
 int box_network_open(struct box_network *n, const struct box_network_spec *spec, struct err *e);
-/* All that there is besides boxes. ERR_CONFLICT: there are some. */
+/* All that there is besides boxes. ERR_CONFLICT: there are some, or links that are still being taken down after
+ * NETWORK_LINKS_MS. */
 int box_network_remove(const struct box_network *n, struct err *e);
 
 /* Somebody else may remove rules, addresses and routes, change links, or start Docker. Looking is quick: 1, all is as it should
- * be; 0, something needs box_network_repair(), which may wait for programs. Elements of sets are gone when the table was. */
-int box_network_check(const struct box_network *n, struct err *e);
+ * be; 0, something needs box_network_repair(), which may wait for programs. NFT is the caller's: closing such a socket waits for
+ * what was deleted through others. Elements of sets are gone when the table was. */
+int box_network_check(const struct box_network *n, struct netlink *nft, struct err *e);
 int box_network_repair(struct box_network *n, struct err *e);
 /* For a process in a network of its own: whether the rules can be had. */
 int box_network_try(struct err *e);
@@ -80,6 +83,13 @@ int box_network_try(struct err *e);
 uint32_t box_network_address(const struct box_network *n, unsigned number);
 int box_network_number(const struct box_network *n, uint32_t address); /* -1: no box has it */
 void box_network_link(const struct box_network *n, unsigned number, char out[LINK_NAME_MAX + 1]);
+
+/* Which address may come by which link: a key of the set `pairs`, to be there before the link is. */
+struct network_pair {
+	char link[16];
+	uint32_t address;
+};
+void box_network_pair(const struct box_network *n, unsigned number, struct network_pair *ret);
 
 /* The network of a box. */
 struct box_inside {
@@ -90,7 +100,9 @@ struct box_inside {
 
 /* Gives the box of this number its link: up, and closed. */
 int box_network_attach(const struct box_network *n, unsigned number, const struct box_inside *inside, struct err *e);
-/* Takes all that has its number, also what is left of it. */
+/* Deletes the link, if it is there. It goes with the box's network anyway, which the kernel takes down some time after its last
+ * user; to wait for that, or to have it deleted, costs tens of milliseconds. Until it is gone it leads nowhere, and
+ * box_network_attach() deletes it when the number comes round before. */
 int box_network_detach(const struct box_network *n, unsigned number, struct err *e);
 /* The numbers that links of ours have, on the heap. */
 int box_network_list(const struct box_network *n, unsigned **ret, size_t *ret_n, struct err *e);

@@ -42,9 +42,3 @@ int network_is_let_by(const struct box_network *n, struct network_io *io, struct
 
 /* Runs a program of the system with IN (or -1) as its input: its status, or -1. Why it failed is told when it says so. */
 int network_run(const char *const *argv, int in, struct err *e);
-
-/* Elements of `pairs`. */
-struct network_pair {
-	char link[16];
-	uint32_t address;
-};

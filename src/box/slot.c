@@ -500,13 +500,19 @@ static int end_processes(const struct box_host *h, struct slot *s, struct err *e
 	return cgroup_remove(&h->top, name, KILL_MS, e);
 }
 
+/* A link goes with its network. Of what is known by its number alone, nobody knows who holds that. */
+static int detach(const struct box_host *h, const struct slot *s, struct err *e)
+{
+	return h->network.is_on && s->dir < 0 ? box_network_detach(&h->network, s->number, e) : 0;
+}
+
 int slot_destroy(const struct box_host *h, struct slot *s, struct err *e)
 {
 	char name[16];
 
 	slot_name(s->number, name);
 	close_fd(&s->control);
-	if (end_processes(h, s, e) < 0 || (h->network.is_on && box_network_detach(&h->network, s->number, e) < 0) ||
+	if (end_processes(h, s, e) < 0 || detach(h, s, e) < 0 ||
 	    box_disk_remove(&h->store, name, e) < 0 || tree_remove(h->boxes, name, e) < 0)
 		return err_wrap(e, "destroy box %u", s->number);
 	slot_done(s);

@@ -228,6 +228,15 @@ int nft_has(struct netlink *nl, const char *table, const char *set, const struct
 	return e->sys == ENOENT ? 0 : err_wrap(e, "look for an element of '%s'", set);
 }
 
+int nft_delete_if(struct nft_batch *b, struct netlink *nl, const char *set, const struct nft_element *el, struct err *e)
+{
+	int r = nft_has(nl, b->table, set, el, e);
+
+	if (r > 0)
+		nft_delete(b, set, el);
+	return r < 0 ? -1 : 0;
+}
+
 static int count(uint16_t type, struct str body, void *arg, struct err *e)
 {
 	struct listing *l = arg;

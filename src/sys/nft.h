@@ -48,6 +48,9 @@ struct nft_element {
 
 void nft_add(struct nft_batch *b, const char *set, const struct nft_element *el); /* one that is there stays as it is */
 void nft_delete(struct nft_batch *b, const char *set, const struct nft_element *el);
+/* Only if it is there, which is asked first: a batch that is refused makes the kernel wait for all its processors, for
+ * milliseconds. */
+int nft_delete_if(struct nft_batch *b, struct netlink *nl, const char *set, const struct nft_element *el, struct err *e);
 void nft_flush(struct nft_batch *b, const char *set);
 void nft_batch_done(struct nft_batch *b);
 DEFINE_AUTO_DONE(struct nft_batch, nft_batch_done)

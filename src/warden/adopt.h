@@ -10,4 +10,6 @@
 struct err;
 struct warden;
 
+/* Removes links that have a number of nobody's: whoever held a box's network held those, too. */
+int adopt_links(struct warden *w, struct err *e);
 int adopt_all(struct warden *w, size_t *ret_alive, struct err *e);

@@ -114,15 +114,19 @@ static void change_rule(struct nft_batch *batch, const struct box_net *net, cons
 		nft_delete(batch, r->is_allowed ? "allowed" : "denied", &el);
 }
 
-static void change_learned(struct nft_batch *batch, const struct box_net *net, const struct learned *l, uint64_t ms, bool add)
+static void add_learned(struct nft_batch *batch, const struct box_net *net, const struct learned *l, uint64_t ms)
 {
 	const struct learned_key key = { net->address, l->address, htons(l->port), 0 };
-	const struct nft_element el = { .key = &key, .n_key = sizeof(key), .timeout_ms = add ? ms : 0 };
 
-	if (add)
-		nft_add(batch, "learned", &el);
-	else
-		nft_delete(batch, "learned", &el);
+	nft_add(batch, "learned", &(struct nft_element){ .key = &key, .n_key = sizeof(key), .timeout_ms = ms });
+}
+
+/* Time may have run out a moment ago. */
+static int delete_learned(struct nft_batch *batch, struct box *b, const struct learned *l, struct err *e)
+{
+	const struct learned_key key = { b->net->address, l->address, htons(l->port), 0 };
+
+	return nft_delete_if(batch, &b->w->network.nft, "learned", &(struct nft_element){ .key = &key, .n_key = sizeof(key) }, e);
 }
 
 /* ---- rules ---- */
@@ -296,20 +300,19 @@ static int note_learned(struct box_net *net, const struct learned *l, struct err
 	return 0;
 }
 
-/* Time is given anew by a deletion and an addition in one step; when it ran out a moment ago, by the addition alone. */
+/* Time is given anew by a deletion and an addition in one step; when it runs out between two of our own, by the addition alone. */
 static int extend(struct box *b, const struct learned *l, uint64_t ms, struct err *e)
 {
 	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(b->w->host.network.table);
 
-	if (is_learned(b->net, l->address, l->port)) {
-		change_learned(&batch, b->net, l, 0, false);
-		change_learned(&batch, b->net, l, ms, true);
-		if (nft_commit(&b->w->network.nft, &batch, e) == 0)
-			return 0;
-		if (e->sys != ENOENT)
-			return -1;
-	}
-	change_learned(&batch, b->net, l, ms, true);
+	if (is_learned(b->net, l->address, l->port) && delete_learned(&batch, b, l, e) < 0)
+		return -1;
+	add_learned(&batch, b->net, l, ms);
+	if (nft_commit(&b->w->network.nft, &batch, e) == 0)
+		return 0;
+	if (e->sys != ENOENT)
+		return -1;
+	add_learned(&batch, b->net, l, ms);
 	return nft_commit(&b->w->network.nft, &batch, e);
 }
 
@@ -332,8 +335,7 @@ static int forget_one(struct box *b, const struct learned *l, struct err *e)
 	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(b->w->host.network.table);
 	struct box_net *net = b->net;
 
-	change_learned(&batch, net, l, 0, false);
-	if (nft_commit(&b->w->network.nft, &batch, e) < 0 && e->sys != ENOENT)
+	if (delete_learned(&batch, b, l, e) < 0 || (nft_commit(&b->w->network.nft, &batch, e) < 0 && e->sys != ENOENT))
 		return -1;
 	for (size_t i = 0; i < net->n_learned; i++)
 		if (net->learned[i].address == l->address && net->learned[i].port == l->port) {
@@ -391,14 +393,14 @@ static void remove_elements(struct box *b)
 	const struct nft_element class = class_element(&net->address, NULL);
 	struct err e = { 0 };
 
-	nft_delete(&batch, "classes", &class);
+	if (net->class != NETWORK_CLOSED)
+		nft_delete(&batch, "classes", &class);
 	if (nft_commit(&b->w->network.nft, &batch, &e) < 0 && e.sys != ENOENT)
 		log_error("cannot close the network of a sandbox", LOG_S("id", b->file.id), LOG_ERR(&e));
 	remove_rules(b, &batch);
-	for (size_t i = 0; i < net->n_learned; i++) {
-		change_learned(&batch, net, &net->learned[i], 0, false);
-		(void)nft_commit(&b->w->network.nft, &batch, &e); /* it goes by itself, otherwise */
-	}
+	for (size_t i = 0; i < net->n_learned; i++)
+		(void)delete_learned(&batch, b, &net->learned[i], &e); /* it goes by itself, otherwise */
+	(void)nft_commit(&b->w->network.nft, &batch, &e);
 }
 
 void box_net_free(struct box *b)
@@ -441,7 +443,7 @@ int box_net_put_back(struct box *b, struct err *e)
 		change_rule(&batch, net, &net->rules[i], true);
 	for (size_t i = 0; i < net->n_learned; i++)
 		if (net->learned[i].until_ms > now)
-			change_learned(&batch, net, &net->learned[i], net->learned[i].until_ms - now, true);
+			add_learned(&batch, net, &net->learned[i], net->learned[i].until_ms - now);
 	nft_add(&batch, "classes", &class);
 	return nft_commit(&b->w->network.nft, &batch, e);
 }

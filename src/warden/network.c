@@ -10,9 +10,11 @@
 #include <sys/socket.h>
 
 #include "base/err.h"
+#include "base/kill_point.h"
 #include "base/log.h"
 #include "base/own.h"
 #include "sys/nft.h"
+#include "warden/adopt.h"
 #include "warden/box.h"
 #include "warden/ready.h"
 #include "warden/warden.h"
@@ -63,25 +65,53 @@ static int make_sockets(struct warden *w, struct err *e)
 
 /* ---- somebody else's changes ---- */
 
-static void put_pair(struct nft_batch *batch, const struct warden *w, unsigned number)
+static struct nft_element pair_element(const struct warden *w, unsigned number, struct network_pair *pair)
 {
-	struct {
-		char link[16];
-		uint32_t address;
-	} key = { .address = box_network_address(&w->host.network, number) };
-
-	box_network_link(&w->host.network, number, key.link);
-	nft_add(batch, "pairs", &(struct nft_element){ .key = &key, .n_key = sizeof(key) });
+	box_network_pair(&w->host.network, number, pair);
+	return (struct nft_element){ .key = pair, .n_key = sizeof(*pair) };
 }
 
-/* SLOTS: also those that wait for their box. */
-static int put_back(struct warden *w, bool slots, struct err *e)
+/* A slot that cannot have it is closed, and made nevertheless: a box without a network does not need it. */
+void network_number_taken(struct warden *w, unsigned number)
 {
 	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(w->host.network.table);
+	struct network_pair pair;
+	const struct nft_element el = pair_element(w, number, &pair);
+	struct err e = { 0 };
+
+	if (!w->network.is_on)
+		return;
+	nft_add(&batch, "pairs", &el);
+	if (nft_commit(&w->network.nft, &batch, &e) < 0)
+		log_warn("a slot stays without a network", LOG_U("number", number), LOG_ERR(&e));
+	KILL_POINT("warden.slot.pair");
+}
+
+void network_number_freed(struct warden *w, unsigned number)
+{
+	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(w->host.network.table);
+	struct network_pair pair;
+	const struct nft_element el = pair_element(w, number, &pair);
+	struct err e = { 0 };
+
+	if (!w->network.is_on)
+		return;
+	if (nft_delete_if(&batch, &w->network.nft, "pairs", &el, &e) < 0 || nft_commit(&w->network.nft, &batch, &e) < 0)
+		log_warn("an address of nobody's is left in the rules", LOG_U("number", number), LOG_ERR(&e));
+}
+
+/* Everything that has a number: slots that wait, too. */
+static int put_back(struct warden *w, struct err *e)
+{
+	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(w->host.network.table);
+	struct network_pair pair;
 
 	for (unsigned i = 0; i < SLOT_NUMBER_MAX; i++)
-		if (slots ? w->is_taken[i] : w->network.boxes[i] != NULL)
-			put_pair(&batch, w, i);
+		if (w->is_taken[i]) {
+			const struct nft_element el = pair_element(w, i, &pair);
+
+			nft_add(&batch, "pairs", &el);
+		}
 	if (nft_commit(&w->network.nft, &batch, e) < 0)
 		return -1;
 	for (struct box *b = w->boxes; b; b = b->next)
@@ -104,8 +134,8 @@ static void on_repaired(const struct err *failure, void *arg)
 
 	if (failure)
 		log_error("the rules of the network cannot be put back, trying again", LOG_ERR(failure));
-	else if (put_back(w, true, &e) < 0)
-		log_error("the elements of the network's rules cannot be put back, trying again", LOG_ERR(&e));
+	else if (put_back(w, &e) < 0 || adopt_links(w, &e) < 0)
+		log_error("what belongs to the network's rules cannot be put right, trying again", LOG_ERR(&e));
 	timer_in(&w->network.check, CHECK_MS);
 }
 
@@ -115,7 +145,7 @@ static void on_check(void *arg)
 	struct warden *w = arg;
 	struct network *n = &w->network;
 	struct err e = { 0 };
-	int r = box_network_check(&w->host.network, &e);
+	int r = box_network_check(&w->host.network, &n->nft, &e);
 
 	if (r < 0)
 		log_error("the network of sandboxes cannot be looked at, trying again", LOG_ERR(&e));
@@ -211,6 +241,22 @@ static int take_learned(struct box *b, const struct nft_row *row, struct err *e)
 	return 0;
 }
 
+static int take_pair(const struct nft_row *row, void *arg, struct err *e)
+{
+	const struct taking *t = arg;
+	uint32_t address;
+	int number;
+
+	(void)e;
+	if (row->key.n != sizeof(struct network_pair))
+		return 0;
+	memcpy(&address, row->key.p + offsetof(struct network_pair, address), sizeof(address));
+	number = box_network_number(&t->w->host.network, address);
+	if (number < 0 || !t->w->is_taken[number])
+		nft_delete(t->strays, t->set, &(struct nft_element){ .key = row->key.p, .n_key = row->key.n });
+	return 0;
+}
+
 static int take_element(const struct nft_row *row, void *arg, struct err *e)
 {
 	const struct taking *t = arg;
@@ -246,14 +292,14 @@ static void forget_all(struct warden *w)
 
 static int take_up(struct warden *w, struct err *e)
 {
-	static const char *const sets[] = { "classes", "allowed", "denied", "learned" };
+	static const char *const sets[] = { "pairs", "classes", "allowed", "denied", "learned" };
 
 	forget_all(w);
 	for (size_t i = 0; i < ARRAY_LEN(sets); i++) {
 		AUTO(nft_batch_done) struct nft_batch strays = NFT_BATCH_INIT(w->host.network.table);
 		struct taking t = { w, sets[i], &strays };
 
-		if (nft_list(&w->network.nft, w->host.network.table, sets[i], take_element, &t, e) < 0)
+		if (nft_list(&w->network.nft, w->host.network.table, sets[i], i == 0 ? take_pair : take_element, &t, e) < 0)
 			return -1;
 		if (nft_commit(&w->network.nft, &strays, e) < 0 && e->sys != ENOENT)
 			return -1;
@@ -270,7 +316,7 @@ int network_take_up(struct warden *w, struct err *e)
 
 	if (!n->is_on)
 		return 0;
-	if (take_up(w, e) < 0 || put_back(w, false, e) < 0)
+	if (take_up(w, e) < 0 || put_back(w, e) < 0)
 		return err_wrap(e, "take up the rules of sandboxes");
 	timer_in(&n->check, CHECK_MS);
 	return n->listener >= 0 ? egress_open(w, e) : 0;

@@ -78,6 +78,9 @@ struct box *network_box(const struct warden *w, uint32_t address); /* or NULL */
 void network_open(struct warden *w, const struct network_spec *spec, const char *prefix, const char *state_dir);
 int network_take_up(struct warden *w, struct err *e);
 void network_give_up(struct warden *w, const struct err *why); /* none, after all */
+/* For ready.c: from the one to the other, the address of this number is somebody's. */
+void network_number_taken(struct warden *w, unsigned number);
+void network_number_freed(struct warden *w, unsigned number);
 void network_done(struct warden *w); /* with all that is in the kernel, when there is no box any more */
 
 /* ---- of one box (box_net.c) ---- */

@@ -8,6 +8,7 @@
 #include "base/kill_point.h"
 #include "base/log.h"
 #include "warden/box.h"
+#include "warden/network.h"
 #include "warden/warden.h"
 
 #include "base/banned.h"
@@ -36,6 +37,7 @@ int number_take(struct warden *w, struct err *e)
 			continue;
 		w->is_taken[n] = true;
 		w->next_number = n + 1;
+		network_number_taken(w, n);
 		return (int)n;
 	}
 	return err_set(e, ERR_LIMIT, "all %d boxes of this host are in use", SLOT_NUMBER_MAX);
@@ -44,6 +46,7 @@ int number_take(struct warden *w, struct err *e)
 void number_free(struct warden *w, unsigned number)
 {
 	w->is_taken[number] = false;
+	network_number_freed(w, number);
 }
 
 /* ---- slots that wait ---- */
