@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import struct
@@ -913,3 +914,52 @@ def test_a_warden_that_dies_there_leaves_nothing_that_the_next_one_does_not_clea
         assert network_left.left(warden.prefix, world.host) == []
     finally:
         switch.close()
+
+
+# ---- files for names -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bend", ["resolv.conf", "hosts", "etc", "file", "closed"])
+def test_an_image_that_bends_the_files_for_names_reaches_nothing_of_the_host(warden, tmp_path, bend):  # R2
+    image = tmp_path / "image"
+    (image / "bin").mkdir(parents=True)
+    shutil.copy("/bin/busybox", image / "bin/busybox")
+    (image / "bin/sh").symlink_to("busybox")
+    if bend == "etc":
+        (image / "etc").symlink_to("/tmp")
+    elif bend == "file":
+        (image / "etc").write_text("x")
+    else:
+        (image / "etc").mkdir()
+        (image / "etc/kept").write_text("kept\n")
+        if bend == "closed":
+            (image / "etc").chmod(0o750)
+        else:
+            (image / "etc" / bend).symlink_to("/../../../../../../etc/passwd")
+    before = {p: os.stat(p).st_mtime_ns for p in ("/etc/passwd", "/etc", "/etc/resolv.conf", "/etc/hosts", "/tmp/resolv.conf") if os.path.exists(p)}
+    peer = warden.start("--image", str(image)).peer()
+    name = peer.create(image=1, network=OPEN)
+    box = "/bin/busybox"
+    out = peer.shell(name, f"{box} cat /etc/resolv.conf /etc/hosts; {box} test -L /etc/resolv.conf || echo real; {box} stat -c %a /etc; {box} ls /etc")
+    gateway = network_left.gateway(warden.prefix, warden.netns)
+    assert f"nameserver {gateway}\n" in out and f"\t{name}\n" in out and "real\n" in out
+    assert ("kept\n" in out) == (bend not in ("etc", "file"))
+    assert ("\n750\n" if bend == "closed" else "\n755\n") in out
+    assert peer.shell(name, f"echo mine >/etc/resolv.conf; {box} cat /etc/resolv.conf") == "mine\n"
+    peer.call(REMOVE, name)
+    assert {p: os.stat(p).st_mtime_ns for p in before} == before
+
+
+def test_boxes_of_an_earlier_start_keep_their_network_when_it_is_turned_off(warden, world):
+    peer = warden.start().peer()
+    name = peer.create(network=OPEN)
+    warden.stop()
+    peer = warden.start("--no-network", check=False).peer()
+    assert dial(peer, name, OUTSIDE, 8080) == f"got {HOST} hello"
+    with pytest.raises(Failed) as refused:
+        peer.create(network=OPEN)
+    assert refused.value.errno == ENETDOWN
+    peer.call(REMOVE, name)
+    warden.settle()
+    warden.stop()
+    assert network_left.left(warden.prefix, world.host) == []

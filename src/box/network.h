@@ -68,6 +68,8 @@ struct box_network {
 /* Claims a range and writes the table: at first, or again over what an earlier process has left, elements stay. ERR_UNAVAILABLE
  * names what this host lacks. */
 int box_network_open(struct box_network *n, const struct box_network_spec *spec, struct err *e);
+/* Whether an earlier start has left one under this prefix, for boxes that may still run: 1, 0, -1. */
+int box_network_is_there(const char *prefix, struct err *e);
 /* All that there is besides boxes. ERR_CONFLICT: there are some, or links that are still being taken down after
  * NETWORK_LINKS_MS. */
 int box_network_remove(const struct box_network *n, struct err *e);

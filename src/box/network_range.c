@@ -3,6 +3,7 @@
  * kept in the state directory, too, since boxes that run have their addresses from it, whatever becomes of the gateway. */
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/netlink.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
@@ -243,4 +244,15 @@ int network_choose(struct box_network *n, struct network_io *io, const struct bo
 		return -1;
 	KILL_POINT("warden.network.claimed");
 	return write_choice(spec->state_dir, &n->range, e);
+}
+
+int box_network_is_there(const char *prefix, struct err *e)
+{
+	AUTO(netlink_done) struct netlink links = NETLINK_INIT;
+	struct search s = { .is_ours = false };
+
+	(void)snprintf(s.label, sizeof(s.label), "lo:%s", prefix);
+	if (netlink_open(&links, NETLINK_ROUTE, -1, e) < 0 || route_list_addresses(&links, look_for_label, &s, e) < 0)
+		return -1;
+	return s.is_ours;
 }

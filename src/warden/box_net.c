@@ -31,6 +31,15 @@ struct learned_key {
 
 /* ---- its life ---- */
 
+static int make(struct box *b, enum wire_network kind, struct err *e)
+{
+	b->net = calloc(1, sizeof(*b->net));
+	if (!b->net)
+		return err_no_memory(e);
+	*b->net = (struct box_net){ .kind = kind, .policy = -1 };
+	return 0;
+}
+
 int box_net_keep(struct box *b, enum wire_network kind, int policy, struct err *e)
 {
 	const struct network *n = &b->w->network;
@@ -39,12 +48,12 @@ int box_net_keep(struct box *b, enum wire_network kind, int policy, struct err *
 		return 0;
 	if (!n->is_on && n->why.code != ERR_NONE)
 		return err_sys(e, ENETDOWN, "sandboxes have no network here (%s)", n->why.msg);
-	if (!n->is_on || (kind == WIRE_NET_POLICY && n->listener < 0))
-		return err_sys(e, ENETDOWN, n->is_on ? "no policy can be enforced here" : "networks are turned off here");
-	b->net = calloc(1, sizeof(*b->net));
-	if (!b->net)
-		return err_no_memory(e);
-	*b->net = (struct box_net){ .kind = kind, .policy = -1 };
+	if (!n->is_on || n->is_refused)
+		return err_sys(e, ENETDOWN, "networks are turned off here");
+	if (kind == WIRE_NET_POLICY && n->listener < 0)
+		return err_sys(e, ENETDOWN, "no policy can be enforced here");
+	if (make(b, kind, e) < 0)
+		return -1;
 	if (policy < 0)
 		return 0;
 	b->net->policy = fcntl(policy, F_DUPFD_CLOEXEC, 3);
@@ -58,7 +67,7 @@ void box_net_adopt(struct box *b)
 
 	if (b->file.network == WIRE_NET_NONE || !b->w->network.is_on || b->slot.pidfd < 0)
 		return;
-	if (box_net_keep(b, b->file.network, -1, &e) < 0) {
+	if (make(b, b->file.network, &e) < 0) {
 		log_error("a sandbox stays without rules, and with that closed", LOG_S("id", b->file.id), LOG_ERR(&e));
 		return;
 	}

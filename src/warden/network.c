@@ -178,6 +178,8 @@ void network_give_up(struct warden *w, const struct err *why)
 
 	log_warn("sandboxes have no network", LOG_ERR(why));
 	n->why = *why;
+	if (w->host.network.is_on)
+		(void)box_network_remove(&w->host.network, &(struct err){ 0 }); /* or the next start does */
 	n->is_on = w->host.network.is_on = false;
 	netlink_done(&n->nft);
 	netlink_done(&n->flows);
@@ -196,7 +198,10 @@ void network_open(struct warden *w, const struct network_spec *spec, const char 
 
 	w->network = (struct network){ .nft = NETLINK_INIT, .flows = NETLINK_INIT, .sockets = { -1, -1, -1 },
 				       .listener = spec->listener, .egress_uid = spec->egress_uid, .repair = WORKER_INIT };
-	if (!spec->is_off && open_all(w, &box, &e) < 0)
+	if (spec->is_off && box_network_is_there(prefix, &e) <= 0)
+		return;
+	w->network.is_refused = spec->is_off;
+	if (open_all(w, &box, &e) < 0)
 		network_give_up(w, &e);
 }
 

@@ -38,6 +38,7 @@ struct network_spec {
 
 struct network {
 	bool is_on;
+	bool is_refused; /* to new boxes, though those of an earlier start have one */
 	struct err why; /* it is off, though it was to be on */
 	struct netlink nft, flows;
 	int sockets[EGRESS_FDS];

@@ -139,11 +139,12 @@ static int preflight(struct warden *w, const struct preflight_report *r, size_t 
 {
 	int rc = preflight_refuse(r, &w->problems, e);
 
-	if (rc == 0 && w->host_layer[0])
+	if (rc == 0 && w->host_layer[0]) {
 		rc = try_box(w, e);
-	if (rc < 0 && w->network.is_on && alive == 0) { /* it may be the network alone that cannot be had */
-		network_give_up(w, e);
-		rc = try_box(w, e);
+		if (rc < 0 && w->network.is_on && alive == 0) { /* it may be the network alone that cannot be had */
+			network_give_up(w, e);
+			rc = try_box(w, e);
+		}
 	}
 	if (rc == 0 && w->host_layer[0])
 		return 0;
