@@ -71,32 +71,34 @@ static struct nft_element pair_element(const struct warden *w, unsigned number, 
 	return (struct nft_element){ .key = pair, .n_key = sizeof(*pair) };
 }
 
-/* A slot that cannot have it is closed, and made nevertheless: a box without a network does not need it. */
-void network_number_taken(struct warden *w, unsigned number)
+static int change_pair(struct warden *w, unsigned number, bool add, struct err *e)
 {
 	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(w->host.network.table);
 	struct network_pair pair;
 	const struct nft_element el = pair_element(w, number, &pair);
+
+	if (add)
+		nft_add(&batch, "pairs", &el);
+	else if (nft_delete_if(&batch, &w->network.nft, "pairs", &el, e) < 0)
+		return -1;
+	return nft_commit(&w->network.nft, &batch, e);
+}
+
+/* A slot that cannot have it is closed, and made nevertheless: a box without a network does not need it. */
+void network_number_taken(struct warden *w, unsigned number)
+{
 	struct err e = { 0 };
 
-	if (!w->network.is_on)
-		return;
-	nft_add(&batch, "pairs", &el);
-	if (nft_commit(&w->network.nft, &batch, &e) < 0)
+	if (w->network.is_on && change_pair(w, number, true, &e) < 0)
 		log_warn("a slot stays without a network", LOG_U("number", number), LOG_ERR(&e));
 	KILL_POINT("warden.slot.pair");
 }
 
 void network_number_freed(struct warden *w, unsigned number)
 {
-	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(w->host.network.table);
-	struct network_pair pair;
-	const struct nft_element el = pair_element(w, number, &pair);
 	struct err e = { 0 };
 
-	if (!w->network.is_on)
-		return;
-	if (nft_delete_if(&batch, &w->network.nft, "pairs", &el, &e) < 0 || nft_commit(&w->network.nft, &batch, &e) < 0)
+	if (w->network.is_on && change_pair(w, number, false, &e) < 0)
 		log_warn("an address of nobody's is left in the rules", LOG_U("number", number), LOG_ERR(&e));
 }
 
