@@ -131,8 +131,12 @@ int box_network_open(struct box_network *n, const struct box_network_spec *spec,
 	AUTO(network_io_done) struct network_io io = NETWORK_IO_INIT;
 
 	*n = (struct box_network){ 0 };
-	if (network_io_open(&io, e) < 0 || network_name(n, spec, e) < 0 || network_choose(n, &io, spec, e) < 0 || put_up(n, &io, e) < 0)
+	if (network_io_open(&io, e) < 0 || network_name(n, spec, e) < 0 || network_choose(n, &io, spec, e) < 0)
 		return err_wrap(e, "prepare the network of sandboxes");
+	if (put_up(n, &io, e) < 0) {
+		(void)box_network_remove(n, &(struct err){ 0 }); /* unless there are boxes, which then stay closed */
+		return err_wrap(e, "prepare the network of sandboxes");
+	}
 	n->is_on = true;
 	return 0;
 }

@@ -108,7 +108,7 @@ static void write_departures(const char *p, const char *range, struct buf *out)
 		      "		iifname \"%s_*\" jump out\n"
 		      "		oifname \"%s_*\" jump back\n"
 		      "		iifname @uplinks meta mark & 0x%08x == 0 drop\n	}\n", p, p, NETWORK_MARK);
-	buf_addf(out, "	chain back { ct state established,related accept; drop; }\n");
+	buf_addf(out, "	chain back { ct state established accept; meta l4proto icmp ct state related accept; drop; }\n");
 	/* The host's own errors do not reach boxes, so nobody tells them of a smaller MTU further on. */
 	buf_addf(out, "	chain out {\n"
 		      "		ip daddr %s drop\n"
