@@ -37,6 +37,7 @@ static void write_sets(const struct box_network *n, struct buf *out)
 		      "	set uplinks { type ifname; }\n"
 		      "	set rates { type ipv4_addr; size " BOXES_MAX "; flags dynamic,timeout; timeout 1m; }\n"
 		      "	set pings { type ipv4_addr; size " BOXES_MAX "; flags dynamic,timeout; timeout 1m; }\n"
+		      "	set queries { type ipv4_addr; size " BOXES_MAX "; flags dynamic,timeout; timeout 1m; }\n"
 		      "	set flows { type ipv4_addr; size " BOXES_MAX "; flags dynamic; }\n");
 	buf_addf(out, "	chain first { type filter hook prerouting priority -310; policy accept; }\n"
 		      "	chain redirects { type nat hook prerouting priority -100; policy accept; }\n"
@@ -85,8 +86,10 @@ static void write_arrivals(const char *p, const char *range, const char *gateway
 		      "		iifname != \"%s_*\" ip daddr %s ct state established,related meta mark set meta mark | 0x%08x\n	}\n",
 		 p, range, NETWORK_MARK);
 	buf_addf(out, "	chain local { iifname \"%s_*\" jump to_host; }\n", p);
-	/* Only by way of `redirects`: who dials the relay itself has no address that it could be relayed to. */
+	/* The resolver's own limit is lower (W6); a flood that is one flow to the kernel need not wake it for every packet.
+	 * Only by way of `redirects`: who dials the relay itself has no address that it could be relayed to. */
 	buf_addf(out, "	chain to_host {\n"
+		      "		udp dport %d add @queries { ip saddr limit rate over 200/second burst 400 packets } drop\n"
 		      "		ct state established accept\n"
 		      "		ip daddr != %s drop\n"
 		      "		ct status & dnat != dnat drop\n"
@@ -95,7 +98,7 @@ static void write_arrivals(const char *p, const char *range, const char *gateway
 		      "		udp dport %d accept\n"
 		      "		tcp dport { %d, %d } accept\n"
 		      "		drop\n	}\n",
-		 gateway, NETWORK_RESOLVER_PORT, NETWORK_RESOLVER_PORT, NETWORK_RELAY_PORT);
+		 NETWORK_RESOLVER_PORT, gateway, NETWORK_RESOLVER_PORT, NETWORK_RESOLVER_PORT, NETWORK_RELAY_PORT);
 }
 
 static void write_departures(const char *p, const char *range, struct buf *out)
