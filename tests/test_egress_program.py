@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The resolver, policies and relay of sandboxes, with this process as the warden (W4, W6-W9, W11; E7-E31)."""
 import contextlib
+import http.client
 import os
 import shutil
+import signal
 import socket
 import ssl
 import struct
@@ -506,7 +508,6 @@ def test_rules_have_a_ceiling():
 
 
 def reload(rig):
-    import signal
     rig.process.send_signal(signal.SIGHUP)
 
 
@@ -556,6 +557,44 @@ def test_a_new_process_has_the_same_policies():
         assert rig.dig("denied.test", "A")[0] == "NXDOMAIN"
 
 
+def test_what_was_said_to_hold_holds_after_any_kill():
+    with own_rig() as rig:
+        rig.warden.bind("box1", policy=deny_all_but("a0.test"))
+        said = []
+
+        def change(stop):
+            i = 0
+            while not stop.is_set():
+                i += 1
+                with contextlib.suppress(OSError, http.client.HTTPException):
+                    if rig.call("PUT", "/sandboxes/box1/policy", deny_all_but(f"a{i}.test", *[f"x{k}.test" for k in range(200)])).status == 200:
+                        said.append(i)
+
+        for _ in range(8):
+            stop = threading.Event()
+            thread = threading.Thread(target=change, args=(stop,))
+            thread.start()
+            time.sleep(0.15)
+            rig.kill()
+            stop.set()
+            rig.start()
+            thread.join()
+            first = rig.call("GET", "/sandboxes/box1/policy").json["policy"]["egress"][0]["target"]
+            # The last one that was said to hold, or one that came behind it and was not said any more.
+            assert int(first[1:].split(".")[0]) >= (said[-1] if said else 0)
+            said.clear()
+        assert sorted(p.name for p in rig.state.iterdir()) == ["box1.json"]
+
+
+def test_much_is_forgotten_at_once(rig):
+    rig.warden.bind("box1", policy=deny_all_but("many.test", "web.test"))
+    assert len(rig.addresses("many.test")[1]) == 120 and rig.addresses("web.test")[0] == "NOERROR"
+    rig.warden.forget()
+    assert rig.call("POST", "/sandboxes/box1/policy", "{}").status == 200
+    assert len(rig.warden.of("forget")) == 121
+    assert [row["net"] for row in rig.warden.of("cut")] == ["0.0.0.0/0"]
+
+
 @pytest.mark.parametrize("text", [None, "", "{", '{"egress":[{"action":"x"}]}'])
 def test_a_policy_that_is_lost_denies_everything(text):
     with own_rig() as rig:
@@ -572,8 +611,10 @@ def test_a_policy_that_is_lost_denies_everything(text):
 
 def test_a_warden_that_comes_back_is_told_everything_again():
     with own_rig() as rig:
-        rig.warden.bind("box1", policy=deny_all_but("web.test", "203.0.113.7"))
+        rig.warden.bind("box1", policy=deny_all_but("web.test", "203.0.113.7", "short.test"))
         rig.warden.bind("box2", BOX2, policy=deny_all_but("web.test"))
+        rig.dig("other.test", "A", address=BOX2)
+        rig.dig("short.test", "A")
         rig.warden.hang_up()
         wait_for(lambda: rig.call("GET", "/healthz").status == 503, what="it is noticed")
         assert rig.dig("web.test", "A")[0] == "SERVFAIL"  # nothing can be let through
@@ -583,6 +624,7 @@ def test_a_warden_that_comes_back_is_told_everything_again():
         del rig.warden.known["box2"]
         rig.warden.accept()
         assert rig.warden.of("rules")[0]["rules"] == ["allow 203.0.113.7/32"]
+        assert {(row["net"], *row["ports"]) for row in rig.warden.of("learn")} == {(f"{WEB}/32", 22)}  # of what was resolved before
         wait_for(lambda: rig.call("GET", "/sandboxes/box2/policy").status == 404, what="it was not told of again")
         assert rig.addresses("web.test") == ("NOERROR", [WEB])
         assert rig.call("GET", "/healthz").status == 200

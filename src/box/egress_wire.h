@@ -3,7 +3,7 @@
  *
  * The warden says which sandbox has which address; what a sandbox may reach is egress's business, which tells the warden in
  * numbers what to let through. One egress is connected at a time; when it goes, the rules stay as they are, nothing new is
- * let through, and the next one is told of every sandbox again.
+ * let through, and the next one is told of every sandbox again; what was learned before then is forgotten.
  *
  * The sockets of HELLO are the warden's, bound to the gateway in the host's network and non-blocking. What a sandbox sends to
  * port 53 of any address arrives at the first two, as from the sandbox's own address; what one whose default is to deny sends to

@@ -14,6 +14,8 @@
 
 #include "base/banned.h"
 
+#define CUTS_MAX 16 /* addresses whose flows are ended one by one; of more, all flows are, and those that are allowed begin anew */
+
 struct change {
 	struct change *next;
 	struct sandbox *sandbox;
@@ -21,6 +23,8 @@ struct change {
 	unsigned asked; /* of the warden, and not answered */
 	bool has_failed;
 	struct err err;
+	uint32_t cuts[CUTS_MAX];
+	size_t n_cuts; /* may be more than there is room for */
 };
 
 static void change_begin(struct change *c);
@@ -140,7 +144,9 @@ static void forget_ports(struct change *c, struct learned_pair *p, const uint16_
 	if (k == 0)
 		return;
 	ask(c, m);
-	ask(c, message(c, EGRESS_CUT, p->address, 32));
+	if (c->n_cuts < CUTS_MAX)
+		c->cuts[c->n_cuts] = p->address;
+	c->n_cuts++;
 	c->sandbox->egress->counts.forgotten++;
 }
 
@@ -194,6 +200,10 @@ static void review(struct change *c)
 	for (size_t i = 0; (p = map_next(&c->sandbox->learned.pairs, &i, &key));)
 		review_pair(c, p);
 	flows_review(c->sandbox);
+	if (c->n_cuts > CUTS_MAX)
+		ask(c, message(c, EGRESS_CUT, 0, 0));
+	for (size_t i = 0; i < c->n_cuts && c->n_cuts <= CUTS_MAX; i++)
+		ask(c, message(c, EGRESS_CUT, c->cuts[i], 32));
 }
 
 /* ---- the networks of a policy ---- */

@@ -12,7 +12,7 @@
 
 #include "base/banned.h"
 
-#define QUEUE_MAX ((size_t)8 * 1024 * 1024) /* bytes that wait for the warden to read */
+#define QUEUE_MAX ((size_t)16 * 1024 * 1024) /* bytes that wait for the warden to read */
 
 struct pending {
 	uint64_t serial;

@@ -14,7 +14,7 @@ struct loop;
 
 #define LINK_AGAIN_MS 100
 #define LINK_ANSWER_MS 5000 /* the warden's time for one message */
-#define LINK_PENDING_MAX 8192
+#define LINK_PENDING_MAX 16384
 
 /* What the warden tells. FDS are the callee's to take (take_fd()). */
 typedef void link_told_fn(const struct egress_message *m, int *fds, size_t n_fds, void *arg);

@@ -127,6 +127,16 @@ static struct sandbox *find_or_make(struct egress *g, const struct egress_messag
 	return s ? s : sandbox_new(g, m->id, m->address, e);
 }
 
+/* The warden lets nothing through that it was told of before it was connected: it is told again with the rules. */
+static void forget_kernel(struct sandbox *s)
+{
+	struct learned_pair *p;
+	struct str key;
+
+	for (size_t i = 0; (p = map_next(&s->learned.pairs, &i, &key));)
+		p->kernel_ms = 0, p->n_ports = 0;
+}
+
 static int bind_sandbox(struct egress *g, const struct egress_message *m, int fd, struct err *e)
 {
 	struct sandbox *s = find_or_make(g, m, e);
@@ -135,6 +145,7 @@ static int bind_sandbox(struct egress *g, const struct egress_message *m, int fd
 	if (!s)
 		return -1;
 	s->is_told = true;
+	forget_kernel(s);
 	if (fd >= 0)
 		spec.policy = policy_of_fd(g, fd, e);
 	else if (!s->policy && !s->changes)

@@ -362,6 +362,20 @@ int box_net_forget(struct box *b, const struct egress_message *m, struct err *e)
 	return 0;
 }
 
+void box_net_forget_all(struct box *b)
+{
+	while (b->net->n_learned > 0) {
+		const struct learned l = b->net->learned[b->net->n_learned - 1];
+		size_t before = b->net->n_learned;
+		struct err e = { 0 };
+
+		if (forget_one(b, &l, &e) < 0)
+			log_error("an address is not forgotten", LOG_S("id", b->file.id), LOG_ERR(&e));
+		if (b->net->n_learned == before)
+			return; /* it goes when its time is over */
+	}
+}
+
 /* ---- flows ---- */
 
 static bool is_within(const struct conntrack_flow *f, void *arg)

@@ -294,6 +294,7 @@ static void greet(struct egress *g)
 		if (!b->net || !b->net->address || b->file.stage == BOX_REMOVING || b->file.stage == BOX_OVER)
 			continue;
 		b->net->serial = ++n->last_serial;
+		box_net_forget_all(b); /* this one may not know of what another has learned, and then could not take it back */
 		egress_bind(g->w, b);
 	}
 	send_message(g, &synced, NULL, 0);

@@ -104,6 +104,7 @@ void box_bound(struct box *b, const struct err *failure);
 int box_net_set_rules(struct box *b, const struct egress_message *m, struct err *e);
 int box_net_learn(struct box *b, const struct egress_message *m, struct err *e);
 int box_net_forget(struct box *b, const struct egress_message *m, struct err *e);
+void box_net_forget_all(struct box *b); /* all that was learned */
 int box_net_cut(struct box *b, const struct egress_message *m, struct err *e);
 /* What is known of it, into a table that has nothing. */
 int box_net_put_back(struct box *b, struct err *e);
