@@ -14,7 +14,7 @@ struct err;
 
 #define CACHE_ANSWERS_MAX 8192 /* of all sandboxes; the one that was used the longest time ago makes room */
 #define CACHE_OWN_MAX 512      /* of one */
-#define CACHE_BYTES_MAX (16 * 1024) /* of one answer; larger ones are not kept */
+#define CACHE_BYTES_MAX (8 * 1024) /* of one answer; larger ones are not kept */
 #define CACHE_NEGATIVE_S 5     /* where nothing says how long something is not there */
 #define CACHE_NEGATIVE_MAX_S 300
 

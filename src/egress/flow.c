@@ -13,6 +13,7 @@
 #include "base/own.h"
 #include "egress/egress.h"
 #include "egress/guard.h"
+#include "egress/listener.h"
 #include "egress/sandbox.h"
 #include "net/dial.h"
 #include "net/http1.h"
@@ -23,7 +24,6 @@
 
 #include "base/banned.h"
 
-#define PER_TURN 64
 #define FDS_SPARE 512 /* for everything else */
 #define PORT_HTTP 80
 #define PORT_TLS 443
@@ -31,8 +31,7 @@
 
 struct flows {
 	struct egress *egress;
-	int fd; /* listens; -1: not yet */
-	struct io io;
+	struct listener listener;
 	size_t n, max;
 };
 
@@ -317,47 +316,27 @@ static int flow_new(struct flows *fs, struct sandbox *s, int *fd, const struct s
 	return 0;
 }
 
-/* FD stays the caller's when it is refused. */
-static void admit(struct flows *fs, int *fd, const struct sockaddr_in *from)
+static void on_accepted(int *fd, const struct sockaddr_in *from, void *arg)
 {
+	struct flows *fs = arg;
 	int (*original)(int, struct sockaddr_in *) = fs->egress->options.original ? fs->egress->options.original : original_of;
 	struct sandbox *s = sandbox_by_address(fs->egress, from->sin_addr.s_addr);
 	struct sockaddr_in to = { 0 };
 	struct err e = { 0 };
 
-	reset_on_close(*fd);
-	if (!s || original(*fd, &to) < 0 || to.sin_family != AF_INET) {
+	if (!s || original(*fd, &to) < 0 || to.sin_family != AF_INET ||
+	    (ntohs(to.sin_port) != PORT_HTTP && ntohs(to.sin_port) != PORT_TLS)) {
 		fs->egress->counts.strangers++;
+		reset_on_close(*fd);
 		return;
 	}
-	if (ntohs(to.sin_port) != PORT_HTTP && ntohs(to.sin_port) != PORT_TLS)
-		return;
 	if (s->n_flows >= FLOWS_MAX || fs->n >= fs->max) {
 		s->counts.flows_denied++;
+		reset_on_close(*fd);
 		return;
 	}
 	if (flow_new(fs, s, fd, &to, &e) < 0)
 		log_warn("a flow is refused", LOG_S("sandbox_id", s->id), LOG_ERR(&e));
-}
-
-static void on_accept(unsigned ready, void *arg)
-{
-	static const struct linger not_now = { 0 };
-	struct flows *fs = arg;
-
-	(void)ready;
-	for (unsigned i = 0; i < PER_TURN && fs->fd >= 0; i++) {
-		struct sockaddr_in from = { 0 };
-		socklen_t len = sizeof(from);
-		AUTO_FD fd = accept4(fs->fd, (struct sockaddr *)&from, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		int kept = fd;
-
-		if (fd < 0)
-			return;
-		admit(fs, &fd, &from);
-		if (fd < 0)
-			(void)setsockopt(kept, SOL_SOCKET, SO_LINGER, &not_now, sizeof(not_now));
-	}
 }
 
 /* ---- life ---- */
@@ -372,8 +351,11 @@ struct flows *flows_new(struct egress *g, struct err *e)
 		return NULL;
 	}
 	f->egress = g;
-	f->fd = -1;
 	f->max = (size_t)MIN((uint64_t)FLOWS_ALL_MAX, fds > 2 * FDS_SPARE ? (fds - FDS_SPARE) / FLOW_FDS : FDS_SPARE / FLOW_FDS);
+	if (listener_init(&f->listener, g->loop, on_accepted, f, "flows", e) < 0) {
+		free(f);
+		return NULL;
+	}
 	return f;
 }
 
@@ -381,22 +363,13 @@ void flows_free(struct flows *f)
 {
 	if (!f)
 		return;
-	io_del(&f->io);
-	closep(&f->fd);
+	listener_done(&f->listener);
 	free(f);
 }
 
 int flows_listen(struct flows *f, int *fd, struct err *e)
 {
-	if (fd_set_nonblock(*fd, true, e) < 0)
-		return -1;
-	io_del(&f->io);
-	closep(&f->fd);
-	f->fd = -1;
-	if (io_add(&f->io, f->egress->loop, *fd, IO_IN, on_accept, f, "flows", e) < 0)
-		return -1;
-	f->fd = take_fd(fd);
-	return 0;
+	return listener_take(&f->listener, fd, e);
 }
 
 size_t flows_now(const struct flows *f)

@@ -114,7 +114,7 @@ static void add_upstream(struct egress_options *o, const struct addr *a)
 static void add_from_file(struct egress_options *o, struct str text, bool of_loopback)
 {
 	struct str line, word, address;
-	struct addr a;
+	struct addr a = { 0 };
 
 	while (text.n > 0) {
 		(void)str_cut(text, '\n', &line, &text);
@@ -128,7 +128,7 @@ static void add_from_file(struct egress_options *o, struct str text, bool of_loo
 static int find_upstreams(const struct options *in, struct egress_options *o, struct err *e)
 {
 	AUTO(buf_done) struct buf b = BUF_INIT(RESOLV_CONF_MAX);
-	struct addr a;
+	struct addr a = { 0 };
 
 	for (size_t i = 0; i < in->upstreams.n; i++) {
 		if (parse_upstream(str_of(in->upstreams.items[i]), &a, e) < 0)

@@ -278,7 +278,7 @@ static void conclude(struct question *q, const struct dns_answer *a, uint32_t ag
 	size_t n = 0;
 
 	/* The policy may be another one by now. */
-	if (!always_name(&s->egress->always, s->policy, q->query.name) || (!last && a->n > 0)) {
+	if (!always_name(&s->egress->always, s->policy, q->query.name) || !last) {
 		deny(s, q->query.name, last ? "a denied name" : "an alias of a denied name");
 		rcode = DNS_NXDOMAIN;
 	} else {

@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "egress/egress.h"
+#include "egress/listener.h"
 #include "egress/question.h"
 #include "egress/sandbox.h"
 #include "net/dns.h"
@@ -18,12 +19,13 @@
 
 #include "base/banned.h"
 
-#define PER_TURN 64 /* datagrams and connections, before others have their turn */
+#define PER_TURN 64 /* datagrams, before others have their turn */
 
 struct resolver {
 	struct egress *egress;
-	int udp, tcp; /* -1: none yet */
-	struct io udp_io, tcp_io;
+	int udp; /* -1: none yet */
+	struct io udp_io;
+	struct listener tcp;
 	size_t n_clients;
 	struct datagram *waiting;
 	unsigned char in[DNS_QUERY_MAX + 1];
@@ -262,26 +264,17 @@ static int client_new(struct resolver *r, struct sandbox *s, int *fd, struct err
 	return 0;
 }
 
-static void on_tcp(unsigned ready, void *arg)
+static void on_tcp(int *fd, const struct sockaddr_in *from, void *arg)
 {
 	struct resolver *r = arg;
+	struct sandbox *s = sandbox_by_address(r->egress, from->sin_addr.s_addr);
+	struct err e = { 0 };
 
-	(void)ready;
-	for (unsigned i = 0; i < PER_TURN && r->tcp >= 0; i++) {
-		struct sockaddr_in from = { 0 };
-		socklen_t len = sizeof(from);
-		AUTO_FD fd = accept4(r->tcp, (struct sockaddr *)&from, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		struct sandbox *s = fd >= 0 && from.sin_family == AF_INET ? sandbox_by_address(r->egress, from.sin_addr.s_addr) : NULL;
-		struct err e = { 0 };
-
-		if (fd < 0)
-			return;
-		r->egress->counts.strangers += !s;
-		if (!s || s->n_clients >= TCP_CLIENTS_MAX || r->n_clients >= TCP_CLIENTS_ALL)
-			continue;
-		if (client_new(r, s, &fd, &e) < 0)
-			log_warn("a connection to the resolver is refused", LOG_ERR(&e));
-	}
+	r->egress->counts.strangers += !s;
+	if (!s || s->n_clients >= TCP_CLIENTS_MAX || r->n_clients >= TCP_CLIENTS_ALL)
+		return;
+	if (client_new(r, s, fd, &e) < 0)
+		log_warn("a connection to the resolver is refused", LOG_ERR(&e));
 }
 
 /* ---- life ---- */
@@ -295,17 +288,12 @@ struct resolver *resolver_new(struct egress *g, struct err *e)
 		return NULL;
 	}
 	r->egress = g;
-	r->udp = r->tcp = -1;
+	r->udp = -1;
+	if (listener_init(&r->tcp, g->loop, on_tcp, r, "resolver tcp", e) < 0) {
+		free(r);
+		return NULL;
+	}
 	return r;
-}
-
-static void stop(struct resolver *r)
-{
-	io_del(&r->udp_io);
-	io_del(&r->tcp_io);
-	closep(&r->udp);
-	closep(&r->tcp);
-	r->udp = r->tcp = -1;
 }
 
 int resolver_listen(struct resolver *r, int *udp, int *tcp, struct err *e)
@@ -314,30 +302,29 @@ int resolver_listen(struct resolver *r, int *udp, int *tcp, struct err *e)
 
 	if (setsockopt(*udp, IPPROTO_IP, IP_PKTINFO, &on, sizeof(on)) < 0)
 		return err_sys(e, errno, "prepare the socket of the resolver");
-	if (fd_set_nonblock(*udp, true, e) < 0 || fd_set_nonblock(*tcp, true, e) < 0)
+	if (fd_set_nonblock(*udp, true, e) < 0 || listener_take(&r->tcp, tcp, e) < 0)
 		return -1;
-	stop(r);
+	io_del(&r->udp_io);
+	closep(&r->udp);
+	r->udp = -1;
 	if (io_add(&r->udp_io, r->egress->loop, *udp, IO_IN, on_udp, r, "resolver udp", e) < 0)
 		return -1;
-	if (io_add(&r->tcp_io, r->egress->loop, *tcp, IO_IN, on_tcp, r, "resolver tcp", e) < 0) {
-		io_del(&r->udp_io);
-		return -1;
-	}
 	r->udp = take_fd(udp);
-	r->tcp = take_fd(tcp);
 	return 0;
 }
 
 bool resolver_is_listening(const struct resolver *r)
 {
-	return r->udp >= 0 && r->tcp >= 0;
+	return r->udp >= 0 && r->tcp.fd >= 0;
 }
 
 void resolver_free(struct resolver *r)
 {
 	if (!r)
 		return;
-	stop(r);
+	io_del(&r->udp_io);
+	closep(&r->udp);
+	listener_done(&r->tcp);
 	while (r->waiting)
 		datagram_free(r->waiting);
 	free(r);
