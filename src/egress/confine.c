@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 #include "base/own.h"
-#include "box/filter.h"
+#include "box/confine.h"
 #include "sys/caps.h"
 #include "sys/landlock.h"
 #include "sys/limits.h"
@@ -21,13 +21,6 @@
 
 #define FILES_MAX 131072 /* descriptors: connections of sandboxes, both ways */
 
-/* The leak checker of test builds traces its own process when that ends. */
-#ifdef __SANITIZE_ADDRESS__
-#define IS_CHECKED_FOR_LEAKS 1
-#else
-#define IS_CHECKED_FOR_LEAKS 0
-#endif
-
 /* Of what a sandbox may do: starting programs, other processes, other ids, nodes, owners, listening anywhere. */
 static const char *const denied[] = {
 	"execve", "execveat", "fork", "vfork", "kill", "tkill", "process_vm_readv", "process_vm_writev", "process_mrelease",
@@ -35,24 +28,7 @@ static const char *const denied[] = {
 	"setreuid", "setregid", "setresuid", "setresgid", "setfsuid", "setfsgid", "setgroups", "capset", "personality", "io_setup",
 	"io_submit", "shmget", "semget", "msgget", "mq_open", "setxattr", "lsetxattr", "fsetxattr", "setxattrat", "name_to_handle_at",
 	"listen", "link", "linkat", "symlink", "symlinkat", "mkdir", "mkdirat",
-	"ptrace", /* the last one: left out where IS_CHECKED_FOR_LEAKS */
 };
-
-static int load_filter(struct err *e)
-{
-	static struct seccomp_program program; /* too large for the stack */
-	struct seccomp_rule rules[FILTER_RULES_MAX];
-	struct seccomp_policy policy = filter_policy(FILTER_NATIVE, rules);
-
-	for (size_t i = 0; i < ARRAY_LEN(denied) - IS_CHECKED_FOR_LEAKS; i++) {
-		int nr = filter_number(FILTER_NATIVE, denied[i]);
-
-		for (size_t k = 0; nr >= 0 && k < policy.n_rules; k++)
-			if (rules[k].nr == (uint32_t)nr)
-				rules[k] = (struct seccomp_rule){ .nr = (uint32_t)nr, .action = SECCOMP_FAIL(EPERM) };
-	}
-	return seccomp_compile(&policy, &program, e) < 0 ? -1 : seccomp_load(&program, e);
-}
 
 static const char *const readable[] = { "/etc", "/usr", "/lib", "/lib64", "/dev", "/proc", "/var/lib/ca-certificates" };
 
@@ -107,15 +83,7 @@ int confine_egress(int state, const char *rules_dir, struct err *e)
 
 	if (limits_apply(limits, ARRAY_LEN(limits), e) < 0 || caps_set(0, e) < 0)
 		return -1;
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) /* before files can be given up */
 		return err_sys(e, errno, "set no_new_privs");
-	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
-		return err_sys(e, errno, "forbid cores");
-	return confine_files(state, rules_dir, e) < 0 ? -1 : load_filter(e);
-}
-
-void confine_egress_end(void)
-{
-	if (IS_CHECKED_FOR_LEAKS)
-		(void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+	return confine_files(state, rules_dir, e) < 0 ? -1 : confine_process(denied, ARRAY_LEN(denied), e);
 }

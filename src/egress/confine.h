@@ -7,4 +7,3 @@ struct err;
 /* STATE is the folder of policies; RULES_DIR, or NULL, where the operator's lists are. Of this process, with one thread, for good.
  * Started as root (by tests, or as a sidecar) it keeps its user. */
 int confine_egress(int state, const char *rules_dir, struct err *e);
-void confine_egress_end(void); /* right before exit(): lets the leak checker of test builds do its work */

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/opt.h"
 #include "base/own.h"
+#include "box/confine.h"
 #include "box/egress_start.h"
 #include "egress/confine.h"
 #include "egress/egress.h"
@@ -247,7 +248,7 @@ static int run(const struct egress_options *o)
 	limits_raise(RLIMIT_NOFILE);
 	if (signals_block(&set, &e) < 0 || confine_egress(o->state, o->rules_dir, &e) < 0 || serve(o, &set, &e) < 0)
 		status = fail(&e, EXIT_FAILED);
-	confine_egress_end();
+	confine_process_end();
 	return status;
 }
 

@@ -1,31 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fetch/confine.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/err.h"
 #include "base/own.h"
-#include "box/filter.h"
+#include "box/confine.h"
 #include "fetch/order.h"
 #include "image/manifest.h"
-#include "sys/caps.h"
 #include "sys/landlock.h"
 #include "sys/limits.h"
 
 #include "base/banned.h"
 
 #define FILES_MAX 128
-
-/* The leak checker of test builds traces its own process when that ends. */
-#ifdef __SANITIZE_ADDRESS__
-#define IS_CHECKED_FOR_LEAKS 1
-#else
-#define IS_CHECKED_FOR_LEAKS 0
-#endif
 
 /* Of what a sandbox may do: starting programs, other processes, other ids, nodes, owners. */
 static const char *const denied[] = {
@@ -34,28 +24,7 @@ static const char *const denied[] = {
 	"setregid", "setresuid", "setresgid", "setfsuid", "setfsgid", "setgroups", "capset", "personality", "io_setup", "io_submit",
 	"shmget", "semget", "msgget", "mq_open", "setxattr", "lsetxattr", "fsetxattr", "setxattrat", "name_to_handle_at", "listen",
 	"accept", "accept4", "link", "linkat", "symlink", "symlinkat", "mkdir", "mkdirat",
-	"ptrace", /* the last one: left out where IS_CHECKED_FOR_LEAKS */
 };
-
-static void deny(struct seccomp_rule *rules, size_t n, const char *name)
-{
-	int nr = filter_number(FILTER_NATIVE, name);
-
-	for (size_t i = 0; nr >= 0 && i < n; i++)
-		if (rules[i].nr == (uint32_t)nr)
-			rules[i] = (struct seccomp_rule){ .nr = (uint32_t)nr, .action = SECCOMP_FAIL(EPERM) };
-}
-
-static int load_filter(struct err *e)
-{
-	static struct seccomp_program program; /* too large for the stack */
-	struct seccomp_rule rules[FILTER_RULES_MAX];
-	struct seccomp_policy policy = filter_policy(FILTER_NATIVE, rules);
-
-	for (size_t i = 0; i < ARRAY_LEN(denied) - IS_CHECKED_FOR_LEAKS; i++)
-		deny(rules, policy.n_rules, denied[i]);
-	return seccomp_compile(&policy, &program, e) < 0 ? -1 : seccomp_load(&program, e);
-}
 
 int confine_fetcher(struct err *e)
 {
@@ -65,13 +34,7 @@ int confine_fetcher(struct err *e)
 		{ .resource = RLIMIT_CORE, .value = 1, .or_less = true },
 	};
 
-	if (limits_apply(limits, ARRAY_LEN(limits), e) < 0 || caps_set(0, e) < 0)
-		return -1;
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		return err_sys(e, errno, "set no_new_privs");
-	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
-		return err_sys(e, errno, "forbid cores");
-	return load_filter(e);
+	return limits_apply(limits, ARRAY_LEN(limits), e) < 0 ? -1 : confine_process(denied, ARRAY_LEN(denied), e);
 }
 
 /* What TLS, the resolver of names and the libraries behind them read. */
@@ -104,10 +67,4 @@ int confine_files(const struct order *o, int blobs, struct err *e)
 	while (n > 0)
 		(void)close(rules[--n].fd);
 	return k < 0 ? -1 : 0;
-}
-
-void confine_fetcher_end(void)
-{
-	if (IS_CHECKED_FOR_LEAKS)
-		(void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 }

@@ -10,4 +10,3 @@ int confine_fetcher(struct err *e);
 /* Files, too, where the kernel has Landlock: BLOBS is all that it can still write, and the database of the server, whose ids it
  * has, is out of its reach. Needs the above. */
 int confine_files(const struct order *o, int blobs, struct err *e);
-void confine_fetcher_end(void); /* right before exit(): lets the leak checker of test builds do its work */

@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "base/own.h"
+#include "box/confine.h"
 #include "fetch/asker.h"
 #include "fetch/blob.h"
 #include "fetch/confine.h"
@@ -71,6 +72,6 @@ int main(int argc, char **argv)
 		e = (struct err){ 0 };
 	asker_end(&a, &e);
 	curl_global_cleanup();
-	confine_fetcher_end();
+	confine_process_end();
 	return e.code == ERR_NONE ? 0 : 1;
 }
