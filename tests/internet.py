@@ -265,8 +265,11 @@ class Counter:
 
 
 class Internet:
-    def __init__(self):
+    """IS_QUIET: nobody listens but the resolvers, and packets are not written down: for measurements."""
+
+    def __init__(self, is_quiet=False):
         self.requests, self.connections, self.datagrams = [], [], []
+        self.is_quiet = is_quiet
         self.zone = Zone()
         with contextlib.ExitStack() as stack:
             self.host, self.world = Netns("host"), None
@@ -276,9 +279,11 @@ class Internet:
             self.plumb()
             self.authority = Authority()
             stack.callback(self.authority.close)
-            self.sniffer = Sniffer(self.world, "down0")
-            stack.callback(self.sniffer.socket.close)
-            self.serve(stack)
+            self.serve_names(stack)
+            if not is_quiet:
+                self.sniffer = Sniffer(self.world, "down0")
+                stack.callback(self.sniffer.socket.close)
+                self.serve(stack)
             self.stack = stack.pop_all()
         self.names()
 
@@ -301,12 +306,14 @@ class Internet:
         world.sysctl(ipv4__conf__all__rp_filter=0, ipv4__conf__down0__rp_filter=0)
         world.run("nft", "add table inet tests; add chain inet tests in { type filter hook prerouting priority -500; }")
 
-    def serve(self, stack):
-        tls = self.authority.context(self.note_name)
+    def serve_names(self, stack):
         self.dns = DnsServer(self.world, RESOLVER, zone=self.zone)
         self.foreign_dns = DnsServer(self.world, FOREIGN, zone=self.zone)
         stack.callback(self.dns.close)
         stack.callback(self.foreign_dns.close)
+
+    def serve(self, stack):
+        tls = self.authority.context(self.note_name)
         for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
             for port, context in ((80, None), (443, tls), (8080, None), (8443, tls)):
                 web = WebServer(self, self.world.listen(address, port, family), context)

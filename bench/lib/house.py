@@ -36,8 +36,8 @@ def free_port():
 class House:
     """A server in a folder of its own, with names in the kernel of its own. Everything is gone when it closes."""
 
-    def __init__(self, config=""):
-        self.config = config
+    def __init__(self, config="", netns=None):
+        self.config, self.netns = config, netns  # a netns.Netns of the tests, or where we are
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="osb-bench-"))
         self.folder.chmod(0o711)  # the server's user goes through it
         self.port = free_port()
@@ -69,7 +69,8 @@ class House:
                "OPENSANDBOX_LOG_LEVEL": "WARNING"}
         (self.folder / "config.toml").write_text(self.config)
         with open(self.folder / "log", "ab") as log:
-            self.process = subprocess.Popen([SERVER, "--config", self.folder / "config.toml"], env=env, cwd=self.folder, stdin=subprocess.DEVNULL, stderr=log)
+            self.process = subprocess.Popen([SERVER, "--config", self.folder / "config.toml"], env=env, cwd=self.folder,
+                                            stdin=subprocess.DEVNULL, stderr=log, preexec_fn=self.netns.enter if self.netns else None)
         self.wait_healthy()
 
     def wait_healthy(self):
@@ -97,7 +98,8 @@ class House:
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", method=method, headers=headers or {},
                                          data=None if body is None else json.dumps(body).encode())
         request.add_header("Content-Type", "application/json")
-        return urllib.request.urlopen(request, timeout=ASK_SECONDS)
+        with self.netns.entered() if self.netns else contextlib.nullcontext():
+            return urllib.request.urlopen(request, timeout=ASK_SECONDS)
 
     def ask(self, *args, **more):
         with self.open(*args, **more) as answer:
