@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks of sandboxes as clients have them: what is reached, and the policy API (contract: network.md 1.4, 1.5, 3.1, 8)."""
 import json
+import time
 
 import pytest
 
@@ -341,6 +342,22 @@ def test_what_it_tried_to_reach(net, box):
     events = net.api.get(f"/sandboxes/{b.id}/diagnostics/events?scope=network").json["content"]
     assert "deny dns bad.test" in events and "allow tcp good.test" in events
     assert "network: policy" in net.api.get(f"/sandboxes/{b.id}/diagnostics/inspect").body.decode()
+
+
+def test_denials_are_in_the_audit_log(net, box):
+    b = box(rules("+good.test"))
+    b.py(f"[tried(resolve, 'secret.bad.test'), tried(tls, {GOOD!r}, 'www.bad.test')]")
+    path = net.server.home.state / "server/audit.jsonl"
+    rows = lambda: [r for r in map(json.loads, path.read_text().splitlines())  # noqa: E731
+                    if r.get("event") == "network.denied" and r["sandbox"] == b.id]  # fmt: skip
+    until_true(lambda: len(rows()) >= 2, 10, "lines of the audit log")
+    assert {(r["kind"], r["target"]) for r in rows()} == {("dns", "secret.bad.test"), ("tcp", "www.bad.test")}
+    assert all(r["ts"].endswith("Z") for r in rows())
+    time.sleep(2.5)
+    assert len(rows()) == 2  # once
+    b.change("PUT", {})
+    assert [r for r in map(json.loads, path.read_text().splitlines())
+            if r.get("path", "").endswith(f"/{b.id}/proxy/18080/policy") and (r["method"], r["status"]) == ("PUT", 200)]
 
 
 # ---- operators' lists ----

@@ -551,6 +551,20 @@ const struct json *json_get(const struct json *object, const char *key)
 	return NULL;
 }
 
+struct str json_text(const struct json *object, const char *key)
+{
+	const struct json *v = json_get(object, key);
+
+	return v && v->type == JSON_STRING ? v->s : STR("");
+}
+
+uint64_t json_count(const struct json *object, const char *key)
+{
+	const struct json *v = json_get(object, key);
+
+	return v && v->type == JSON_INT && v->i > 0 ? (uint64_t)v->i : 0;
+}
+
 const struct json *json_at(const struct json *array, size_t i)
 {
 	const struct json *v;

@@ -70,6 +70,9 @@ void json_append(struct json *parent, struct json *v);
 
 const struct json *json_get(const struct json *object, const char *key); /* first of that name, or NULL */
 const struct json *json_at(const struct json *array, size_t i);          /* or NULL */
+/* What a member of an object is, of answers whose shape is known: "" and 0 where it is not there or something else. */
+struct str json_text(const struct json *object, const char *key);
+uint64_t json_count(const struct json *object, const char *key);
 const char *json_type_name(enum json_type t);                            /* "object", "integer", ... */
 
 /* Iterate: for (const struct json *v = json_first(x); v; v = v->next). NULL for scalars and NULL. */

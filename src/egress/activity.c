@@ -100,21 +100,27 @@ static void write_time(struct json_out *o, const char *key, int64_t us)
 	json_key(o, key), json_cstr(o, text);
 }
 
-static void write_row(const struct activity_row *r, struct json_out *o)
+void activity_write_target(const struct activity_event *ev, struct json_out *o)
 {
 	char text[INET_ADDRSTRLEN];
 
+	json_key(o, "kind"), json_cstr(o, ev->kind == ACTIVITY_DNS ? "dns" : "tcp");
+	json_key(o, "decision"), json_cstr(o, ev->is_allowed ? "allow" : "deny");
+	if (ev->target[0])
+		json_key(o, "target"), json_cstr(o, ev->target);
+	if (ev->address)
+		json_key(o, "address"), json_cstr(o, inet_ntop(AF_INET, &ev->address, text, sizeof(text)));
+	if (ev->kind == ACTIVITY_TCP)
+		json_key(o, "port"), json_uint(o, ev->port);
+	if (ev->why)
+		json_key(o, "reason"), json_cstr(o, ev->why);
+}
+
+static void write_row(const struct activity_row *r, struct json_out *o)
+{
 	json_open(o, '{');
-	json_key(o, "kind"), json_cstr(o, r->kind == ACTIVITY_DNS ? "dns" : "tcp");
-	json_key(o, "decision"), json_cstr(o, r->is_allowed ? "allow" : "deny");
-	if (r->target[0])
-		json_key(o, "target"), json_cstr(o, r->target);
-	if (r->address)
-		json_key(o, "address"), json_cstr(o, inet_ntop(AF_INET, &r->address, text, sizeof(text)));
-	if (r->kind == ACTIVITY_TCP)
-		json_key(o, "port"), json_uint(o, r->port);
-	if (r->why)
-		json_key(o, "reason"), json_cstr(o, r->why);
+	activity_write_target(&(struct activity_event){ .kind = r->kind, .is_allowed = r->is_allowed, .target = r->target,
+							.address = r->address, .port = r->port, .why = r->why }, o);
 	json_key(o, "count"), json_uint(o, r->count);
 	write_time(o, "first", r->first_us);
 	write_time(o, "last", r->last_us);

@@ -49,4 +49,6 @@ struct activity_event {
 void activity_done(struct activity *a);
 /* Whether it is the first of its kind that is remembered. Out of memory it is not remembered. */
 bool activity_add(struct activity *a, const struct activity_event *ev);
+/* Members of an object about what was tried. */
+void activity_write_target(const struct activity_event *ev, struct json_out *o);
 void activity_write(const struct activity *a, struct json_out *o); /* an array, the most recent first */

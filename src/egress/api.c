@@ -382,6 +382,21 @@ static int on_metrics(struct request *rq, struct reply *rp, struct err *e)
 	return finish_json(rp, &b);
 }
 
+/* For the audit log of who asks. */
+static int on_denials(struct request *rq, struct reply *rp, struct err *e)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(ANSWER_MAX);
+	struct json_out o = json_out(&b);
+	const struct egress *g = rq->ctx;
+	uint64_t after;
+
+	(void)e;
+	if (!str_to_u64(rq->params[0], 0, UINT64_MAX, &after))
+		return refuse(rp, 400, "not a number");
+	denials_write(&g->denials, after, &o);
+	return finish_json(rp, &b);
+}
+
 static int on_nothing(struct request *rq, struct reply *rp, struct err *e)
 {
 	(void)rq, (void)e;
@@ -394,6 +409,7 @@ static const struct route routes[] = {
 	{ "GET", "/sandboxes/:id/activity", on_activity, 0, 0 },
 	{ "*", "/healthz", on_health, 0, 0 },
 	{ "GET", "/metrics", on_metrics, 0, 0 },
+	{ "GET", "/denials/:after", on_denials, 0, 0 },
 	{ "*", "/*", on_nothing, 0, 0 },
 	{ 0 },
 };

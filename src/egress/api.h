@@ -4,6 +4,7 @@
  *     /sandboxes/ID/policy    GET, POST, PUT, PATCH, DELETE
  *     /sandboxes/ID/healthz   whether its policy is in force
  *     /sandboxes/ID/activity  what it has tried to reach
+ *     /denials/N              what was denied to anyone, behind number N
  *     /healthz, /metrics      of the process */
 #pragma once
 struct egress;

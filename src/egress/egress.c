@@ -155,6 +155,7 @@ struct egress *egress_new(struct loop *l, const struct egress_options *options, 
 		return NULL;
 	}
 	g->loop = l;
+	denials_init(&g->denials);
 	g->options = *options;
 	g->options.state = -1; /* until it is taken */
 	for (size_t i = 0; i < g->options.n_opened; i++)
@@ -185,5 +186,6 @@ void egress_free(struct egress *g)
 	own_addresses_done(&g->own);
 	random_pool_done(&g->random);
 	closep(&g->options.state);
+	denials_done(&g->denials);
 	free(g);
 }

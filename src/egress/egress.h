@@ -12,6 +12,7 @@
 #include "base/map.h"
 #include "base/random.h"
 #include "egress/always.h"
+#include "egress/denials.h"
 #include "egress/link.h"
 #include "net/addr.h"
 #include "net/loop.h"
@@ -71,6 +72,7 @@ struct egress {
 	struct random_pool random;
 	struct egress_message out; /* the one that is being made: too large for the stack */
 	struct egress_counts counts;
+	struct denials denials;
 	struct timer tick; /* what is looked at now and then */
 	unsigned ticks;
 };

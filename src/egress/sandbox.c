@@ -295,7 +295,11 @@ void sandbox_log(struct sandbox *s, const struct activity_event *ev)
 	const struct policy *skip = s->egress->always.log_skip.rules;
 	char text[INET_ADDRSTRLEN] = "";
 
-	if (!activity_add(&s->activity, ev) || !log_enabled(LOG_LEVEL_INFO))
+	if (!activity_add(&s->activity, ev))
+		return;
+	if (!ev->is_allowed)
+		denials_add(&s->egress->denials, s->id, ev);
+	if (!log_enabled(LOG_LEVEL_INFO))
 		return;
 	if (ev->is_allowed && ev->target[0] && policy_match_name(skip, ev->target))
 		return;

@@ -87,6 +87,14 @@ static void on_ended(struct sandbox *sb, void *arg)
 	pools_ended(p->pools, sb);
 }
 
+static void on_denied(const struct runtime_denial *d, void *arg)
+{
+	const struct plane *p = arg;
+
+	if (p->audit)
+		audit_denial(p->audit, d);
+}
+
 static int make_order(struct str template, struct arena *a, struct sandbox_order *ret, struct fault *f, void *arg)
 {
 	const struct plane *p = arg;
@@ -124,7 +132,7 @@ struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fa
 	struct sandboxes_spec set = {
 		.loop = spec->loop, .runtime = spec->runtime, .boot_id = spec->boot_id,
 		.creates_max = spec->creates_max > 0 ? spec->creates_max : PLANE_CREATES_MAX,
-		.wall_us = spec->wall_us, .wall_arg = spec->wall_arg, .gone = on_gone, .ended = on_ended, .gone_arg = p,
+		.wall_us = spec->wall_us, .wall_arg = spec->wall_arg, .gone = on_gone, .ended = on_ended, .denied = on_denied, .gone_arg = p,
 	};
 
 	struct snapshots_spec snapshots = {

@@ -226,11 +226,21 @@ struct runtime_ops {
 	void (*free)(struct runtime *rt);
 };
 
+/* Something that a sandbox was not let reach, told once in a while for the same target. Texts may be empty. */
+struct runtime_denial {
+	struct str id, at; /* RFC 3339 */
+	struct str kind;   /* "dns", "tcp" */
+	struct str target, address, reason;
+	unsigned port;     /* 0: none */
+	uint64_t lost;     /* this many before it could not be told */
+};
+
 /* What the runtime tells by itself, from the loop. */
 struct runtime_events {
 	/* It ended; its record and files stay until it is removed. Also while an operation on it is in progress, never
 	 * before its create has completed, at most once. */
 	void (*ended)(const char *id, const struct runtime_end *end, void *arg);
+	void (*denied)(const struct runtime_denial *d, void *arg); /* may be NULL */
 	/* The runtime was away and can be asked again. What was in progress has failed, but may have been done; what ended
 	 * meanwhile was not told. May be NULL. */
 	void (*returned)(void *arg);

@@ -689,6 +689,7 @@ static void native_free(struct runtime *rt)
 	native_images_done(n);
 	native_layers_done(n);
 	native_network_done(n);
+	native_denials_done(n);
 	io_del(&n->io);
 	timer_done(&n->again);
 	closep(&n->fd);
@@ -725,11 +726,14 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 	if (!n->spare || snprintf(n->path, sizeof(n->path), "%s", spec->path) >= (int)sizeof(n->path) ||
 	    snprintf(n->egress_path, sizeof(n->egress_path), "%s", spec->egress_path ? spec->egress_path : "") >=
 		    (int)sizeof(n->egress_path) ||
-	    timer_init(&n->again, l, on_again, n, "warden connection", e) < 0 || native_layers_open(n, e) < 0) {
+	    timer_init(&n->again, l, on_again, n, "warden connection", e) < 0 || native_layers_open(n, e) < 0 ||
+	    native_denials_open(n, e) < 0) {
 		if (!n->spare)
 			(void)err_no_memory(e);
 		else if (!n->again.loop && e->code == ERR_NONE)
 			(void)err_set(e, ERR_INVALID, "the path of a socket is too long");
+		native_denials_done(n);
+		native_layers_done(n);
 		timer_done(&n->again);
 		free(n->spare);
 		free(n);

@@ -12,6 +12,7 @@
 
 struct image_create;
 struct native;
+struct denials_watch;
 struct egress_ask;
 struct pulled_image;
 struct pulled_layer;
@@ -71,6 +72,7 @@ struct native {
 	/* networks */
 	char egress_path[108]; /* the socket of egress; empty: there is none */
 	struct egress_ask *asks;
+	struct denials_watch *denials;
 };
 
 extern const struct runtime_failure native_no_memory;
@@ -137,6 +139,10 @@ void native_dial_egress(struct call *c);
 void native_policy(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg);
 void native_activity(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg);
 void native_network_done(struct native *n);
+
+/* runtime_native_denials.c */
+int native_denials_open(struct native *n, struct err *e);
+void native_denials_done(struct native *n);
 
 /* runtime_native_volume.c */
 void native_create_send(struct call *c, const struct runtime_spec *spec, const struct wire_request *rq, int fd); /* with its volumes */

@@ -66,7 +66,9 @@ struct sandboxes_spec {
 	void (*gone)(struct sandbox *sb, void *arg);
 	/* It has ended by itself. Or NULL. */
 	void (*ended)(struct sandbox *sb, void *arg);
-	void *gone_arg; /* of both */
+	/* The runtime tells of a denial. Or NULL. */
+	void (*denied)(const struct runtime_denial *d, void *arg);
+	void *gone_arg; /* of all three */
 };
 
 enum store_fault;

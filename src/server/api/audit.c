@@ -13,6 +13,7 @@
 #include "base/uuid.h"
 #include "net/loop.h"
 #include "net/server.h"
+#include "server/runtime.h"
 #include "server/service.h"
 
 #include "base/banned.h"
@@ -84,13 +85,19 @@ static void write_peer(struct json_out *o, const struct sockaddr *peer)
 	json_key(o, "peer"), json_cstr(o, text);
 }
 
+/* What is behind the port of policies is ours as well: who changed one is to be seen. */
+static bool is_about_a_policy(const struct request *rq)
+{
+	return rq->rest.n > 0 && rq->params[1].p && str_is(rq->params[1], "18080");
+}
+
 /* The path as far as it names things of ours. */
 static struct str shown_path(const struct request *rq)
 {
 	struct str path = service_logged_path(rq);
 	size_t n = path.n;
 
-	if (path.n == rq->path.n && rq->rest.n > 0 && rq->rest.n < n)
+	if (path.n == rq->path.n && rq->rest.n > 0 && rq->rest.n < n && !is_about_a_policy(rq))
 		n -= rq->rest.n;
 	return str_first(path, MIN(n, (size_t)PATH_SHOWN_MAX));
 }
@@ -137,18 +144,51 @@ static void rotate(struct audit *a)
 	(void)open_file(a, &(struct err){ 0 });
 }
 
-void audit_write(struct audit *a, const struct request *rq, unsigned status, uint64_t body_bytes)
+static void put(struct audit *a, const struct buf *line)
 {
-	AUTO(buf_done) struct buf line = BUF_INIT(LINE_MAX_BYTES);
-	ssize_t n;
+	ssize_t n = line->failed ? -1 : write(a->fd, line->p, line->n);
 
-	write_line(a, rq, status, body_bytes, &line);
-	n = line.failed ? -1 : write(a->fd, line.p, line.n);
-	if (n < 0 || (size_t)n != line.n) {
+	if (n < 0 || (size_t)n != line->n) {
 		a->dropped++;
 		return;
 	}
 	a->dropped = 0;
 	a->size += (uint64_t)n;
 	rotate(a);
+}
+
+void audit_write(struct audit *a, const struct request *rq, unsigned status, uint64_t body_bytes)
+{
+	AUTO(buf_done) struct buf line = BUF_INIT(LINE_MAX_BYTES);
+
+	write_line(a, rq, status, body_bytes, &line);
+	put(a, &line);
+}
+
+static void write_text(struct json_out *o, const char *key, struct str text)
+{
+	if (text.n > 0)
+		json_key(o, key), json_str(o, str_first(text, PATH_SHOWN_MAX));
+}
+
+void audit_denial(struct audit *a, const struct runtime_denial *d)
+{
+	AUTO(buf_done) struct buf line = BUF_INIT(LINE_MAX_BYTES);
+	struct json_out o = json_out(&line);
+
+	json_open(&o, '{');
+	write_text(&o, "ts", d->at);
+	json_key(&o, "event"), json_cstr(&o, "network.denied");
+	write_text(&o, "sandbox", d->id);
+	write_text(&o, "kind", d->kind);
+	write_text(&o, "target", d->target);
+	write_text(&o, "address", d->address);
+	if (d->port > 0)
+		json_key(&o, "port"), json_uint(&o, d->port);
+	write_text(&o, "reason", d->reason);
+	if (d->lost + a->dropped > 0)
+		json_key(&o, "dropped"), json_uint(&o, d->lost + a->dropped);
+	json_close(&o, '}');
+	buf_add_char(&line, '\n');
+	put(a, &line);
 }

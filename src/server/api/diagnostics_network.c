@@ -16,30 +16,16 @@
 
 /* ---- lines ---- */
 
-static struct str text_of(const struct json *row, const char *key)
-{
-	const struct json *v = json_get(row, key);
-
-	return v && v->type == JSON_STRING ? v->s : STR("");
-}
-
-static uint64_t number_of(const struct json *row, const char *key)
-{
-	const struct json *v = json_get(row, key);
-
-	return v && v->type == JSON_INT && v->i > 0 ? (uint64_t)v->i : 0;
-}
-
 static void add_row(struct buf *b, const struct json *row)
 {
-	struct str name = text_of(row, "target"), address = text_of(row, "address"), why = text_of(row, "reason");
-	uint64_t port = number_of(row, "port");
+	struct str name = json_text(row, "target"), address = json_text(row, "address"), why = json_text(row, "reason");
+	uint64_t port = json_count(row, "port");
 
-	text_utf8(b, text_of(row, "last"));
+	text_utf8(b, json_text(row, "last"));
 	buf_addf(b, " network ");
-	text_utf8(b, text_of(row, "decision"));
+	text_utf8(b, json_text(row, "decision"));
 	buf_add_char(b, ' ');
-	text_utf8(b, text_of(row, "kind"));
+	text_utf8(b, json_text(row, "kind"));
 	if (name.n > 0) {
 		buf_add_char(b, ' ');
 		text_utf8(b, name);
@@ -50,7 +36,7 @@ static void add_row(struct buf *b, const struct json *row)
 	}
 	if (port > 0)
 		buf_addf(b, " port %llu", (unsigned long long)port);
-	buf_addf(b, ", %llu times", (unsigned long long)number_of(row, "count"));
+	buf_addf(b, ", %llu times", (unsigned long long)json_count(row, "count"));
 	if (why.n > 0) {
 		buf_addf(b, ": ");
 		text_utf8(b, why);
