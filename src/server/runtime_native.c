@@ -206,8 +206,10 @@ void native_call_send_all(struct call *c, const char *id, struct wire_request *r
 		native_call_fail_later(c);
 		return;
 	}
-	sent = passing_send(c->n->fd, rq, size, fds, n_fds, &c->failure);
-	if (sent == 0)
+	sent = c->n->unsent && n_fds == 0 ? 0 : passing_send(c->n->fd, rq, size, fds, n_fds, &c->failure);
+	if (sent == 0 && n_fds == 0 && native_queue(c->n, rq, size, &c->failure) == 0)
+		return;
+	if (sent == 0 && n_fds > 0)
 		(void)err_set(&c->failure, ERR_UNAVAILABLE, "the warden is busy");
 	if (sent != 1)
 		native_call_fail_later(c);
@@ -608,6 +610,7 @@ static void disconnect(struct native *n)
 	uint64_t last = n->serial;
 
 	io_del(&n->io);
+	native_queue_drop(n);
 	closep(&n->fd);
 	n->fd = -1;
 	n->was_away = true;
@@ -644,7 +647,8 @@ static void on_io(unsigned ready, void *arg)
 {
 	struct native *n = arg;
 
-	(void)ready;
+	if (ready & IO_OUT)
+		native_queue_flush(n);
 	for (int i = 0; i < 64 && n->fd >= 0; i++) {
 		AUTO(passed_done) struct passed got = PASSED_INIT;
 		char bytes[sizeof(struct wire_reply) + 1];
@@ -690,6 +694,7 @@ static void native_free(struct runtime *rt)
 	native_layers_done(n);
 	native_network_done(n);
 	native_denials_done(n);
+	native_queue_drop(n);
 	io_del(&n->io);
 	timer_done(&n->again);
 	closep(&n->fd);

@@ -17,6 +17,7 @@ struct egress_ask;
 struct pulled_image;
 struct pulled_layer;
 struct puller;
+struct unsent;
 
 /* One request to the warden that has not been answered, or whose completion waits for the loop. */
 struct call {
@@ -62,6 +63,8 @@ struct native {
 	uint64_t serial;
 	struct call *calls;
 	struct call *spare;
+	struct unsent *unsent, *last_unsent; /* messages that wait for room */
+	size_t n_unsent;
 	/* images of registries */
 	struct puller *puller; /* NULL: there are none */
 	struct image_create *image_creates;
@@ -131,6 +134,11 @@ void native_snapshot_remove(struct runtime *rt, const char *layer, runtime_done_
 void native_snapshots(struct runtime *rt, runtime_layers_fn *fn, void *arg);
 void native_answer_snapshot(struct call *c, const struct wire_snapshot *w);
 void native_answer_snapshots(struct call *c, const struct wire_reply *rp);
+
+/* runtime_native_queue.c */
+int native_queue(struct native *n, const void *bytes, size_t size, struct err *e); /* leaves when there is room */
+void native_queue_flush(struct native *n);
+void native_queue_drop(struct native *n); /* nobody is there any more */
 
 /* runtime_native_network.c */
 enum wire_network native_network(const struct runtime_spec *spec);

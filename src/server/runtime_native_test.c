@@ -514,6 +514,33 @@ static void a_dial_gives_the_socket_as_a_transport(void **state)
 	(void)close(pair[1]);
 }
 
+/* More than any socket holds. */
+static void a_thousand_calls_at_once_all_go_out_in_order(void **state)
+{
+	struct fixture *f = *state;
+	char id[32];
+
+	for (int i = 0; i < 3000; i++) {
+		(void)snprintf(id, sizeof(id), "box-%d", i);
+		f->rt->ops->pause(f->rt, id, on_done, f);
+	}
+	turn(f);
+	assert_int_equal(f->done, 0);
+	for (int i = 0; i < 3000; i++) {
+		AUTO(passed_done) struct passed got = PASSED_INIT;
+		struct wire_request rq = hear(f, &got);
+		struct wire_reply rp = reply_to(&rq);
+
+		(void)snprintf(id, sizeof(id), "box-%d", i);
+		assert_string_equal(rq.id, id);
+		say(f, &rp, NULL, 0);
+	}
+	assert_int_equal(f->done, 3000);
+	assert_int_equal(f->failed, 0);
+	for (int i = 0; i < 3000; i++)
+		f->rt->ops->pause(f->rt, "x", on_done, f); /* and some are left over at the end */
+}
+
 static void lists_come_in_rows(void **state)
 {
 	struct fixture *f = *state;
@@ -626,6 +653,7 @@ int main(void)
 		TEST(a_volume_that_cannot_be_is_told_by_the_contracts_code),
 		TEST(named_volumes_are_made_and_removed),
 		TEST(a_dial_gives_the_socket_as_a_transport),
+		TEST(a_thousand_calls_at_once_all_go_out_in_order),
 		TEST(lists_come_in_rows),
 		TEST(logs_stats_and_ends_are_told),
 		TEST(a_warden_that_goes_away_fails_calls_and_comes_back),
