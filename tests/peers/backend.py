@@ -12,6 +12,7 @@ import time
 import urllib.parse
 
 STATE = {"sent": 0, "open": 0, "closed": 0}
+CHORUS = [threading.Event()]
 
 
 def read_head(f):
@@ -103,6 +104,26 @@ def open_gate(s, f, line, raw, headers, query):
     answer(s, "204 No Content", length=False)
 
 
+def later(s, f, line, raw, headers, query):
+    """Two events with a long silence between them."""
+    s.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: first\n\n")
+    time.sleep(float(query["after"]))
+    s.sendall(b"data: second\n\n")
+
+
+def chorus(s, f, line, raw, headers, query):
+    """The same for many, who get the second one together."""
+    s.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: first\n\n")
+    CHORUS[-1].wait(300)
+    s.sendall(b"data: second\n\n")
+
+
+def sing(s, f, line, raw, headers, query):
+    CHORUS.append(threading.Event())
+    CHORUS[-2].set()
+    answer(s, "204 No Content", length=False)
+
+
 def state(s, f, line, raw, headers, query):
     answer(s, "200 OK", json.dumps({k: v for k, v in STATE.items() if isinstance(v, int)}).encode())
 
@@ -177,7 +198,8 @@ def special(s, f, line, raw, headers, query):
 
 
 PATHS = {"/headers": headers_of_all_kinds, "/big": big, "/chunked": chunked, "/stream": stream, "/gated": one_and_wait,
-         "/gate": open_gate, "/state": state, "/ws": websocket, "/special": special}  # fmt: skip
+         "/gate": open_gate, "/state": state, "/ws": websocket, "/special": special, "/later": later,
+         "/chorus": chorus, "/sing": sing}  # fmt: skip
 
 
 def serve(s):
@@ -198,7 +220,7 @@ def quietly(s):
 
 
 def listen(family, address):
-    with socket.create_server(address, family=family, backlog=128) as listener:
+    with socket.create_server(address, family=family, backlog=4096) as listener:
         while True:
             threading.Thread(target=quietly, args=(listener.accept()[0],), daemon=True).start()
 
