@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// scenario.mjs direct|by-server - calls everything that the client has, one line of JSON per step. Where the server is,
+// scenario.mjs direct|by-server|gateway - calls everything that the client has, one line of JSON per step. Where the server is,
 // and its key, the client takes from its own variables in the environment.
 import assert from "node:assert/strict";
 import { randomBytes, randomUUID } from "node:crypto";
@@ -8,6 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { ConnectionConfig, Sandbox, SandboxManager } from "@alibaba-group/opensandbox";
 
 const useServerProxy = process.argv[2] === "by-server";
+const byGateway = process.argv[2] === "gateway"; // which is where the endpoints of the server lead then
 const NO_ID = "00000000-0000-4000-8000-000000000000";
 const STAY = ["tail", "-f", "/dev/null"];
 const WAIT_MS = 20000;
@@ -114,7 +115,9 @@ await step("connect", async () => {
 
 await step("endpoints", async () => {
 	for (const port of [44772, 18080, 8080]) {
-		assert.match((await sb.getEndpoint(port)).endpoint, new RegExp(`^[^/]+/sandboxes/${sb.id}/proxy/${port}$`));
+		const form = byGateway ? `^[^/]+(/${sb.id}/${port})?$` : `^[^/]+/sandboxes/${sb.id}/proxy/${port}$`;
+
+		assert.match((await sb.getEndpoint(port)).endpoint, new RegExp(form));
 		assert.match(await sb.getEndpointUrl(port), /^http:\/\//);
 	}
 });
