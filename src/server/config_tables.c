@@ -9,6 +9,7 @@
 #include "box/network.h"
 #include "image/fetch.h"
 #include "server/config.h"
+#include "server/host_ports.h"
 #include "sys/route.h"
 
 #include "base/banned.h"
@@ -139,6 +140,14 @@ static const char *check_key_id(const void *value)
 	const char *id = *(const char *const *)value;
 
 	return (id[0] >= '0' && id[0] <= '9') || (id[0] >= 'a' && id[0] <= 'z') ? NULL : "must be one of 0-9 and a-z";
+}
+
+static const char *check_host_ports(const void *value)
+{
+	const char *text = *(const char *const *)value;
+	unsigned first, last;
+
+	return !text[0] || host_ports_range(str_of(text), &first, &last) ? NULL : "must be FIRST-LAST, of 1024 to 65535";
 }
 
 static const struct field server_fields[] = {
@@ -414,6 +423,8 @@ static const struct field secure_access_fields[] = {
 
 static const struct field ingress_fields[] = {
 	FIELD(struct config_ingress, mode, FIELD_ENUM, "mode", .names = ingress_modes, .help = "direct or gateway"),
+	FIELD(struct config_ingress, host_ports, FIELD_STRING, "host_ports", .max = 16, .check = check_host_ports,
+	      .help = "FIRST-LAST: ports of this host that creates may ask for, to lead straight to ports of sandboxes; empty: none"),
 	FIELD(struct config_ingress, gateway, FIELD_OBJECT, "gateway", .fields = gateway_fields,
 	      .has = HAS(struct config_ingress, has_gateway), .help = "with mode = \"gateway\" only"),
 	FIELD(struct config_ingress, secure_access, FIELD_OBJECT, "secure_access", .fields = secure_access_fields,

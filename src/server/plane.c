@@ -11,6 +11,7 @@
 #include "server/api/create.h"
 #include "server/api/proxy.h"
 #include "server/config.h"
+#include "server/host_ports.h"
 #include "server/pool.h"
 #include "server/pull.h"
 #include "sys/fd.h"
@@ -56,6 +57,7 @@ void plane_close(struct plane *p)
 		plane_job_end(j);
 		j->drop(j);
 	}
+	host_ports_free(p->host_ports);
 	snapshots_free(p->snapshots);
 	store_close(p->store);
 	audit_close(p->audit);
@@ -70,6 +72,7 @@ static void on_gone(struct sandbox *sb, void *arg)
 
 	pools_gone(p->pools, sb); /* first: it may be calling it */
 	proxy_gone(p, sb);
+	host_ports_gone(p->host_ports, sb);
 	snapshots_released(p->snapshots);
 }
 
@@ -149,6 +152,11 @@ struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fa
 	set.host_paths = &p->spec.host_paths;
 	if (load_keys(p, e) < 0 || timer_init(&p->stream_timer, spec->loop, on_stream_timer, p, "long streams", e) < 0)
 		return NULL;
+	if (spec->ingress && spec->ingress->host_ports) {
+		p->host_ports = host_ports_new(p, spec->host, spec->ingress->host_ports, e);
+		if (!p->host_ports)
+			return NULL;
+	}
 	p->store = store_open(spec->state_dir, ret_fault, e);
 	if (!p->store)
 		return NULL;
@@ -228,6 +236,8 @@ int plane_recover(struct plane *p, struct err *e)
 	}
 	if (rc == 0)
 		pools_recovered(p->pools);
+	for (struct sandbox *sb = sandboxes_newest(p->sandboxes); rc == 0 && p->host_ports && sb; sb = sb->older)
+		host_ports_adopt(p->host_ports, sb);
 	if (rc == 0 && p->spec.renews_on_access)
 		timer_in(&p->stream_timer, PROXY_LOOK_MS);
 	return rc;

@@ -19,6 +19,7 @@ struct attempts;
 struct audit;
 struct config_ingress;
 struct err;
+struct host_ports;
 struct pools;
 struct puller;
 struct tunnel;
@@ -62,6 +63,7 @@ struct plane {
 	struct snapshots *snapshots;
 	struct pools *pools;
 	struct audit *audit;
+	struct host_ports *host_ports; /* NULL: there are none */
 	struct route_keys keys;     /* of signed routes */
 	struct attempts *attempts;  /* guesses at tokens and signatures of sandboxes */
 	struct plane_job *jobs;

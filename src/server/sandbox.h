@@ -149,6 +149,8 @@ struct sandbox_order {
 	bool inherits;     /* of a fork: the network is what its source has by then */
 	int64_t renew_s;   /* 0: accesses do not extend its life */
 	bool is_secure;    /* who comes in needs its token, or a signed route */
+	struct row_port ports[ROW_PORTS_MAX]; /* that ports of the host lead to */
+	size_t n_ports;
 	const char *const *ignored; /* keys of the request that nobody knew */
 	size_t n_ignored;
 	struct str key;             /* Idempotency-Key; empty: none */

@@ -546,6 +546,8 @@ int create_row(struct sandboxes *s, const struct sandbox_order *o, struct sandbo
 		.message = "Sandbox container is starting.", .pool = o->pool, .is_idle = o->is_idle,
 		.network = o->network, .policy = o->network == RUNTIME_NET_POLICY ? o->policy : NULL,
 	};
+	r->n_ports = o->n_ports;
+	memcpy(r->ports, o->ports, sizeof(r->ports));
 	if (expires != 0)
 		r->deadline_ms = loop_now_ms(s->spec.loop) + (uint64_t)o->timeout_s * 1000;
 	return 0;

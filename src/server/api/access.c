@@ -7,6 +7,7 @@
 #include "net/route_token.h"
 #include "server/api/proxy.h"
 #include "server/config.h"
+#include "server/host_ports.h"
 
 #include "base/banned.h"
 
@@ -160,6 +161,10 @@ static void write_address(const struct request *rq, const struct sandbox *sb, co
 		return;
 	}
 	write_public_host(rq, b);
+	if (!form->is_signed && host_port_of(sb, form->port) != 0) { /* straight there */
+		buf_addf(b, ":%u", host_port_of(sb, form->port));
+		return;
+	}
 	buf_addf(b, ":%u/", p->spec.proxy_port);
 	if (form->is_signed)
 		write_route(p, sb, form, '/', b);

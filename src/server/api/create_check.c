@@ -5,6 +5,8 @@
 #include "base/escape.h"
 #include "base/quantity.h"
 #include "server/api/create.h"
+#include "server/api/proxy.h"
+#include "server/host_ports.h"
 #include "server/snapshot.h"
 
 #include "base/banned.h"
@@ -33,6 +35,31 @@ static int check_extensions(const struct create_request *rq, struct sandbox_orde
 		return INVALID(f, "extensions.access.renew.extend.seconds: must be a number of %d to %d", CREATE_RENEW_MIN_S,
 			       CREATE_RENEW_MAX_S);
 	o->renew_s = (int64_t)seconds;
+	return 0;
+}
+
+/* "8080,5432" */
+static int check_ports(const struct create_request *rq, const struct create_rules *rules, struct sandbox_order *o, struct fault *f)
+{
+	const char *text = map_get_value(&rq->extensions, HOST_PORTS_KEY);
+	struct str rest = str_of(text), item;
+	uint64_t port;
+
+	if (text && !rules->has_host_ports)
+		return INVALID(f, "extensions." HOST_PORTS_KEY ": this server has no ports to give (ingress.host_ports), or not for this");
+	if (text && o->is_secure)
+		return INVALID(f, "extensions." HOST_PORTS_KEY ": cannot be used with secureAccess: nobody is checked there");
+	while (rest.n > 0) {
+		(void)str_cut(rest, ',', &item, &rest);
+		if (o->n_ports == ROW_PORTS_MAX)
+			return INVALID(f, "extensions." HOST_PORTS_KEY ": more than %d ports", ROW_PORTS_MAX);
+		if (!str_to_u64(str_trim(item), 1, 65535, &port) || guarded_port_find((unsigned)port))
+			return INVALID(f, "extensions." HOST_PORTS_KEY ": must be ports of the sandbox's own programs, with commas between them");
+		for (size_t i = 0; i < o->n_ports; i++)
+			if (o->ports[i].inside == port)
+				return INVALID(f, "extensions." HOST_PORTS_KEY ": %u is there twice", (unsigned)port);
+		o->ports[o->n_ports++].inside = (unsigned)port;
+	}
 	return 0;
 }
 
@@ -453,6 +480,8 @@ int create_check_pooled(const struct create_request *rq, const struct create_rul
 	if (check_unsupported(rq, f) < 0 || check_limits(rq, rules, &o, f) < 0 || check_env(rq, &o, f) < 0 ||
 	    (has_image && check_image(rq, rules, a, &o, f) < 0) || check_same(rq, &o, template, f) < 0)
 		return -1;
+	if (map_get_value(&rq->extensions, HOST_PORTS_KEY))
+		return INVALID(f, "extensions." HOST_PORTS_KEY ": not with a pool, whose sandboxes run already");
 	*ret = *template;
 	ret->metadata = o.metadata;
 	ret->timeout_s = o.timeout_s;
@@ -479,6 +508,8 @@ int create_check(const struct create_request *rq, const struct create_rules *rul
 	    check_env(rq, &o, f) < 0 || check_image(rq, rules, a, &o, f) < 0)
 		return -1;
 	check_access(rq, rules, &o);
+	if (check_ports(rq, rules, &o, f) < 0)
+		return -1;
 	*ret = o;
 	return 0;
 }

@@ -9,6 +9,7 @@
 #include "server/api/api.h"
 #include "server/api/create.h"
 #include "server/api/reply.h"
+#include "server/host_ports.h"
 #include "server/pool.h"
 
 #include "base/banned.h"
@@ -66,7 +67,7 @@ int sandboxes_post(struct request *rq, struct reply *rp, struct err *e)
 	struct create_rules rules = {
 		.runtime = plane->spec.runtime, .max_timeout_s = plane->spec.max_timeout_s, .snapshots = plane->snapshots,
 		.volumes = sandboxes_volumes(plane->sandboxes), .host_paths = &plane->spec.host_paths,
-		.volume_bytes = plane->spec.volume_bytes, .network = plane->spec.network, .max_rules = plane->spec.max_rules,
+		.volume_bytes = plane->spec.volume_bytes, .network = plane->spec.network, .max_rules = plane->spec.max_rules, .has_host_ports = plane->host_ports != NULL,
 	};
 	struct create_request *cr = arena_alloc(rq->arena, sizeof(*cr));
 	struct sandbox_order order;
@@ -82,7 +83,8 @@ int sandboxes_post(struct request *rq, struct reply *rp, struct err *e)
 	rc = create_decode(rq, rp, cr, &d, e);
 	if (rc != 0)
 		return rc < 0 ? -1 : 0;
-	if (check_create(rq, cr, &rules, &pool, &order, &f) < 0 || take_key(rq, &order, &f) < 0)
+	if (check_create(rq, cr, &rules, &pool, &order, &f) < 0 || take_key(rq, &order, &f) < 0 ||
+	    (order.n_ports > 0 && host_ports_open(plane->host_ports, order.ports, order.n_ports, &f) < 0))
 		return reply_fault(rp, &f);
 	if (cr->entrypoint.n == 0)
 		cr->entrypoint = order.entrypoint;
@@ -96,6 +98,8 @@ int sandboxes_post(struct request *rq, struct reply *rp, struct err *e)
 	p->entrypoint = &cr->entrypoint;
 	rc = pool ? pool_take(pool, &order, pending_done, p, &sb, &f) :
 		    sandboxes_create(plane->sandboxes, &order, pending_done, p, &sb, &f);
+	if (rc == 0 && sb && sb->row.n_ports > 0)
+		host_ports_claim(plane->host_ports, sb);
 	if (rc == 0) {
 		service_note(rq, sb ? sb->row.id : ""); /* also when nobody is there any more to be answered */
 		return 0;

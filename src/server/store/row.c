@@ -78,6 +78,17 @@ struct spec {
 	int network;
 	const char *policy;
 	bool secure;
+	struct object_list ports; /* of struct spec_port */
+};
+
+struct spec_port {
+	int64_t inside, host;
+};
+
+static const struct field port_fields[] = {
+	FIELD(struct spec_port, inside, FIELD_INT, "inside", .required = true, .min = 1, .max = 65535),
+	FIELD(struct spec_port, host, FIELD_INT, "host", .required = true, .min = 1, .max = 65535),
+	{ 0 },
 };
 
 static const char *const networks[] = {
@@ -116,6 +127,7 @@ static const struct field spec_fields[] = {
 	FIELD(struct spec, network, FIELD_ENUM, "network", .names = networks),
 	FIELD(struct spec, policy, FIELD_STRING, "policy", .max = RUNTIME_POLICY_MAX),
 	FIELD(struct spec, secure, FIELD_BOOL, "secure"),
+	FIELD(struct spec, ports, FIELD_OBJECTS, "ports", .max = ROW_PORTS_MAX, .fields = port_fields, .size = sizeof(struct spec_port)),
 	{ 0 },
 };
 
@@ -124,6 +136,20 @@ static void write_list(struct json_out *o, const char *key, const struct string_
 	json_key(o, key), json_open(o, '[');
 	for (size_t i = 0; i < l->n; i++)
 		json_cstr(o, l->items[i]);
+	json_close(o, ']');
+}
+
+static void write_ports(struct json_out *o, const struct sandbox_row *r)
+{
+	if (r->n_ports == 0)
+		return;
+	json_key(o, "ports"), json_open(o, '[');
+	for (size_t i = 0; i < r->n_ports; i++) {
+		json_open(o, '{');
+		json_key(o, "inside"), json_uint(o, r->ports[i].inside);
+		json_key(o, "host"), json_uint(o, r->ports[i].host);
+		json_close(o, '}');
+	}
 	json_close(o, ']');
 }
 
@@ -165,6 +191,7 @@ bool row_write_spec(const struct sandbox_row *r, struct buf *b)
 		json_key(&o, "policy"), json_cstr(&o, r->policy);
 	if (r->is_secure)
 		json_key(&o, "secure"), json_bool(&o, true);
+	write_ports(&o, r);
 	json_close(&o, '}');
 	return !b->failed;
 }
@@ -196,6 +223,12 @@ static int load_spec(struct str text, struct arena *a, struct sandbox_row *r, st
 	r->network = (enum runtime_network)s.network;
 	r->policy = s.policy;
 	r->is_secure = s.secure;
+	r->n_ports = s.ports.n;
+	for (size_t i = 0; i < s.ports.n; i++) {
+		const struct spec_port *p = (const struct spec_port *)s.ports.items + i;
+
+		r->ports[i] = (struct row_port){ (unsigned)p->inside, (unsigned)p->host };
+	}
 	r->volumes = s.volumes.items;
 	r->n_volumes = s.volumes.n;
 	r->limits = (struct runtime_limits){

@@ -48,6 +48,13 @@ const char *sandbox_intent_name(enum sandbox_intent i); /* "create", ... */
 #define ROW_SPEC_MAX ((size_t)3 * 1024 * 1024) /* bytes of the document */
 #define ROW_METADATA_MAX ((size_t)64 * 1024)
 
+#define ROW_PORTS_MAX 8
+
+/* A port of the sandbox that a port of the host leads to. */
+struct row_port {
+	unsigned inside, host;
+};
+
 struct sandbox_row {
 	const char *id;
 	const char *image;
@@ -64,6 +71,8 @@ struct sandbox_row {
 	const char *policy;           /* that it was made with, as text, if it has one; what it is now egress knows */
 	int64_t renew_s;              /* what an access extends the life by; 0: nothing */
 	bool is_secure;               /* who comes in needs its token, or a signed route */
+	struct row_port ports[ROW_PORTS_MAX];
+	size_t n_ports;
 	struct string_map metadata;
 	int64_t created_us;           /* wall clock */
 	int64_t expires_us;           /* wall clock; 0: never */

@@ -22,7 +22,8 @@
 	"\"volumes\":[" list "]}"
 #define SPEC \
 	"{\"image\":\"host\",\"entrypoint\":[\"a\",\"\"],\"env\":[\"X\"],\"platform\":{\"os\":\"linux\",\"arch\":\"amd64\"}," \
-	"\"limits\":{\"cpu\":1,\"memory\":2,\"pids\":3,\"disk\":4,\"inodes\":5},\"volumes\":[" VOLUME "],\"renew\":300}"
+	"\"limits\":{\"cpu\":1,\"memory\":2,\"pids\":3,\"disk\":4,\"inodes\":5},\"volumes\":[" VOLUME "],\"renew\":300," \
+	"\"secure\":true,\"ports\":[{\"inside\":8080,\"host\":40001},{\"inside\":1,\"host\":65535}]}"
 
 static struct row_columns good(void)
 {
@@ -50,6 +51,7 @@ static void a_row_reads_back_as_it_was_written(void **state)
 	assert_int_equal(r.entrypoint.n, 2);
 	assert_int_equal(r.limits.inodes, 5);
 	assert_int_equal(r.renew_s, 300);
+	assert_true(r.is_secure && r.n_ports == 2 && r.ports[1].inside == 1 && r.ports[1].host == 65535);
 	assert_int_equal(r.n_volumes, 1);
 	assert_true(r.volumes[0].kind == ROW_VOLUME_NAMED && r.volumes[0].is_made && !r.volumes[0].is_deleted_with);
 	assert_true(row_write_spec(&r, &spec));
