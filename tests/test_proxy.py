@@ -523,3 +523,29 @@ def test_accesses_extend_nothing_unless_the_server_is_told_to(api, box):
     sandbox = box(timeout=60, extensions={"access.renew.extend.seconds": "600"})
     assert Way(api, sandbox["id"], api.server.port + 1).request("GET", "/")[0].status == 502
     assert api.read(sandbox["id"])["expiresAt"] == sandbox["expiresAt"]
+
+
+ONE_AT_A_TIME = """
+import http.server
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+    do_POST = do_GET
+http.server.HTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
+"""
+
+
+def test_a_server_that_has_one_connection_at_a_time_is_not_blocked_by_one_that_is_kept(api, box):
+    sandbox_id = box(entrypoint=["/usr/bin/python3", "-c", ONE_AT_A_TIME])["id"]
+    way = Way(api, sandbox_id, api.server.port + 1)
+    wait_for(lambda: way.request("GET", "/")[0].status == 200, what="the server in the sandbox")
+    began = time.monotonic()
+    for method in ("GET", "POST", "GET", "GET", "POST", "POST", "GET"):
+        response, body = way.request(method, "/", b"body" if method == "POST" else None)
+        assert response.status == 200 and body == b"ok"
+    assert time.monotonic() - began < 3

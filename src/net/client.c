@@ -208,8 +208,11 @@ int call_connect(struct http_call *call, struct err *e)
 
 	while (!call->is_repeat && (c = first_fit(call)) && !call->client->trusts_peer && !is_quiet(c))
 		client_conn_close(c);
-	if (!c)
+	if (!c) {
+		if (!call->is_repeat && call->client->idle)
+			client_conn_close(call->client->idle); /* on probation */
 		return call_dial(call, e);
+	}
 	idle_unlink(c);
 	timer_cancel(&c->idle);
 	conn_attach(c, call);

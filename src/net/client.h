@@ -55,7 +55,8 @@ struct http_client_options { /* defaults in HTTP_CLIENT_OPTIONS */
 	unsigned max_idle; /* connections kept; 0: each request has its own and says so */
 	unsigned idle_ms;  /* for this long */
 	/* Servers that nobody vouches for close a connection right after an answer and say nothing of it: one that has been kept
-	 * for less than this is not for requests that cannot be repeated. 0: it is for all. */
+	 * for less than this is not for requests that cannot be repeated: it is closed for the new one that they get, because a
+	 * server that has one connection at a time would make that wait. 0: it is for all. */
 	unsigned probation_ms;
 	bool trusts_peer;  /* a kept connection is not looked at before it is used again: the other side is one of ours */
 	size_t in_max;     /* received and not handed on: a response's head fits in it; 0: HTTP_CLIENT_IN_MAX */

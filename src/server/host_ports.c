@@ -11,12 +11,15 @@
 #include "net/transport.h"
 #include "server/listen.h"
 #include "server/plane.h"
+#include "sys/fd.h"
 
 #include "base/banned.h"
 
 #define BACKLOG 128
 #define ACCEPTS_MAX 16 /* in one turn, per socket */
 #define PORT_MIN 1024
+#define FDS_SHARE 8 /* of all descriptors, for the two of each stream */
+#define REST_MS 100
 
 struct published;
 
@@ -53,6 +56,8 @@ struct host_ports {
 	unsigned first, last, next; /* of the range, and where the next one is looked for */
 	struct published *ports;
 	struct deferred sweep;
+	unsigned n_streams, max_streams;
+	struct timer rest; /* after there were no descriptors */
 };
 
 bool host_ports_range(struct str text, unsigned *ret_first, unsigned *ret_last)
@@ -78,6 +83,7 @@ static void stream_free(struct stream *s)
 	if (s->next)
 		s->next->prev = s->prev;
 	p->n_streams--;
+	p->of->n_streams--;
 	transport_close(s->outside);
 	relay_cancel(s->relay);
 	free(s);
@@ -96,6 +102,7 @@ static void stream_cut(struct stream *s)
 	if (s->next)
 		s->next->prev = s->prev;
 	p->n_streams--;
+	p->of->n_streams--;
 	s->prev = s->next = NULL;
 	s->port = NULL;
 	transport_close(take_ptr(&s->outside));
@@ -165,9 +172,25 @@ static void stream_start(struct published *p, int *fd, const struct sandbox *sb)
 		s->next->prev = s;
 	p->streams = s;
 	p->n_streams++;
+	p->of->n_streams++;
 	s->is_dialling = true;
 	plane_job_begin(p->of->plane, &s->job, stream_drop);
 	rt->ops->dial(rt, sb->row.id, p->numbers.inside, on_dialled, s);
+}
+
+static void want_all(struct host_ports *h, unsigned want)
+{
+	for (struct published *p = h->ports; p; p = p->next)
+		for (size_t i = 0; i < p->n_doors; i++)
+			if (p->doors[i].io.loop)
+				io_want(&p->doors[i].io, want);
+	if (want == 0)
+		timer_in(&h->rest, REST_MS);
+}
+
+static void on_rested(void *arg)
+{
+	want_all(arg, IO_IN);
 }
 
 static void on_door(unsigned ready, void *arg)
@@ -181,9 +204,12 @@ static void on_door(unsigned ready, void *arg)
 		AUTO_FD fd = accept4(d->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		struct sandbox *sb = fd >= 0 ? sandboxes_find(plane->sandboxes, str_of(p->id)) : NULL;
 
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
+			want_all(p->of, 0); /* it would be reported in every turn */
 		if (fd < 0)
 			return;
-		if (!sb || !sandbox_can_be_called(sb) || p->n_streams >= HOST_PORT_STREAMS_MAX)
+		if (!sb || !sandbox_can_be_called(sb) || p->n_streams >= HOST_PORT_STREAMS_MAX ||
+		    p->of->n_streams >= p->of->max_streams)
 			continue; /* closed */
 		if (plane->spec.renews_on_access)
 			sandbox_touch(sb, plane->spec.renew_interval_s);
@@ -357,8 +383,10 @@ struct host_ports *host_ports_new(struct plane *p, const char *host, const char 
 	h->plane = p;
 	if (!host_ports_range(str_of(range), &h->first, &h->last))
 		(void)err_set(e, ERR_INVALID, "ingress.host_ports: must be FIRST-LAST, of %d to 65535", PORT_MIN);
-	else if (listen_resolve(host, h->first, &h->plan, e) == 0)
+	else if (listen_resolve(host, h->first, &h->plan, e) == 0 &&
+		 timer_init(&h->rest, p->spec.loop, on_rested, h, "published ports", e) == 0)
 		h->next = h->first;
+	h->max_streams = (unsigned)MIN(fd_limit() / FDS_SHARE / 2, (uint64_t)HOST_PORTS_STREAMS_MAX);
 	if (h->next != 0)
 		return h;
 	free(h);
@@ -370,6 +398,7 @@ void host_ports_free(struct host_ports *h)
 	if (!h)
 		return;
 	defer_cancel(&h->sweep);
+	timer_done(&h->rest);
 	while (h->ports)
 		published_free(h->ports);
 	free(h);

@@ -19,7 +19,8 @@ struct plane;
 struct sandbox;
 
 #define HOST_PORTS_KEY "ports.publish"
-#define HOST_PORT_STREAMS_MAX 1024 /* connections of one port at once */
+#define HOST_PORT_STREAMS_MAX 1024  /* connections of one port at once */
+#define HOST_PORTS_STREAMS_MAX 4096 /* of all; less where descriptors are few */
 
 /* "40000-49999": 1024 to 65535. */
 bool host_ports_range(struct str text, unsigned *ret_first, unsigned *ret_last);
