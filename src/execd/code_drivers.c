@@ -5,4 +5,5 @@
 
 #include "base/banned.h"
 
-const struct code_driver_type *const code_driver_types[] = { &code_process, &jupyter_kernel_driver, NULL };
+/* A server is there because the image wants it to be used. */
+const struct code_driver_type *const code_driver_types[] = { &jupyter_server_driver, &code_process, &jupyter_kernel_driver, NULL };

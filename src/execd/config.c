@@ -55,6 +55,15 @@ static int copy_token(struct arena *a, const char *token, struct execd_config *r
 	return 0;
 }
 
+static int copy_jupyter(struct arena *a, const char *host, const char *token, struct execd_config *ret, struct err *e)
+{
+	if (!host || !*host)
+		return 0;
+	ret->jupyter_host = arena_dup(a, str_of(host));
+	ret->jupyter_token = arena_dup(a, str_of(token ? token : ""));
+	return ret->jupyter_host && ret->jupyter_token ? 0 : err_no_memory(e);
+}
+
 /* ---- the warden ---- */
 
 static int read_spec(struct arena *a, struct spec *ret, struct err *e)
@@ -170,6 +179,9 @@ int config_from_guest(const struct options *o, struct arena *a, struct execd_con
 	if (take_env(a, &s, &ret->env, e) < 0 || take_identity(&s, &ret->as, e) < 0 || take_home(a, &ret->as, &ret->env, e) < 0)
 		return -1;
 	ret->env_file = env_get(&ret->env, STR("EXECD_ENVS"));
+	/* An image has them in its environment; its entrypoint, which is the server, needs both as well. */
+	if (copy_jupyter(a, env_get(&ret->env, STR("JUPYTER_HOST")), env_get(&ret->env, STR("JUPYTER_TOKEN")), ret, e) < 0)
+		return -1;
 	if (enter_cwd(s.cwd, e) < 0 || fd_set_nonblock(ret->listen_fd, true, e) < 0)
 		return -1;
 	return s.stays ? 0 : copy_argv(a, s.entrypoint.items, s.entrypoint.n, &ret->argv, e);
@@ -249,6 +261,8 @@ int config_from_options(const struct options *o, char *const *operands, char **e
 	};
 	token = o->token ? o->token : env_get(&all, STR("EXECD_ACCESS_TOKEN"));
 	if (check_settings(o, &all, e) < 0 || copy_token(a, token, ret, e) < 0 ||
+	    copy_jupyter(a, o->jupyter_host ? o->jupyter_host : env_get(&all, STR("JUPYTER_HOST")),
+			 o->jupyter_token ? o->jupyter_token : env_get(&all, STR("JUPYTER_TOKEN")), ret, e) < 0 ||
 	    env_copy(&ret->env, a, environment, secrets, e) < 0)
 		return -1;
 	for (size_t i = 0; secrets[i]; i++)

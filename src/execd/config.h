@@ -14,7 +14,8 @@ struct options {
 	bool oom_counter, stats;
 	int64_t port, log_level;
 	const char *socket, *token;
-	const char *jupyter_host, *jupyter_token, *grace, *idle_poll; /* known; of no effect in this version */
+	const char *jupyter_host, *jupyter_token;
+	const char *grace, *idle_poll; /* known; of no effect in this version */
 };
 
 #define CONFIG_ARENA_MAX ((size_t)8 * 1024 * 1024)

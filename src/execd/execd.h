@@ -29,6 +29,8 @@
 struct execd_config {
 	struct str token;     /* empty: none is asked for */
 	struct env env;       /* of programs, without our secrets */
+	const char *jupyter_host;   /* URL of a server that runs kernels; NULL: there is none */
+	const char *jupyter_token;  /* for it; "": none */
 	const char *env_file; /* EXECD_ENVS, or NULL */
 	char *const *argv;    /* the entrypoint; NULL: there is none */
 	bool has_identity;

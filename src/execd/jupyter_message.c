@@ -198,8 +198,10 @@ static void take_content(struct jupyter_in *in, const struct json_piece *piece)
 		take_failure(in, piece);
 		break;
 	case JUPYTER_STATUS:
-		if (piece->depth == 1 && str_is(key, "execution_state") && take_word(in, piece))
+		if (piece->depth == 1 && str_is(key, "execution_state") && take_word(in, piece)) {
 			in->is_idle = strcmp(in->word, "idle") == 0;
+			in->is_gone = strcmp(in->word, "dead") == 0 || strstr(in->word, "restarting");
+		}
 		break;
 	case JUPYTER_OTHER:
 	case JUPYTER_INFO:
@@ -421,7 +423,7 @@ void jupyter_next(struct jupyter_in *in)
 	in->granted = 0;
 	in->kind = JUPYTER_OTHER;
 	in->parent[0] = in->type[0] = in->stream[0] = in->channel = '\0';
-	in->is_idle = in->is_error = in->is_aborted = false;
+	in->is_idle = in->is_gone = in->is_error = in->is_aborted = false;
 	in->count = 0;
 	in->part = PART_IDS;
 	begin_part(in);

@@ -79,7 +79,7 @@ struct jupyter_in {
 	enum jupyter_kind kind;
 	char parent[JUPYTER_ID_MAX + 1]; /* id of what it answers; "" */
 	char channel;                    /* of a server's: the first letter of its channel */
-	bool is_idle;                    /* of a status */
+	bool is_idle, is_gone;           /* of a status: done; a server says that the kernel is no more, or another one */
 	bool is_error, is_aborted;       /* of a reply: anything but "ok"; it may not have been run */
 	uint64_t count;                  /* of executions; 0: not told */
 	struct jupyter_values *values;   /* or NULL */

@@ -90,16 +90,18 @@ static bool tell_error(struct talk *t, const struct jupyter_in *in)
 {
 	struct str trace[CODE_TRACE_MAX];
 	const struct jupyter_values *v = in->values;
-	struct code_error er = { .name = STR("KernelError"), .value = STR("the kernel says no more"), .trace = trace };
+	struct code_error er = { .name = STR("KernelError"), .value = STR(""), .trace = trace };
 
 	if (v) {
 		if (v->name.n > 0 && v->name.n != SIZE_MAX)
 			er.name = jupyter_text(v, v->name);
-		if (v->value.n > 0 && v->value.n != SIZE_MAX)
+		if (v->value.n != SIZE_MAX)
 			er.value = jupyter_text(v, v->value);
 		for (; er.n_trace < v->n_trace; er.n_trace++)
 			trace[er.n_trace] = jupyter_text(v, v->trace[er.n_trace]);
 	}
+	if (er.value.n == 0 && str_is(er.name, "KernelError"))
+		er.value = STR("the kernel says no more");
 	if (!code_error(t->context, &er))
 		return false;
 	t->has_error = true;
