@@ -13,7 +13,7 @@
  *     one at a time     a body being decoded (4 MiB), a buffer being moved (2 MiB)              6.0 MiB
  *     this account      bodies on their way, long lines, larger reads, input of commands, clients
  *                       and commands of terminals, long messages of those, proxied requests,
- *                       code that waits, results of code                                        8.0 MiB
+ *                       code that waits, results of code, kernels and what they say             8.0 MiB
  *
  * 47.9 MiB. What is asked for beyond the account is refused, and each caller has a way to go on without: a body, code or
  * a command with input is answered 503, a line is split, a read is smaller, a terminal gets no client, its message is too

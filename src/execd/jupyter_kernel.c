@@ -40,7 +40,7 @@
 #define REST_MS 20          /* between reads of what it writes to its standard streams */
 #define REFUSED_MS 100      /* some kernels refuse what comes right after an error, at once: it is sent again */
 #define TAIL_MAX 512        /* of which the last is kept */
-#define CODE_FREE ((size_t)8 * 1024)
+#define MEMORY ((size_t)32 * 1024) /* of connections, input, and text on its way */
 #define START_ARENA_MAX ((size_t)4 * 1024 * 1024)
 #define MESSAGE_MAX ((uint64_t)1024 * 1024 * 1024)
 
@@ -79,7 +79,7 @@ struct code_driver {
 	bool is_left; /* a connection has ended, which is what its end looks like */
 	struct err left_why;
 	struct buf content; /* of the request that runs, until there is a reply */
-	size_t granted;     /* of the budget, for that */
+	size_t granted, memory; /* of the budget: for that, for all else */
 	uint64_t sent_ms;
 	bool was_error, is_interrupted; /* of the run before; of this one */
 	bool is_refused;                /* to be sent again */
@@ -517,6 +517,7 @@ static void kernel_end(struct code_driver *d)
 	closep(&d->tail.fd);
 	talk_done(&d->talk);
 	forget_request(d);
+	budget_give(d->host->host.budget, d->memory);
 	free(d);
 }
 DEFINE_AUTO(struct code_driver *, kernel_end)
@@ -537,6 +538,11 @@ static struct code_driver *kernel_start(struct code_context *c, const struct cod
 	d->tail.fd = -1;
 	for (int i = 0; i < CHANNELS; i++)
 		d->channels[i] = (struct channel){ .of = d, .which = (enum jupyter_port)i };
+	if (!budget_take(host->host.budget, MEMORY)) {
+		(void)err_set(e, ERR_UNAVAILABLE, "no memory for another kernel, try again later");
+		return NULL;
+	}
+	d->memory = MEMORY;
 	found = kernelspec_find(sp->env, sp->language, sp->kernel, &a, &k, e);
 	if (found == 0)
 		(void)err_set(e, ERR_NOT_FOUND, "there is no kernel for '%s'", sp->kernel ? sp->kernel : sp->language);
@@ -552,7 +558,7 @@ static struct code_driver *kernel_start(struct code_context *c, const struct cod
 /* Once in the request and once on its way to the kernel. */
 static int grant(struct code_driver *d, size_t n, struct err *e)
 {
-	size_t need = n > CODE_FREE ? 2 * n : 0;
+	size_t need = 2 * n;
 
 	if (need > d->granted && !budget_take(d->host->host.budget, need - d->granted))
 		return err_set(e, ERR_UNAVAILABLE, "no memory for code of this size, try again later");

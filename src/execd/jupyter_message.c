@@ -16,7 +16,6 @@
 enum part { PART_IDS, PART_SIGNATURE, PART_HEADER, PART_PARENT, PART_METADATA, PART_CONTENT, PART_BUFFERS };
 
 #define DELIMITER "<IDS|MSG>"
-#define VALUES_FREE ((size_t)4 * 1024) /* of what is collected, without a grant */
 #define METADATA_MAX ((uint64_t)1024 * 1024)
 
 /* ---- to a kernel ---- */
@@ -76,11 +75,12 @@ void jupyter_put_execute(struct buf *b, struct str code)
 
 static struct jupyter_values *values_of(struct jupyter_in *in)
 {
-	if (!in->values) {
-		in->values = calloc(1, sizeof(*in->values));
-		if (in->values)
-			in->values->bytes = BUF_INIT(JUPYTER_VALUES_MAX);
-	}
+	if (in->values || !budget_take_spare(in->budget, sizeof(*in->values)))
+		return in->values;
+	in->granted += sizeof(*in->values);
+	in->values = calloc(1, sizeof(*in->values));
+	if (in->values)
+		in->values->bytes = BUF_INIT(JUPYTER_VALUES_MAX);
 	return in->values;
 }
 
@@ -90,7 +90,7 @@ static bool grant(struct jupyter_in *in, size_t n)
 	struct buf *b = &in->values->bytes;
 	size_t need = b->n + n + 1, more;
 
-	if (need <= b->cap || need <= VALUES_FREE)
+	if (need <= b->cap)
 		return true;
 	more = 2 * need > in->granted ? 2 * need - in->granted : 0;
 	if (!budget_take_spare(in->budget, more))

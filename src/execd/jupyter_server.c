@@ -37,7 +37,8 @@
 #define PIECE ((size_t)8 * 1024)
 #define MESSAGE_MAX ((size_t)4 * 1024 * 1024)
 #define ANSWER_ARENA_MAX ((size_t)2 * 1024 * 1024)
-#define BODY_MAX ((uint64_t)512 * 1024)
+#define BODY_MAX ((uint64_t)64 * 1024) /* of an answer */
+#define MEMORY ((size_t)128 * 1024) /* of answers, connections, and text on its way */
 #define TEXT_MAX ((size_t)4096) /* of a target or a small body */
 #define ID_TEXT_MAX 128
 
@@ -54,7 +55,7 @@ struct code_driver {
 	uint64_t until_ms;
 	char session[ID_TEXT_MAX + 1], kernel[ID_TEXT_MAX + 1];
 	struct str data; /* a message that is being told, up to `at` */
-	size_t at, held;
+	size_t at, held, memory, granted; /* of the budget: for a message; for all else; for code */
 	bool is_open, is_ready, is_dead;
 	bool is_gone; /* its kernel has ended */
 	struct err why; /* of the last attempt */
@@ -424,6 +425,7 @@ static void server_end(struct code_driver *d)
 	http_client_free(d->client);
 	timer_done(&d->again);
 	talk_done(&d->talk);
+	budget_give(d->host->host.budget, d->memory + d->granted);
 	free(d);
 }
 DEFINE_AUTO(struct code_driver *, server_end)
@@ -440,6 +442,11 @@ static struct code_driver *server_start(struct code_context *c, const struct cod
 	d->host = host;
 	d->spec = sp;
 	d->until_ms = loop_now_ms(host->host.loop) + WAIT_MS;
+	if (!budget_take(host->host.budget, MEMORY)) {
+		(void)err_set(e, ERR_UNAVAILABLE, "no memory for another kernel, try again later");
+		return NULL;
+	}
+	d->memory = MEMORY;
 	if (parse_host(d, str_of(host->config->jupyter_host), &d->why) < 0)
 		d->authority.n = 0; /* told like all that goes wrong on the way, so that another driver may try */
 	if (talk_init(&d->talk, c, host->host.budget, e) < 0 ||
@@ -459,15 +466,14 @@ static int server_run(struct code_driver *d, struct str code, struct err *e)
 {
 	AUTO(buf_done) struct buf content = BUF_INIT(WS_SEND_MAX);
 	char id[TALK_ID_MAX + 1];
-	bool ok;
 
-	if (code.n >= WS_SEND_MAX || !budget_take(d->host->host.budget, 2 * code.n))
+	if (code.n >= WS_SEND_MAX || !budget_take(d->host->host.budget, 3 * code.n))
 		return err_set(e, ERR_LIMIT, "too much code for a Jupyter server");
+	budget_give(d->host->host.budget, d->granted);
+	d->granted = 3 * code.n; /* as it comes, as a message, and on its way; until there is more of it */
 	jupyter_put_execute(&content, code);
 	talk_new_id(&d->talk, id);
-	ok = !content.failed && send_object(d, "execute_request", id, buf_str(&content), content.n);
-	budget_give(d->host->host.budget, 2 * code.n);
-	if (!ok)
+	if (content.failed || !send_object(d, "execute_request", id, buf_str(&content), content.n))
 		return err_set(e, ERR_UNAVAILABLE, "the Jupyter server does not take the code");
 	talk_begin(&d->talk, id);
 	return 0;

@@ -9,7 +9,7 @@
 
 #include "base/banned.h"
 
-#define IN_PIECE (32 * 1024)
+#define IN_PIECE (8 * 1024)
 #define CONTROL_ROOM ((size_t)8 * 1024) /* greetings, READY and PONG go out above what messages may fill */
 #define PING_TTL 2 /* bytes in front of what a PING wants back */
 
