@@ -113,7 +113,8 @@ class Peer:
 class Stage:
     """The server and one sandbox; `peer()` is a connection and `path()` the way to its execd."""
 
-    def __init__(self):
+    def __init__(self, **env):
+        self.env = env  # of the sandbox
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="osb-bench-"))
         self.folder.chmod(0o711)
         self.prefix = "b" + uuid.uuid4().hex[:8]
@@ -158,7 +159,7 @@ class Stage:
         return json.loads(data) if data else None
 
     def create(self):
-        body = {"image": {"uri": "host"}, "entrypoint": ["tail", "-f", "/dev/null"], "timeout": 3600,
+        body = {"image": {"uri": "host"}, "entrypoint": ["tail", "-f", "/dev/null"], "timeout": 3600, "env": self.env,
                 "resourceLimits": {"cpu": str(os.cpu_count()), "memory": "2Gi"}}
         for _ in range(200):
             try:
