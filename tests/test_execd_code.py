@@ -428,6 +428,13 @@ def test_nothing_of_ours_is_left_in_the_files(execd, tmp_path):
     c.delete()
 
 
+def test_a_run_finds_its_streams_whatever_the_one_before_did(python):
+    python.run("import sys, os; sys.stdout.close(); sys.stdin.close(); os.close(2)")
+    assert python.out("print('still here')") == "still here\n"
+    python.run("sys.stdout = sys.stderr = None")
+    assert python.value("1 + 1") == "2"
+
+
 # ---- hostile code ----
 
 

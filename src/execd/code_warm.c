@@ -105,6 +105,7 @@ static int on_message(struct code_warm *w, const struct code_frame *f, struct er
 		return send_modules(w, e);
 	w->state = CODE_WARM_READY;
 	w->failures = 0;
+	w->orders = 1;
 	timer_in(&w->timer, CODE_WARM_IDLE_MS);
 	return 0;
 }
@@ -189,20 +190,6 @@ static int copy_spec(struct code_warm *w, const struct code_spec *sp, struct err
 	return 0;
 }
 
-void code_warm_want(struct code_warm *w, const struct code_spec *sp)
-{
-	struct err e = { 0 };
-
-	if (w->state != CODE_WARM_NONE || w->failures >= CODE_WARM_FAILURES_MAX || strcmp(setting(w), "off") == 0)
-		return;
-	if (copy_spec(w, sp, &e) < 0) {
-		arena_done(&w->arena);
-		return;
-	}
-	w->state = CODE_WARM_WANTED;
-	timer_in(&w->timer, CODE_WARM_AFTER_MS);
-}
-
 static bool is_same(const struct code_spec *a, const struct code_spec *b)
 {
 	if (a->env->n != b->env->n || !a->as != !b->as || (a->as && memcmp(a->as, b->as, sizeof(*a->as)) != 0))
@@ -211,6 +198,25 @@ static bool is_same(const struct code_spec *a, const struct code_spec *b)
 		if (strcmp(a->env->items[i], b->env->items[i]) != 0)
 			return false;
 	return true;
+}
+
+void code_warm_want(struct code_warm *w, const struct code_spec *sp)
+{
+	struct err e = { 0 };
+
+	if (w->state == CODE_WARM_READY && !is_same(&w->spec, sp)) {
+		if (w->orders == 0)
+			let_go(w);
+		w->orders = 0;
+	}
+	if (w->state != CODE_WARM_NONE || w->failures >= CODE_WARM_FAILURES_MAX || strcmp(setting(w), "off") == 0)
+		return;
+	if (copy_spec(w, sp, &e) < 0) {
+		arena_done(&w->arena);
+		return;
+	}
+	w->state = CODE_WARM_WANTED;
+	timer_in(&w->timer, CODE_WARM_AFTER_MS);
 }
 
 bool code_warm_order(struct code_warm *w, const struct code_spec *sp, struct code_ends *ret)
@@ -227,6 +233,7 @@ bool code_warm_order(struct code_warm *w, const struct code_spec *sp, struct cod
 	if (passing_send(w->control, text.p, text.n, (const int[]){ theirs.control, theirs.out[0], theirs.out[1] }, 3, &e) <= 0)
 		return false;
 	timer_in(&w->timer, CODE_WARM_IDLE_MS);
+	w->orders++;
 	*ret = ours;
 	ours = CODE_ENDS_INIT;
 	return true;

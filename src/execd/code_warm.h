@@ -2,7 +2,8 @@
 /* execd/code_warm.h - a python that has imported what contexts will want, and from which new ones are forked.
  *
  * It runs no code of anybody, so its forks share nothing but what it has imported. It is made a moment after the first context that had to
- * be started without it, for the environment and user of that one: a context with others starts an interpreter of its own. Its memory is the
+ * be started without it, for the environment and user of that one: a context with others starts an interpreter of its own,
+ * and when two such come in a row what waits is made anew for them. Its memory is the
  * sandbox's. It ends when nobody wanted a fork for a while.
  *
  * EXECD_CODE_WARM in the environment of execd names modules to import ("numpy,pandas"), or is "off". */
@@ -31,6 +32,7 @@ struct code_warm {
 	const struct code_host *host;
 	enum code_warm_state state;
 	unsigned failures;
+	unsigned orders; /* since a context was last started that could not be a fork */
 	struct arena arena; /* for what it is made with */
 	struct env env;
 	struct identity as;

@@ -14,11 +14,12 @@ def _driver(more):
     import _thread
     import builtins
     import io
-    from _ast import Expr, Expression, Module
+    from _ast import Expr, Expression
     from fcntl import ioctl
     from time import sleep
 
-    CONTROL, PIECE, AWAIT, FIONREAD, NONE = 250, 32768, 0x2000, 0x541B, b"\0\0\0\0"
+    CONTROL, PIECE, FIONREAD, NONE = 250, 32768, 0x541B, b"\0\0\0\0"
+    AWAIT = 0x2000 if sys.version_info >= (3, 8) else 0
     main = type(sys)("__main__")
     late = {}
     state = type("State", (), {})()
@@ -80,7 +81,9 @@ def _driver(more):
 
         def write(self, data):
             data = bytes(data)
-            (err if self.number == 1 else out).flush()
+            other = err if self.number == 1 else out
+            if not other.closed:
+                other.flush()
             for at in range(0, len(data), PIECE):
                 if state.forked:
                     os.write(self.number, data[at:at + PIECE])
@@ -156,7 +159,7 @@ def _driver(more):
             need("remember")()
         tree = parse(code, name)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], Expr) and not code.rstrip().endswith(";") else None
-        evaluate(Module(tree.body, []), name)
+        evaluate(tree, name)
         if last is not None:
             value = evaluate(Expression(last.value), name)
             if value is not None:
@@ -190,9 +193,18 @@ def _driver(more):
         if state.forked:
             os._exit(0)
 
+    def open_streams():
+        nonlocal out, err
+        if out is None or out.closed:
+            sys.stdout = sys.__stdout__ = out = stream(b"O", 1, "surrogateescape")
+        if err is None or err.closed:
+            sys.stderr = sys.__stderr__ = err = stream(b"E", 2, "backslashreplace")
+
     def prepare():
+        """What the code of a run before may have taken away from this one."""
         state.thread = _thread.get_ident()
         state.ordered = True
+        open_streams()
         if sys.stdin is None or sys.stdin.closed:
             sys.stdin = open(0, closefd=False)
         try:
@@ -229,8 +241,8 @@ def _driver(more):
         sys.modules["__main__"] = main
         sys.argv = [""]
 
-    sys.stdout = sys.__stdout__ = out = stream(b"O", 1, "surrogateescape")
-    sys.stderr = sys.__stderr__ = err = stream(b"E", 2, "backslashreplace")
+    out = err = None
+    open_streams()
     begin()
     serve()
 
