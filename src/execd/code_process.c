@@ -28,7 +28,9 @@
 #define PIPE_BASE ((size_t)2 * 1024) /* of what a pipe gave and nobody has taken yet */
 #define SILENT_MS 1000               /* for a process that has closed its socket to end */
 #define WARM_MS 3000                 /* for a fork to say that it is there */
-#define TURN_BYTES ((size_t)256 * 1024) /* that are read before others get their turn */
+#define TURN_STEPS 128               /* of a few KiB each, before others get their turn */
+#define IDLE_STEPS 16                /* what says more than this while nothing runs is heard again after a rest */
+#define REST_MS 20
 #define ARENA_MAX ((size_t)64 * 1024)
 
 struct code_pipe {
@@ -50,7 +52,7 @@ struct code_driver {
 	int control; /* -1: it was closed */
 	struct io control_io;
 	struct code_pipe pipes[2];
-	struct timer limit;
+	struct timer limit, rest;
 	struct deferred again;
 
 	struct buf in; /* of messages */
@@ -65,6 +67,7 @@ struct code_driver {
 	bool is_running, has_begun, wants_interrupt;
 	bool is_finishing; /* the run is over but for what is in the pipes */
 	bool is_blocked;   /* there is no room for what comes next */
+	bool is_resting;   /* it said much that nobody waits for */
 	bool is_dead, is_told;
 	int status;        /* of a shell's run */
 	uint64_t oom_before;
@@ -549,7 +552,7 @@ static void watch(struct code_driver *d, struct io *io, int fd, unsigned want, i
 
 static void watch_all(struct code_driver *d)
 {
-	bool listens = !d->is_blocked && !d->is_finishing;
+	bool listens = !d->is_blocked && !d->is_finishing && !d->is_resting;
 
 	watch(d, &d->control_io, d->control, (listens ? IO_IN : 0) | (d->out.n > d->out_at ? IO_OUT : 0), on_control, d);
 	for (int i = 0; i < 2; i++)
@@ -579,16 +582,33 @@ static bool step(struct code_driver *d)
 	return take_next(d) || fill_control(d) || step_pipes(d) || end_run(d) || end_process(d);
 }
 
+/* What a context says between runs is dropped, at a pace that costs next to no time of ours. */
+static void rest(struct code_driver *d)
+{
+	d->is_resting = true;
+	timer_in(&d->rest, REST_MS);
+}
+
+static void on_rested(void *arg)
+{
+	struct code_driver *d = arg;
+
+	d->is_resting = false;
+	pump(d);
+}
+
 static void pump(struct code_driver *d)
 {
-	size_t steps = 0;
+	unsigned steps = 0, max = d->is_running || d->is_dead || !d->is_up ? TURN_STEPS : IDLE_STEPS;
 
 	send_code(d);
-	while (steps < TURN_BYTES / PIPE_BASE && step(d))
+	while (steps < max && step(d))
 		steps++;
-	if (steps == TURN_BYTES / PIPE_BASE)
+	if (steps == max && max == IDLE_STEPS)
+		rest(d);
+	else if (steps == max)
 		defer(&d->again, loop_of(d), on_again, d, "code");
-	if (d->is_dead && d->control >= 0 && !d->is_blocked && steps < TURN_BYTES / PIPE_BASE) {
+	if (d->is_dead && d->control >= 0 && !d->is_blocked && steps < max) {
 		control_ended(d); /* somebody else may hold its other side: nothing of that counts */
 		buf_done(&d->in);
 		defer(&d->again, loop_of(d), on_again, d, "code");
@@ -711,6 +731,7 @@ static void process_end(struct code_driver *d)
 	closep(&d->state_fd);
 	defer_cancel(&d->again);
 	timer_done(&d->limit);
+	timer_done(&d->rest);
 	free(d);
 }
 DEFINE_AUTO(struct code_driver *, process_end)
@@ -728,7 +749,8 @@ static struct code_driver *process_start(struct code_context *c, const struct co
 				   .oom_before = leaf_oom_kills(host->leaf) };
 	for (int i = 0; i < 2; i++)
 		d->pipes[i] = (struct code_pipe){ .of = d, .fd = -1, .in = BUF_INIT(PIPE_BASE) };
-	if (timer_init(&d->limit, loop_of(d), on_limit, d, "code process", e) < 0)
+	if (timer_init(&d->limit, loop_of(d), on_limit, d, "code process", e) < 0 ||
+	    timer_init(&d->rest, loop_of(d), on_rested, d, "code process", e) < 0)
 		return NULL;
 	if (d->language->keeps_state) {
 		d->state_fd = memfd_create("state", MFD_CLOEXEC);
@@ -758,6 +780,8 @@ static int process_run(struct code_driver *d, struct str code, struct err *e)
 		return is_full ? err_no_memory(e) : -1;
 	}
 	d->is_running = true;
+	d->is_resting = false;
+	timer_cancel(&d->rest);
 	d->oom_before = leaf_oom_kills(d->host->leaf);
 	send_code(d);
 	watch_all(d);
