@@ -3,422 +3,28 @@
 
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
 #include "base/arena.h"
-#include "base/buf.h"
-#include "base/err.h"
 #include "base/log.h"
 #include "base/own.h"
 #include "execd/budget.h"
-#include "execd/code_driver.h"
-#include "execd/code_frame.h"
 #include "execd/code_language.h"
+#include "execd/code_process_impl.h"
 #include "execd/code_warm.h"
 #include "execd/drain.h"
 #include "execd/launch.h"
-#include "sys/passing.h"
 
 #include "base/banned.h"
 
-#define IN_BASE ((size_t)4 * 1024)   /* of messages, without a grant */
-#define PIPE_BASE ((size_t)2 * 1024) /* of what a pipe gave and nobody has taken yet */
-#define SILENT_MS 1000               /* for a process that has closed its socket to end */
 #define WARM_MS 3000                 /* for a fork to say that it is there */
 #define TURN_STEPS 128               /* of a few KiB each, before others get their turn */
 #define IDLE_STEPS 16                /* what says more than this while nothing runs is heard again after a rest */
 #define REST_MS 20
 #define ARENA_MAX ((size_t)64 * 1024)
 
-struct code_pipe {
-	struct code_driver *of;
-	int fd; /* -1: at its end */
-	struct io io;
-	struct buf in;
-	bool is_bounded; /* `left` bytes of it still count */
-	size_t left;
-};
-
-struct code_driver {
-	struct code_context *context;
-	const struct code_host *host;
-	const struct code_spec *spec;
-	const struct code_language *language;
-	struct child child;
-	int state_fd;
-	int control; /* -1: it was closed */
-	struct io control_io;
-	struct code_pipe pipes[2];
-	struct timer limit, rest;
-	struct deferred again;
-
-	struct buf in; /* of messages */
-	size_t granted;
-	size_t left;   /* bytes of a message that is being passed on, or skipped */
-	char left_type;
-	struct buf out; /* code on its way */
-	size_t out_at, out_granted;
-
-	bool is_warm;   /* a fork, whose pid its first message tells */
-	bool is_up;     /* it was ready once */
-	bool is_running, has_begun, wants_interrupt;
-	bool is_finishing; /* the run is over but for what is in the pipes */
-	bool is_blocked;   /* there is no room for what comes next */
-	bool is_resting;   /* it said much that nobody waits for */
-	bool is_dead, is_told;
-	int status;        /* of a shell's run */
-	uint64_t oom_before;
-	char words[256];   /* the last of what it wrote before it was ready */
-	size_t n_words;
-	struct process_end end;
-	struct err why;    /* it is of no use any more; or ERR_NONE */
-};
-
 static void pump(struct code_driver *d);
-
-static struct loop *loop_of(const struct code_driver *d)
-{
-	return d->host->host.loop;
-}
-
-static struct budget *budget_of(const struct code_driver *d)
-{
-	return d->host->host.budget;
-}
-
-/* ---- messages ---- */
-
-static void in_release(struct code_driver *d)
-{
-	budget_give(budget_of(d), d->granted);
-	d->granted = 0;
-	if (d->in.n == 0)
-		buf_done(&d->in);
-	d->in.max = IN_BASE;
-}
-
-/* Room for a message that must be there as a whole. */
-static bool in_widen(struct code_driver *d, size_t size)
-{
-	size_t have = IN_BASE + d->granted;
-
-	if (size > have && !budget_take_spare(budget_of(d), size - have))
-		return false;
-	d->granted += size > have ? size - have : 0;
-	d->in.max = IN_BASE + d->granted;
-	return true;
-}
-
-/* Nothing more of it is read. */
-static bool damage(struct code_driver *d, const struct err *why)
-{
-	if (d->why.code == ERR_NONE)
-		(void)err_set(&d->why, ERR_INVALID, "its messages make no sense: %s", why->msg);
-	child_signal(&d->child, SIGKILL);
-	return false;
-}
-
-static bool tell_value(struct code_driver *d, char type, struct str payload, struct err *e)
-{
-	struct code_mime mimes[CODE_MIMES_MAX];
-	struct code_result r = { .mimes = mimes };
-	struct str name, value;
-	int more;
-
-	while ((more = code_frame_item(&payload, &name, &value, e)) > 0 && r.n < ARRAY_LEN(mimes)) {
-		if (str_eq(name, STR("count")))
-			(void)str_to_u64(value, 0, INT64_MAX, &r.count);
-		else
-			mimes[r.n++] = (struct code_mime){ name, value };
-	}
-	if (type == 'D')
-		r.count = 0;
-	return more < 0 || r.n == 0 || code_result(d->context, &r);
-}
-
-static bool tell_error(struct code_driver *d, struct str payload, struct err *e)
-{
-	struct str trace[CODE_TRACE_MAX], name, value;
-	struct code_error er = { .name = STR("Error"), .trace = trace };
-	int more;
-
-	while ((more = code_frame_item(&payload, &name, &value, e)) > 0) {
-		if (str_eq(name, STR("name")))
-			er.name = value;
-		else if (str_eq(name, STR("value")))
-			er.value = value;
-		else if (er.n_trace < ARRAY_LEN(trace))
-			trace[er.n_trace++] = value;
-	}
-	return more < 0 || code_error(d->context, &er);
-}
-
-static void on_up(struct code_driver *d)
-{
-	if (d->is_up)
-		return;
-	d->is_up = true;
-	timer_cancel(&d->limit);
-	code_ready(d->context);
-	if (d->language->can_be_warm && !d->is_warm)
-		code_warm_want(d->host->warm, d->spec);
-}
-
-/* What is in the pipes now is all that counts. */
-static void bound_pipes(struct code_driver *d)
-{
-	for (int i = 0; i < 2; i++) {
-		struct code_pipe *p = &d->pipes[i];
-		int there = 0;
-
-		if (p->fd >= 0 && ioctl(p->fd, FIONREAD, &there) < 0)
-			there = 0;
-		p->is_bounded = true;
-		p->left = (size_t)there;
-	}
-}
-
-static void finish_run(struct code_driver *d, int status)
-{
-	if (!d->is_running)
-		return;
-	d->is_finishing = true;
-	d->status = status;
-	bound_pipes(d);
-}
-
-/* A whole message. False: there is no room for what it says. E is set when it makes no sense. */
-static bool take_message(struct code_driver *d, char type, struct str payload, struct err *e)
-{
-	uint64_t status;
-
-	switch (type) {
-	case 'H':
-		on_up(d);
-		return true;
-	case 'B':
-		d->has_begun = true;
-		if (d->wants_interrupt)
-			child_signal(&d->child, SIGINT);
-		d->wants_interrupt = false;
-		return true;
-	case 'R':
-	case 'D':
-		return tell_value(d, type, payload, e);
-	case 'X':
-		return tell_error(d, payload, e);
-	case 'Z':
-		finish_run(d, 0);
-		return true;
-	case 'S':
-		if (str_to_u64(payload, 0, 255, &status))
-			finish_run(d, (int)status);
-		return true;
-	case 'N':
-		(void)err_set(&d->why, ERR_NOT_FOUND, "%.*s", STR_ARG(str_first(payload, 256)));
-		return true;
-	default:
-		(void)err_set(e, ERR_INVALID, "there is no message '%c'", type);
-		return true;
-	}
-}
-
-static bool is_stream(char type)
-{
-	return type == 'O' || type == 'E';
-}
-
-/* The next piece of a message that is not collected. */
-static bool take_piece(struct code_driver *d)
-{
-	struct str piece = str_first(buf_str(&d->in), d->left);
-	size_t n = piece.n;
-
-	if (is_stream(d->left_type))
-		n = code_output(d->context, d->left_type == 'E' ? EVENT_STDERR : EVENT_STDOUT, piece);
-	buf_consume(&d->in, n);
-	d->left -= n;
-	d->is_blocked = n < piece.n;
-	return n > 0;
-}
-
-static void skip(struct code_driver *d, const struct code_frame *f)
-{
-	char note[96];
-	int n = snprintf(note, sizeof(note), "[a result of %zu bytes was left out: there is no memory for it]\n", f->length);
-
-	if (f->type == 'R' || f->type == 'D')
-		(void)code_output(d->context, EVENT_STDERR, (struct str){ note, (size_t)n });
-	d->left_type = 0;
-	d->left = f->length;
-}
-
-/* One message, or a piece of one. False: more bytes are needed, or there is no room, or it is over. */
-static bool take_next(struct code_driver *d)
-{
-	struct err e = { 0 };
-	struct code_frame f;
-	size_t used;
-	int r;
-
-	if (d->in.n == 0 || d->is_finishing || d->is_blocked || d->why.code == ERR_INVALID)
-		return false;
-	if (d->left > 0)
-		return take_piece(d);
-	r = code_frame_head(buf_str(&d->in), &f, &used, &e);
-	if (r <= 0)
-		return r < 0 && damage(d, &e);
-	if (is_stream(f.type)) {
-		buf_consume(&d->in, used);
-		d->left_type = f.type;
-		d->left = f.length;
-		return true;
-	}
-	if (d->in.n < used + f.length) {
-		if (in_widen(d, used + f.length))
-			return false;
-		buf_consume(&d->in, used);
-		skip(d, &f);
-		return true;
-	}
-	if (!take_message(d, f.type, str_first(str_skip(buf_str(&d->in), used), f.length), &e)) {
-		d->is_blocked = true;
-		return false;
-	}
-	buf_consume(&d->in, used + f.length);
-	in_release(d);
-	return e.code == ERR_NONE || damage(d, &e);
-}
-
-/* ---- what comes in ---- */
-
-static void start_cold(struct code_driver *d);
-
-static void control_ended(struct code_driver *d)
-{
-	if (d->is_warm && !d->is_up && !d->child.init && !d->is_dead) {
-		start_cold(d);
-		return;
-	}
-	io_del(&d->control_io);
-	closep(&d->control);
-	d->control = -1;
-	if (!d->is_dead)
-		timer_in(&d->limit, SILENT_MS);
-}
-
-static void on_dead(struct code_driver *d, const struct process_end *end);
-static const struct child_ops child_ops;
-
-/* The first message of a fork comes with its pid, which the kernel vouches for. */
-static ssize_t read_first(struct code_driver *d, char *p, size_t n)
-{
-	AUTO(passed_done) struct passed got = PASSED_INIT;
-	struct err e = { 0 };
-	int r = passing_recv(d->control, p, n, 0, &got, &e);
-
-	if (r != PASSING_MESSAGE) {
-		errno = EAGAIN;
-		return r == PASSING_END ? 0 : -1;
-	}
-	if (!got.has_sender || got.sender.pid <= 1 || child_adopt(&d->child, d->host->init, got.sender.pid, &child_ops, d, &e) < 0)
-		return 0;
-	return (ssize_t)got.n;
-}
-
-static bool fill_control(struct code_driver *d)
-{
-	size_t want = d->in.max - d->in.n;
-	char *p = d->control >= 0 && want > 0 && !d->is_blocked && !d->is_finishing ? buf_reserve(&d->in, want) : NULL;
-	ssize_t n;
-
-	d->in.failed = false;
-	if (!p)
-		return false;
-	n = d->is_warm && !d->child.init && !d->is_up ? read_first(d, p, want) : recv(d->control, p, want, MSG_DONTWAIT);
-	if (n > 0) {
-		buf_commit(&d->in, (size_t)n);
-		return true;
-	}
-	if (n == 0 || (errno != EAGAIN && errno != EINTR))
-		control_ended(d);
-	if (d->in.n == 0)
-		in_release(d);
-	return false;
-}
-
-/* An interpreter that does not come to life says why. */
-static void keep_words(struct code_driver *d, struct str text)
-{
-	struct str last = str_skip(text, text.n > sizeof(d->words) / 2 ? text.n - sizeof(d->words) / 2 : 0);
-
-	if (d->n_words + last.n > sizeof(d->words)) {
-		memmove(d->words, d->words + d->n_words - sizeof(d->words) / 2, sizeof(d->words) / 2);
-		d->n_words = sizeof(d->words) / 2;
-	}
-	memcpy(d->words + d->n_words, last.p, last.n);
-	d->n_words += last.n;
-}
-
-static bool take_pipe(struct code_driver *d, struct code_pipe *p)
-{
-	enum event_stream kind = p == &d->pipes[1] ? EVENT_STDERR : EVENT_STDOUT;
-	size_t n = p->in.n > 0 ? code_output(d->context, kind, buf_str(&p->in)) : 0;
-
-	if (!d->is_up && n > 0)
-		keep_words(d, buf_str(&p->in));
-	d->is_blocked = n < p->in.n;
-	buf_consume(&p->in, n);
-	if (p->in.n == 0)
-		buf_done(&p->in);
-	return n > 0;
-}
-
-static void pipe_ended(struct code_pipe *p)
-{
-	io_del(&p->io);
-	closep(&p->fd);
-	p->fd = -1;
-	p->left = 0;
-}
-
-static bool fill_pipe(struct code_pipe *p)
-{
-	size_t want = p->is_bounded ? MIN(p->left, PIPE_BASE) : PIPE_BASE;
-	char *at = p->fd >= 0 && p->in.n == 0 && want > 0 ? buf_reserve(&p->in, want) : NULL;
-	ssize_t n;
-
-	p->in.failed = false;
-	if (!at)
-		return false;
-	n = read(p->fd, at, want);
-	if (n > 0) {
-		buf_commit(&p->in, (size_t)n);
-		p->left -= p->is_bounded ? (size_t)n : 0;
-		return true;
-	}
-	if (n == 0 || (errno != EAGAIN && errno != EINTR))
-		pipe_ended(p);
-	else if (p->is_bounded)
-		p->left = 0;
-	if (p->in.n == 0)
-		buf_done(&p->in);
-	return false;
-}
-
-static bool step_pipes(struct code_driver *d)
-{
-	bool any = false;
-
-	for (int i = 0; i < 2 && !d->is_blocked; i++) {
-		any |= fill_pipe(&d->pipes[i]);
-		any |= take_pipe(d, &d->pipes[i]);
-	}
-	return any;
-}
 
 /* ---- the ends: of a run, of the process ---- */
 
@@ -468,9 +74,9 @@ static void let_go(struct code_driver *d)
 	closep(&d->control);
 	d->control = -1;
 	buf_done(&d->in);
-	in_release(d);
+	process_in_release(d);
 	buf_done(&d->out);
-	budget_give(budget_of(d), d->out_granted);
+	budget_give(process_budget(d), d->out_granted);
 	d->out_granted = d->out_at = d->left = 0;
 	for (int i = 0; i < 2; i++) {
 		io_del(&d->pipes[i].io);
@@ -546,7 +152,7 @@ static void watch(struct code_driver *d, struct io *io, int fd, unsigned want, i
 		io_del(io);
 	else if (io->loop)
 		io_want(io, want);
-	else if (io_add(io, loop_of(d), fd, want, fn, arg, "code", &e) < 0)
+	else if (io_add(io, process_loop(d), fd, want, fn, arg, "code", &e) < 0)
 		log_warn("a context is not heard for a while, ignoring", LOG_ERR(&e));
 }
 
@@ -572,14 +178,14 @@ static void send_code(struct code_driver *d)
 		return;
 	buf_done(&d->out);
 	d->out_at = 0;
-	budget_give(budget_of(d), d->out_granted);
+	budget_give(process_budget(d), d->out_granted);
 	d->out_granted = 0;
 }
 
 /* Messages first; of the pipes only what is left when there are none. */
 static bool step(struct code_driver *d)
 {
-	return take_next(d) || fill_control(d) || step_pipes(d) || end_run(d) || end_process(d);
+	return process_take_next(d) || process_fill_control(d) || process_step_pipes(d) || end_run(d) || end_process(d);
 }
 
 /* What a context says between runs is dropped, at a pace that costs next to no time of ours. */
@@ -607,11 +213,11 @@ static void pump(struct code_driver *d)
 	if (steps == max && max == IDLE_STEPS)
 		rest(d);
 	else if (steps == max)
-		defer(&d->again, loop_of(d), on_again, d, "code");
+		defer(&d->again, process_loop(d), on_again, d, "code");
 	if (d->is_dead && d->control >= 0 && !d->is_blocked && steps < max) {
-		control_ended(d); /* somebody else may hold its other side: nothing of that counts */
+		process_control_ended(d); /* somebody else may hold its other side: nothing of that counts */
 		buf_done(&d->in);
-		defer(&d->again, loop_of(d), on_again, d, "code");
+		defer(&d->again, process_loop(d), on_again, d, "code");
 	}
 	watch_all(d);
 }
@@ -629,7 +235,7 @@ static void on_dead(struct code_driver *d, const struct process_end *end)
 	d->is_dead = true;
 	d->end = *end;
 	if (!was_over)
-		bound_pipes(d);
+		process_bound_pipes(d);
 	pump(d);
 }
 
@@ -646,18 +252,18 @@ static void on_failed(const struct err *why, void *arg)
 	on_dead(d, &(struct process_end){ .code = 127 });
 }
 
-static const struct child_ops child_ops = { .failed = on_failed, .ended = on_ended };
+const struct child_ops process_child_ops = { .failed = on_failed, .ended = on_ended };
 
 static void on_limit(void *arg)
 {
 	struct code_driver *d = arg;
 
 	if (d->child.init && kill(d->child.pid, SIGKILL) == 0) { /* it has closed its socket: nothing can be said to it any more */
-		timer_in(&d->limit, SILENT_MS);
+		timer_in(&d->limit, PROCESS_SILENT_MS);
 		return;
 	}
 	if (d->is_warm && !d->is_up && !d->child.init) {
-		start_cold(d);
+		process_start_cold(d);
 		return;
 	}
 	child_forget(&d->child); /* it ended before we knew of it */
@@ -666,7 +272,7 @@ static void on_limit(void *arg)
 
 static int start_child(struct code_driver *d, struct err *e)
 {
-	const struct code_start st = { d->language, d->spec, d->state_fd, &child_ops, d };
+	const struct code_start st = { d->language, d->spec, d->state_fd, &process_child_ops, d };
 	struct code_ends ends;
 
 	if (code_start(&d->child, d->host, &st, &ends, e) < 0)
@@ -696,7 +302,7 @@ static bool start_warm(struct code_driver *d)
 }
 
 /* A fork that never said that it is there. */
-static void start_cold(struct code_driver *d)
+void process_start_cold(struct code_driver *d)
 {
 	struct err e = { 0 };
 
@@ -707,7 +313,7 @@ static void start_cold(struct code_driver *d)
 	if (start_child(d, &e) < 0) {
 		d->why = e;
 		d->is_dead = true;
-		defer(&d->again, loop_of(d), on_again, d, "code");
+		defer(&d->again, process_loop(d), on_again, d, "code");
 	}
 }
 
@@ -745,12 +351,12 @@ static struct code_driver *process_start(struct code_context *c, const struct co
 		return NULL;
 	}
 	*d = (struct code_driver){ .context = c, .host = host, .spec = sp, .language = code_language_of(sp->language), .state_fd = -1,
-				   .control = -1, .in = BUF_INIT(IN_BASE), .out = BUF_INIT(CODE_TEXT_MAX + 16),
+				   .control = -1, .in = BUF_INIT(PROCESS_IN_BASE), .out = BUF_INIT(CODE_TEXT_MAX + 16),
 				   .oom_before = leaf_oom_kills(host->leaf) };
 	for (int i = 0; i < 2; i++)
-		d->pipes[i] = (struct code_pipe){ .of = d, .fd = -1, .in = BUF_INIT(PIPE_BASE) };
-	if (timer_init(&d->limit, loop_of(d), on_limit, d, "code process", e) < 0 ||
-	    timer_init(&d->rest, loop_of(d), on_rested, d, "code process", e) < 0)
+		d->pipes[i] = (struct code_pipe){ .of = d, .fd = -1, .in = BUF_INIT(PROCESS_PIPE_BASE) };
+	if (timer_init(&d->limit, process_loop(d), on_limit, d, "code process", e) < 0 ||
+	    timer_init(&d->rest, process_loop(d), on_rested, d, "code process", e) < 0)
 		return NULL;
 	if (d->language->keeps_state) {
 		d->state_fd = memfd_create("state", MFD_CLOEXEC);
@@ -766,7 +372,7 @@ static int process_run(struct code_driver *d, struct str code, struct err *e)
 {
 	if (d->is_running || d->out.n > 0)
 		return err_set(e, ERR_INTERNAL, "the process is busy");
-	if (!budget_take(budget_of(d), code.n + 17))
+	if (!budget_take(process_budget(d), code.n + 17))
 		return err_set(e, ERR_UNAVAILABLE, "no room for the code");
 	d->out_granted = code.n + 17;
 	buf_addf(&d->out, "R%zu\n", code.n);
@@ -775,7 +381,7 @@ static int process_run(struct code_driver *d, struct str code, struct err *e)
 		bool is_full = d->out.failed;
 
 		buf_done(&d->out);
-		budget_give(budget_of(d), d->out_granted);
+		budget_give(process_budget(d), d->out_granted);
 		d->out_granted = 0;
 		return is_full ? err_no_memory(e) : -1;
 	}
