@@ -421,6 +421,14 @@ def test_programs_of_the_code_have_none_of_our_descriptors(python):
     assert python.out("import os; print(os.popen('ls /proc/self/fd').read().split())") == "['0', '1', '2', '3']\n"
 
 
+@pytest.mark.parametrize("language, code", [("python", "import os; print(os.getpid())"), ("bash", "echo $$"), ("javascript", "console.log(process.pid)")])
+def test_lists_of_processes_stay_readable(execd, language, code):
+    c = Context(execd, language)
+    with open(f"/proc/{int(c.out(code))}/cmdline", "rb") as f:
+        assert len(f.read()) < 256
+    c.delete()
+
+
 def test_nothing_of_ours_is_left_in_the_files(execd, tmp_path):
     c = Context(execd, cwd=str(tmp_path))
     c.run("1 / 0")

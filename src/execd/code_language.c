@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/guest.h"
 #include "execd/code_driver.h"
@@ -20,15 +21,20 @@
 
 _Static_assert(GUEST_FD_CGROUPS > 8, "node's socket is no descriptor of the leaf");
 
-#define NODE { "node", "nodejs" }, .flag = "-e", .text = code_text_node, .has_name = true, .control = 8
+/* What interpreters are started with is short: it is what lists of processes show. */
+#define PYTHON_BOOT "import os\nd=b''\nwhile len(d)<%zu:d+=os.read(250,%zu-len(d))or exit()\nexec(compile(d,'<driver>','exec'),{'__name__':'driver'})"
+#define NODE_BOOT "{const b=Buffer.alloc(%zu);for(let n=0;n<%zu;)n+=require('fs').readSync(8,b,n,%zu-n,null)||process.exit();eval(b.toString())}"
+#define BASH_BOOT "IFS= LC_ALL=C read -r -N %zu -u 250 __osb_text && eval \"$__osb_text\""
+#define NODE { "node", "nodejs" }, .flag = "-e", .boot = NODE_BOOT, .text = &code_text_node, .has_name = true, .control = 8
 
 /* Our socket is where hardly any code looks for free descriptors. Of its first 16 node sees to it by itself that programs do not
  * inherit them, and lets nobody do that for others: one that launch_setup() does not need. */
 static const struct code_language languages[] = {
-	{ .name = "python", .programs = { "python3", "python" }, .flag = "-c", .text = code_text_python, .control = 250, .can_be_warm = true },
+	{ .name = "python", .programs = { "python3", "python" }, .flag = "-c", .boot = PYTHON_BOOT, .text = &code_text_python, .control = 250,
+	  .can_be_warm = true },
 	{ .name = "javascript", .programs = NODE },
 	{ .name = "typescript", .programs = NODE },
-	{ .name = "bash", .programs = { "bash" }, .flag = "-c", .text = code_text_bash, .control = 250, .keeps_state = true },
+	{ .name = "bash", .programs = { "bash" }, .flag = "-c", .boot = BASH_BOOT, .text = &code_text_bash, .control = 250, .keeps_state = true },
 };
 
 const struct code_language *code_language_of(const char *name)
@@ -92,6 +98,29 @@ static int open_cwd(const char *path, struct err *e)
 	return high < 0 ? err_sys(e, errno, "open '%s'", path) : high;
 }
 
+/* Its program waits in the socket, which is larger. */
+static int send_text(const struct code_language *l, int control, struct err *e)
+{
+	ssize_t n = send(control, l->text->p, l->text->n, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	return n == (ssize_t)l->text->n ? 0 : err_set(e, ERR_UNAVAILABLE, "no room for the program of '%s'", l->name);
+}
+
+/* The length stands in it wherever it is needed. */
+static const char *boot_text(const struct code_language *l, struct arena *a)
+{
+	AUTO(buf_done) struct buf text = BUF_INIT(1024);
+
+	for (const char *p = l->boot; *p;) {
+		if (str_starts(str_of(p), STR("%zu"))) {
+			buf_addf(&text, "%zu", l->text->n);
+			p += 3;
+		} else
+			buf_add_char(&text, *p++);
+	}
+	return text.failed ? NULL : arena_dup(a, buf_str(&text));
+}
+
 int code_start(struct child *c, const struct code_host *host, const struct code_start *st, struct code_ends *ret, struct err *e)
 {
 	AUTO(arena_done) struct arena a = ARENA_INIT(ARENA_MAX);
@@ -99,7 +128,7 @@ int code_start(struct child *c, const struct code_host *host, const struct code_
 	AUTO_FD cwd = open_cwd(st->spec->cwd, e);
 	const struct code_language *l = st->language;
 	const char *path = code_language_program(l, st->spec, &a);
-	const char *const argv[] = { path, l->flag, l->text, l->has_name ? l->name : NULL, NULL };
+	const char *const argv[] = { path, l->flag, boot_text(l, &a), l->has_name ? l->name : NULL, NULL };
 	struct launch launch = { .leaf = host->leaf, .as = st->spec->as, .cwd_fd = cwd };
 	struct spawn_spec sp = SPAWN_INIT(path, (char *const *)(uintptr_t)argv);
 	struct spawn_fd fds[] = { { -1, l->control }, { st->state_fd, CODE_STATE_FD } };
@@ -108,6 +137,10 @@ int code_start(struct child *c, const struct code_host *host, const struct code_
 		return -1;
 	if (!path)
 		return err_set(e, ERR_NOT_FOUND, "there is no '%s'", l->programs[0]);
+	if (!argv[2])
+		return err_no_memory(e);
+	if (send_text(l, ours.control, e) < 0)
+		return -1;
 	fds[0].fd = theirs.control;
 	sp.envp = st->spec->env->items;
 	sp.out = theirs.out[0];

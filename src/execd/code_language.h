@@ -16,9 +16,9 @@ struct err;
 struct code_language {
 	const char *name;
 	const char *programs[3]; /* the first that is there is taken; ends with NULL */
-	const char *flag;        /* in front of the text */
-	const char *text;
-	int control;      /* in the program: our socket */
+	const char *flag, *boot; /* what it is started with: reads its program from our socket, "%zu" bytes, and runs it */
+	const struct str *text;
+	int control;             /* in the program: our socket */
 	bool has_name;    /* the language is an argument of its program, which runs several */
 	bool keeps_state; /* a process that ends costs a run at most: what runs before have left is in a file */
 	bool can_be_warm;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Runs bash code for execd, which starts this by `bash -c` with its control socket as descriptor 250 and a file for the state as 249.
+# Runs bash code for execd, which sends this to a bash that it has started, by the socket that is descriptor 250 there; 249 is a file for the state.
 #
 # Messages are those of python.py. The loop is no function, or `declare` in a run would be local to it. Everything around a run happens
 # without output, traps and tracing; the latter two are taken away after it and given back in front of the next one. Redirections of

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs JavaScript and TypeScript for execd, which starts this by `node -e` with its control socket as descriptor 8 and the language
-// as its argument.
+// Runs JavaScript and TypeScript for execd, which sends this to a node that it has started with the language as its argument, by the
+// socket that is descriptor 8 there.
 //
 // Messages are those of python.py. V8's own mode for consoles evaluates: names may be declared again and await is allowed. What it
 // evaluates cannot import, so import expressions and statements become calls of ours. A promise that the last expression gives is waited for.

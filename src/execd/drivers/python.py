@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Runs python code for execd, which starts this by `python3 -c` with its control socket as descriptor 250.
+# Runs python code for execd, which sends this to a python that it has started, by the socket that is descriptor 250 there.
 #
 # Messages both ways are a letter, the length in decimal, a newline and so many bytes. To us: R code; W modules, to be what new
 # contexts are forked from. From us: H ready, B the run can be interrupted, O and E output, R and D values, X an
