@@ -577,6 +577,23 @@ class closing_all:
             thing.close()
 
 
+def test_many_large_results_at_once_stay_within_the_budget(execd):
+    """L2: what there is no memory for is left out by name, and everybody is answered."""
+    contexts = [Context(execd) for _ in range(20)]
+    code = "class A:\n    def _repr_html_(self): return 'x' * 2_000_000\n    def __repr__(self): return 'plain'\nfor i in range(3): display(A())\nprint('end')"
+    before = rss_kib(execd.process.pid)
+    with closing_all(c.stream(code) for c in contexts) as streams:
+        time.sleep(3)
+        assert rss_kib(execd.process.pid) - before < 24 * 1024
+        assert execd.request("GET", "/ping").status == 200
+        for s in streams:
+            got = read_until(s, b"\r\n0\r\n\r\n")
+            assert b"execution_complete" in got and got.count(b'"type":"result"') + got.count(b"left out") >= 3 and b"end\\n" in got
+    for c in contexts:
+        assert c.value("1 + 1") == "2"
+        c.delete()
+
+
 # ---- requests ----
 
 

@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "execd/code_driver.h"
 #include "execd/events.h"
 #include "sys/process.h"
 
@@ -82,6 +83,30 @@ static void the_end_of_a_process_is_one_event(void **state)
 		check_event(cases[i].want, event_end(&b, &cases[i].end, 5, cases[i].is_oom));
 }
 
+static void plain_text_of_a_result_has_two_names(void **state)
+{
+	const struct code_mime mimes[] = { { STR("text/html"), STR("<b>") }, { STR("text/plain"), STR("4\xff") } };
+	AUTO(buf_done) struct buf counted = BUF_INIT(1 << 16);
+
+	(void)state;
+	check_event("{\"type\":\"result\",\"results\":{\"text/html\":\"<b>\",\"text\":\"4\xef\xbf\xbd\",\"text/plain\":\"4\xef\xbf\xbd\"}",
+		    event_result(&b, &(struct code_result){ mimes, 2, 0 }));
+	event_result(&counted, &(struct code_result){ mimes, 1, 7 });
+	assert_true(str_starts(buf_str(&counted), STR("{\"type\":\"execution_count\",\"execution_count\":7,\"timestamp\":")));
+	assert_non_null(strstr(buf_z(&counted), "}\n\n{\"type\":\"result\",\"results\":{\"text/html\":\"<b>\"},\"timestamp\":"));
+}
+
+static void an_error_of_code_has_its_own_words(void **state)
+{
+	const struct str trace[] = { STR("a\nb"), STR("c") };
+
+	(void)state;
+	check_event("{\"type\":\"error\",\"error\":{\"ename\":\"E\",\"evalue\":\"v\",\"traceback\":[\"a\\nb\",\"c\"]}",
+		    event_error(&b, &(struct code_error){ STR("E"), STR("v"), trace, 2 }));
+	check_event("{\"type\":\"error\",\"error\":{\"ename\":\"E\",\"evalue\":\"\",\"traceback\":[]}",
+		    event_error(&b, &(struct code_error){ .name = STR("E") }));
+}
+
 static void text_of_the_safe_length_fits_whatever_it_is(void **state)
 {
 	AUTO(buf_done) struct buf b = BUF_INIT(EVENT_MAX);
@@ -102,6 +127,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_kind_has_its_fields),
 		cmocka_unit_test(the_end_of_a_process_is_one_event),
+		cmocka_unit_test(plain_text_of_a_result_has_two_names),
+		cmocka_unit_test(an_error_of_code_has_its_own_words),
 		cmocka_unit_test(text_of_the_safe_length_fits_whatever_it_is),
 	};
 
