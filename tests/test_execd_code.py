@@ -294,6 +294,17 @@ def test_display_is_a_result_without_a_count(python):
         ("result", "'a'"), ("result", "2"), ("stdout", None), ("result", "[3]"), ("execution_count", None), ("result", "4")]
 
 
+def test_display_of_ipython_shows_where_there_is_no_ipython_shell(execd, tmp_path):
+    (tmp_path / "IPython").mkdir()
+    (tmp_path / "IPython/__init__.py").write_text("")
+    (tmp_path / "IPython/display.py").write_text("def display(*a): print('printed')\nclass HTML:\n"
+                                                 "    def __init__(self, data): self.data = data\n    def _repr_html_(self): return self.data")
+    c = Context(execd, cwd=str(tmp_path))
+    events = c.run("from IPython.display import display, HTML\ndisplay(HTML('<b>x</b>'))")
+    assert [e["results"]["text/html"] for e in events if e["type"] == "result"] == ["<b>x</b>"] and texts(events) == []
+    c.delete()
+
+
 def test_what_is_too_large_is_left_out_by_name(python):
     events = python.run("class A:\n    def _repr_html_(self): return 'x' * 3_000_000\n    def _repr_latex_(self): return 'y' * 2_000_000\n"
                         "    def __repr__(self): return 'small'\nA()")

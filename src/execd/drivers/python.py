@@ -227,10 +227,10 @@ def _driver(more):
                 frame(b"H")
 
     class Finder:
-        """Has a say when matplotlib is imported, and not before."""
+        """Has a say when what shows things is imported, and not before."""
 
         def find_spec(name, path=None, target=None):
-            return need("find_matplotlib")(Finder) if name == "matplotlib" else None
+            return need("find_hooked")(Finder, name) if name in ("matplotlib", "IPython.display") else None
 
     def begin():
         os.set_inheritable(CONTROL, False)

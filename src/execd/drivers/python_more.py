@@ -128,11 +128,22 @@ class Backend:
         module.FigureCanvas, module.FigureManager, module.show = FigureCanvasAgg, FigureManagerBase, show_figures
 
 
-class Choose:
-    """Loads matplotlib as its own loader would, and then chooses our backend unless somebody has chosen one."""
+def choose_backend(module):
+    if not os.environ.get("MPLBACKEND"):
+        sys.meta_path.append(Backend)
+        module.rcParams["backend"] = "module://" + Backend.NAME
 
-    def __init__(self, loader):
-        self.loader = loader
+
+def take_display(module):
+    """Without a shell of IPython's own its function would print."""
+    module.display = lambda *values, **more: display(values)
+
+
+class Hooked:
+    """Loads a module as its own loader would, and then does what we want done to it."""
+
+    def __init__(self, loader, hook):
+        self.loader, self.hook = loader, hook
 
     def create_module(self, spec):
         return self.loader.create_module(spec)
@@ -140,18 +151,19 @@ class Choose:
     def exec_module(self, module):
         module.__spec__.loader = module.__loader__ = self.loader
         self.loader.exec_module(module)
-        if not os.environ.get("MPLBACKEND"):
-            module.rcParams["backend"] = "module://" + Backend.NAME
+        self.hook(module)
 
 
-def find_matplotlib(finder):
+def find_hooked(finder, name):
     import importlib.util
 
     sys.meta_path.remove(finder)
-    spec = importlib.util.find_spec("matplotlib")
+    try:
+        spec = importlib.util.find_spec(name)
+    finally:
+        sys.meta_path.insert(0, finder)
     if spec is not None and spec.loader is not None:
-        sys.meta_path.append(Backend)
-        spec.loader = Choose(spec.loader)
+        spec.loader = Hooked(spec.loader, choose_backend if name == "matplotlib" else take_display)
     return spec
 
 
