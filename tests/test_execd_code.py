@@ -588,6 +588,19 @@ class closing_all:
             thing.close()
 
 
+def test_large_environments_are_paid_for(execd):
+    body = json.dumps({"language": "bash", "envs": {f"V{i}": "x" * 8000 for i in range(16)}})
+    execd.request("DELETE", "/code/contexts?language=bash")
+    before = rss_kib(execd.process.pid)
+    answers = [execd.request("POST", "/code/context", body) for _ in range(26)]
+    assert {a.status for a in answers} <= {200, 429, 503} and answers[0].status == 200
+    assert rss_kib(execd.process.pid) - before < 16 * 1024
+    assert execd.request("DELETE", "/code/contexts?language=bash").status == 200
+    wait_for(lambda: not ids(execd, "?language=bash"))
+    assert execd.request("POST", "/code/context", body).status == 200
+    execd.request("DELETE", "/code/contexts?language=bash")
+
+
 def test_many_large_results_at_once_stay_within_the_budget(execd):
     """L2: what there is no memory for is left out by name, and everybody is answered."""
     contexts = [Context(execd) for _ in range(20)]

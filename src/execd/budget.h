@@ -13,7 +13,8 @@
  *     one at a time     a body being decoded (4 MiB), a buffer being moved (2 MiB)              6.0 MiB
  *     this account      bodies on their way, long lines, larger reads, input of commands, clients
  *                       and commands of terminals, long messages of those, proxied requests,
- *                       code that waits, results of code, kernels and what they say             8.0 MiB
+ *                       code that waits, results of code, environments of contexts,
+ *                       kernels and what they say                                               8.0 MiB
  *
  * 47.9 MiB. What is asked for beyond the account is refused, and each caller has a way to go on without: a body, code or
  * a command with input is answered 503, a line is split, a read is smaller, a terminal gets no client, its message is too
@@ -22,7 +23,7 @@
  * An upload of known length is passed from its socket to its pipe (32 places, each for at most the 32 KiB that a socket
  * allocates in one piece). That memory is the sender's and is not charged to us, like what waits in a socket.
  *
- * The kernel charges us for what waits in our sockets: 400 x 32 KiB, 12.5 MiB. Together with the above that is below the 64. In
+ * The kernel charges us for what waits in our sockets: 400 x 32 KiB and 32 x 48 KiB, 14 MiB. Together with the above that is below the 64. In
  * a socket of a download these are pages of the file's cache, which we may have read: of four long ones at once 1 MiB each. */
 #pragma once
 #include <stdbool.h>

@@ -27,6 +27,7 @@ struct code_context {
 	struct code_context *prev, *next;
 	char id[UUID_LEN + 1];
 	struct arena arena;
+	size_t granted; /* for that */
 	struct code_spec spec;
 	struct env env;
 	struct identity as;
@@ -356,6 +357,7 @@ static void context_free(struct code_context *c)
 		c->next->prev = c->prev;
 	cs->n--;
 	arena_done(&c->arena);
+	budget_give(cs->host.host.budget, c->granted);
 	free(c);
 }
 
@@ -371,6 +373,9 @@ static int copy_spec(struct code_context *c, const struct code_spec *sp, struct 
 	};
 	if (!c->spec.language || !c->spec.cwd || (sp->kernel && !c->spec.kernel))
 		return err_no_memory(e);
+	if (!budget_take(c->of->host.host.budget, c->arena.used))
+		return err_set(e, ERR_UNAVAILABLE, "no room for another environment");
+	c->granted = c->arena.used;
 	if (sp->as) {
 		c->as = *sp->as;
 		c->spec.as = &c->as;

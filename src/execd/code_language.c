@@ -64,12 +64,15 @@ void code_ends_done(struct code_ends *ends)
 
 int code_ends_open(struct code_ends *ours, struct code_ends *theirs, struct err *e)
 {
+	const int send_buffer = CODE_SEND_BUFFER / 2; /* the kernel doubles it */
 	int pair[2];
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		return err_sys(e, errno, "create a socket");
 	ours->control = pair[0];
 	theirs->control = pair[1];
+	if (setsockopt(ours->control, SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof(send_buffer)) < 0)
+		return err_sys(e, errno, "make a socket small");
 	for (int i = 0; i < 2; i++) {
 		if (pipe2(pair, O_CLOEXEC) < 0)
 			return err_sys(e, errno, "create a pipe");

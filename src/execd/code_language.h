@@ -11,6 +11,7 @@ struct code_host;
 struct code_spec;
 struct err;
 
+#define CODE_SEND_BUFFER (48 * 1024) /* of our end, as the kernel counts it: what waits there is ours by its account */
 #define CODE_STATE_FD 249   /* in a shell: the file that its state is kept in */
 
 struct code_language {

@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/own.h"
+#include "execd/budget.h"
 #include "execd/code_frame.h"
 #include "execd/code_language.h"
 #include "execd/drain.h"
@@ -29,6 +30,13 @@ static const char *setting(const struct code_warm *w)
 
 /* ---- its end ---- */
 
+static void forget_spec(struct code_warm *w)
+{
+	arena_done(&w->arena);
+	budget_give(w->host->host.budget, w->granted);
+	w->granted = 0;
+}
+
 static void let_go(struct code_warm *w)
 {
 	child_signal(&w->child, SIGKILL);
@@ -37,7 +45,7 @@ static void let_go(struct code_warm *w)
 	closep(&w->control);
 	w->control = -1;
 	buf_done(&w->in);
-	arena_done(&w->arena);
+	forget_spec(w);
 	w->left = 0;
 	w->state = CODE_WARM_NONE;
 	timer_cancel(&w->timer);
@@ -211,10 +219,11 @@ void code_warm_want(struct code_warm *w, const struct code_spec *sp)
 	}
 	if (w->state != CODE_WARM_NONE || w->failures >= CODE_WARM_FAILURES_MAX || strcmp(setting(w), "off") == 0)
 		return;
-	if (copy_spec(w, sp, &e) < 0) {
-		arena_done(&w->arena);
+	if (copy_spec(w, sp, &e) < 0 || !budget_take_spare(w->host->host.budget, w->arena.used)) {
+		forget_spec(w);
 		return;
 	}
+	w->granted = w->arena.used;
 	w->state = CODE_WARM_WANTED;
 	timer_in(&w->timer, CODE_WARM_AFTER_MS);
 }

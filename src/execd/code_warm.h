@@ -34,6 +34,7 @@ struct code_warm {
 	unsigned failures;
 	unsigned orders; /* since a context was last started that could not be a fork */
 	struct arena arena; /* for what it is made with */
+	size_t granted;
 	struct env env;
 	struct identity as;
 	struct code_spec spec;
