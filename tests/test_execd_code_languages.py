@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from test_execd import EXECD, serve, texts, wait_for
+from test_execd import EXECD, TOKEN, guest, serve, texts, wait_for  # noqa: F401
 from test_execd_code import Context, ids, read_until, run
 
 pytestmark = pytest.mark.skipif(not EXECD.exists(), reason=f"{EXECD} is not built")
@@ -249,6 +249,23 @@ def is_waiting(pid, parent):
         return ppid == parent and os.readlink(f"/proc/{pid}/cwd") == "/"
     except OSError:
         return False
+
+
+def test_contexts_run_as_the_user_of_the_sandbox(guest):  # noqa: F811
+    g = guest({"id": "ab12", "entrypoint": ["tail", "-f", "/dev/null"], "token": TOKEN, "uid": 65534, "gid": 65534, "cwd": "/tmp",
+               "env": {"EXECD_CODE_WARM": "fractions", "HOME": "/tmp"}})
+    execd = g.wait_ready()
+    first = Context(execd)
+    assert first.value("import os; os.getuid(), os.getgid(), os.getppid(), os.getcwd()") == "(65534, 65534, 1, '/tmp')"
+    found = []
+    wait_for(lambda: found.append(forks(execd)) or found[-1], 30)
+    assert found[-1].value("import os; os.getuid(), os.getgid(), os.getppid(), os.getcwd()") == "(65534, 65534, 1, '/tmp')"
+    assert found[-1].error("os._exit(6)")["evalue"] == "exit status 6"
+    bash = Context(execd, "bash")
+    assert bash.out("A=1; id -u; exit 0") == "65534\n"
+    assert bash.out("echo ${A:-lost}") == "lost\n"
+    bash.run("B=2")
+    assert bash.error("exit 3")["evalue"] == "3" and bash.out("echo $B") == "2\n"
 
 
 # ---- idle time ----
