@@ -373,6 +373,24 @@ def test_snapshots_have_no_volumes_and_a_rollback_keeps_them(api, box, place):
     assert api.call("DELETE", "/volumes/own").status == 204
 
 
+def test_forks_have_the_volumes_that_they_ask_for(api, box, place):
+    source = box(volumes=[pvc("of-source")])
+    assert sh(api, source, "echo mine >/data/f; echo kept >/root/f")[-1] == "status 0"
+    volumes = [pvc("shared", "/data", storage="16Mi"), host(place / "listed/forked", name="h")]
+    forks = [{"id": i} for i in api.fork(source["id"], count=3, volumes=volumes)]
+    assert sh(api, forks[0], "cat /root/f; ls /data; echo one >/data/f; echo host >/mnt/f") == ["kept", "status 0"]
+    assert all(sh(api, fork, "cat /data/f /mnt/f") == ["one", "host", "status 0"] for fork in forks[1:])
+    assert (place / "listed/forked/f").read_text() == "host\n"
+    assert {v["name"]: v["sandboxes"] for v in api.get("/volumes").json["items"]} == {"of-source": 1, "shared": 3}
+    for bad, status in (([pvc("UPPER")], 422), ([{"name": "v"}], 422), ([pvc("none", createIfNotExists=False)], 400),
+                        ([host("/etc")], 400)):
+        answer = api.post(f"/sandboxes/{source['id']}/fork", {"volumes": bad})
+        assert answer.status == status, answer
+    assert names(api) == ["of-source", "shared"]
+    for sandbox in (source, *forks):
+        assert api.delete(sandbox["id"]).status == 204
+
+
 def test_sandboxes_of_pools_have_no_volumes(api):
     template = {"image": {"uri": "host"}, "entrypoint": ["sleep", "1000"], "resourceLimits": {}, "volumes": [pvc("pooled")]}
     a = api.post("/pools", {"name": "p", "template": template, "capacitySpec": {"bufferMin": 0, "bufferMax": 0, "poolMin": 0, "poolMax": 1}})

@@ -73,6 +73,16 @@ static void copy_map(struct job *j, const struct string_map *from, struct string
 	}
 }
 
+static void copy_volumes(struct job *j, const struct sandbox_order *o)
+{
+	uint64_t *sizes = arena_array(&j->arena, o->n_volumes + 1, sizeof(*sizes));
+
+	j->has_failed |= !sizes || row_volumes_copy(&j->arena, o->volumes, o->n_volumes, &j->order.volumes, &(struct err){ 0 }) < 0;
+	for (size_t i = 0; sizes && i < o->n_volumes; i++)
+		sizes[i] = o->volume_sizes[i];
+	j->order.volume_sizes = sizes;
+}
+
 static int copy_order(struct job *j, const struct sandbox_order *o, struct err *e)
 {
 	j->order = *o;
@@ -86,9 +96,7 @@ static int copy_order(struct job *j, const struct sandbox_order *o, struct err *
 	j->order.key = (struct str){ 0 };
 	j->order.ignored = NULL;
 	j->order.n_ignored = 0;
-	j->order.volumes = NULL; /* forks have none: their order cannot name any */
-	j->order.volume_sizes = NULL;
-	j->order.n_volumes = 0;
+	copy_volumes(j, o);
 	copy_list(j, &o->entrypoint, &j->order.entrypoint);
 	copy_map(j, &o->env, &j->order.env);
 	copy_map(j, &o->metadata, &j->order.metadata);

@@ -29,6 +29,8 @@ static const struct field fork_fields[] = {
 	FIELD(struct forking, rq.metadata, FIELD_MAP, "metadata", .no_nulls = true),
 	FIELD(struct forking, rq.policy, FIELD_OBJECT, "networkPolicy", .alias = "network_policy", .fields = create_policy_fields,
 	      .has = HAS(struct forking, rq.has_network_policy)),
+	FIELD(struct forking, rq.volumes, FIELD_OBJECTS, "volumes", .fields = create_volume_fields, .size = sizeof(struct create_volume),
+	      .defaults = &create_volume_defaults, .check_item = create_volume_check),
 	{ 0 },
 };
 
@@ -74,7 +76,9 @@ static int fork_source(struct request *rq, struct reply *rp, const struct forkin
 {
 	struct plane *plane = plane_of(rq);
 	const struct create_rules rules = { .runtime = plane->spec.runtime, .max_timeout_s = plane->spec.max_timeout_s,
-					    .snapshots = plane->snapshots, .source = &source->row, .max_rules = plane->spec.max_rules };
+					    .snapshots = plane->snapshots, .source = &source->row, .max_rules = plane->spec.max_rules,
+					    .volumes = sandboxes_volumes(plane->sandboxes), .host_paths = &plane->spec.host_paths,
+					    .volume_bytes = plane->spec.volume_bytes };
 	struct sandbox_order order;
 	struct fork_spec spec = { .snapshots = plane->snapshots, .sandboxes = plane->sandboxes, .source = source, .order = &order,
 				  .name = fk->name, .count = (size_t)fk->count };
