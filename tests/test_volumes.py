@@ -418,6 +418,32 @@ def test_nothing_is_lost_or_left_by_restarts(home, start_server, spec):
     assert not list(disks(api.server).glob("*vol-*"))
 
 
+def test_what_a_lost_database_knew_is_found_again(home, start_server, spec):
+    server = start_server(home=home, env={"OPENSANDBOX_SERVER_API_KEY": KEY})
+    server.wait_ready()
+    api = Api(server, spec, "/v1")
+    sandbox = api.create(volumes=[pvc("precious")])
+    assert sh(api, sandbox, "echo kept >/data/f")[-1] == "status 0"
+    assert api.delete(sandbox["id"]).status == 204
+    name, = [p.name for p in disks(server).glob("vol-*")]
+    server.stop()
+    for path in home.state.glob("server/db.sqlite*"):
+        path.unlink()
+    server = start_server(home=home, env={"OPENSANDBOX_SERVER_API_KEY": KEY})
+    server.wait_ready()
+    api = Api(server, spec, "/v1")
+    lost = "lost-" + name.removeprefix("vol-")
+    wait_for(lambda: names(api) == [lost])
+    os.kill(server.pid, 9)  # and the record of it stays
+    server.wait_ready()
+    wait_for(lambda: names(api) == [lost])
+    sandbox = api.create(volumes=[pvc(lost, createIfNotExists=False)])
+    assert sh(api, sandbox, "cat /data/f")[0] == "kept"
+    assert api.delete(sandbox["id"]).status == 204
+    assert api.call("DELETE", f"/volumes/{lost}").status == 204
+    wait_for(lambda: not list(disks(server).glob("*vol-*")))
+
+
 def test_a_rollback_finds_folders_by_the_list_of_today(home, start_server, spec, place):
     def start(*listed):
         paths = ", ".join(f'"{place / name}"' for name in listed)

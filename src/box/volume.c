@@ -12,6 +12,7 @@
 #include "base/hex.h"
 #include "base/kill_point.h"
 #include "base/own.h"
+#include "base/uuid.h"
 #include "base/random.h"
 #include "base/str.h"
 #include "box/store.h"
@@ -330,6 +331,13 @@ int volume_make(const struct box_store *s, const char *id, uint64_t limit_bytes,
 	}
 	KILL_POINT("warden.volume.named");
 	return write_down(s, e);
+}
+
+const char *volume_id_of(const char *name)
+{
+	struct str s = str_of(name);
+
+	return str_starts(s, STR(VOLUME)) && id_valid(str_skip(s, sizeof(VOLUME) - 1)) ? name + sizeof(VOLUME) - 1 : NULL;
 }
 
 /* By another name first: whatever happens, it is never taken for a volume again. */

@@ -47,6 +47,8 @@ int volume_open(const struct volume_spec *spec, struct err *e);
  * EDQUOT in `sys`. When it succeeds the volume is on the disk, whatever happens. One that is there stays as it is. */
 int volume_make(const struct box_store *s, const char *id, uint64_t limit_bytes, struct err *e);
 int volume_remove(const struct box_store *s, const char *id, struct err *e); /* not there is removed already */
+/* The id of the volume that NAME, of a disk, is of; NULL: of none. */
+const char *volume_id_of(const char *name);
 /* Removes what others were cut off in making or removing. */
 int volumes_sweep(const struct box_store *s, struct err *e);
 

@@ -133,7 +133,8 @@ static int check_create(const struct wire_request *rq, struct err *e)
 bool wire_is_about_one(uint32_t call)
 {
 	return call != WIRE_LIST && call != WIRE_SNAPSHOTS && call != WIRE_SNAPSHOT_REMOVE && call != WIRE_LAYER_ADD &&
-	       call != WIRE_LAYER_DROP && call != WIRE_LAYERS && call != WIRE_LAYER_PACK && !is_about_volume(call);
+	       call != WIRE_LAYER_DROP && call != WIRE_LAYERS && call != WIRE_LAYER_PACK &&
+	       call != WIRE_VOLUMES && !is_about_volume(call);
 }
 
 static int check_snapshot(const struct wire_request *rq, struct err *e)

@@ -44,6 +44,7 @@ enum wire_call {
 	WIRE_LAYER_PACK,
 	WIRE_VOLUME_MAKE,   /* a named volume: its id, and disk_bytes of the limits (0: none). Once it is there, nothing changes */
 	WIRE_VOLUME_REMOVE, /* with all that is in it; of what is not there at once */
+	WIRE_VOLUMES, /* answered with one row per named volume, its id in the place of a sandbox's, then one without */
 	WIRE_ENDED, /* from the warden, serial 0: a box has ended */
 };
 

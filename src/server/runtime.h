@@ -218,6 +218,7 @@ struct runtime_ops {
 	 * that is there succeeds. LIMIT_BYTES 0: none, where disks have none. One is removed when no sandbox has it. NULL: the
 	 * runtime has no volumes at all. */
 	void (*volume_make)(struct runtime *rt, const char *id, uint64_t limit_bytes, runtime_done_fn *fn, void *arg);
+	void (*volumes)(struct runtime *rt, runtime_layers_fn *fn, void *arg); /* the ids of all that there are */
 	void (*volume_remove)(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg);
 	/* A create in progress may fail as soon as that can be; its completion comes all the same. May be NULL. */
 	void (*cancel)(struct runtime *rt, const char *id);

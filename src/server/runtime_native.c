@@ -62,6 +62,7 @@ static struct runtime_failure failure_of(const struct call *c, const struct err 
 		[WIRE_LAYER_DROP] = "SANDBOX_QUERY_FAILED", [WIRE_LAYERS] = "SANDBOX_QUERY_FAILED",
 		[WIRE_LAYER_PACK] = "SNAPSHOT_EXPORT_FAILED",
 		[WIRE_VOLUME_MAKE] = "VOLUME_CREATE_FAILED", [WIRE_VOLUME_REMOVE] = "VOLUME_DELETE_FAILED",
+		[WIRE_VOLUMES] = "SANDBOX_QUERY_FAILED",
 	};
 	struct runtime_failure f = { .code = codes[c->kind], .status = 500, .err = *e };
 
@@ -117,6 +118,7 @@ void native_call_fail(struct call *c, const struct err *e)
 		copy.fn.snapshot(NULL, &f, copy.arg);
 		break;
 	case WIRE_SNAPSHOTS:
+	case WIRE_VOLUMES:
 		copy.fn.layers(NULL, 0, &f, copy.arg);
 		break;
 	case WIRE_LAYER_PACK:
@@ -568,6 +570,7 @@ static void answer(struct call *c, const struct wire_reply *rp, struct passed *g
 		native_answer_snapshot(c, &rp->snapshot);
 		return;
 	case WIRE_SNAPSHOTS:
+	case WIRE_VOLUMES:
 		native_answer_snapshots(c, rp);
 		return;
 	case WIRE_LAYERS:
@@ -709,7 +712,7 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 		.dial = native_dial,       .logs = native_logs,   .inspect = native_inspect, .stats = native_stats,
 		.policy = native_policy,   .activity = native_activity,
 		.list = native_list,       .snapshot = native_snapshot, .snapshot_remove = native_snapshot_remove,
-		.snapshots = native_snapshots, .pack = native_pack, .volume_make = native_volume_make, .volume_remove = native_volume_remove,
+		.snapshots = native_snapshots, .pack = native_pack, .volume_make = native_volume_make, .volume_remove = native_volume_remove, .volumes = native_volumes,
 		.cancel = native_image_cancel, .check_image = native_check_image, .free = native_free,
 	};
 	struct native *n = calloc(1, sizeof(*n));

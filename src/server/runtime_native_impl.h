@@ -132,6 +132,7 @@ int native_add_layers(struct wire_request *rq, const struct string_list *layers,
 void native_snapshot(struct runtime *rt, const char *id, const char *layer, runtime_snapshot_fn *fn, void *arg);
 void native_snapshot_remove(struct runtime *rt, const char *layer, runtime_done_fn *fn, void *arg);
 void native_snapshots(struct runtime *rt, runtime_layers_fn *fn, void *arg);
+void native_volumes(struct runtime *rt, runtime_layers_fn *fn, void *arg); /* ids come as names of layers do */
 void native_answer_snapshot(struct call *c, const struct wire_snapshot *w);
 void native_answer_snapshots(struct call *c, const struct wire_reply *rp);
 

@@ -9,6 +9,7 @@
 #include "base/banned.h"
 
 _Static_assert(RUNTIME_LAYER_LEN == 2 * WIRE_SNAPSHOT_SIZE, "names are these bytes");
+_Static_assert(WIRE_ID_SIZE > RUNTIME_LAYER_LEN, "a name fits where an id does");
 _Static_assert(RUNTIME_LAYERS_MAX <= WIRE_LAYERS_MAX, "a stack fits into a message");
 
 int native_add_layers(struct wire_request *rq, const struct string_list *layers, struct err *e)
@@ -61,9 +62,9 @@ void native_snapshot_remove(struct runtime *rt, const char *layer, runtime_done_
 	ask(c, "", layer);
 }
 
-void native_snapshots(struct runtime *rt, runtime_layers_fn *fn, void *arg)
+static void list(struct runtime *rt, enum wire_call kind, runtime_layers_fn *fn, void *arg)
 {
-	struct call *c = native_call_new(rt, WIRE_SNAPSHOTS, arg);
+	struct call *c = native_call_new(rt, kind, arg);
 	struct wire_request rq = { 0 };
 
 	if (!c) {
@@ -72,6 +73,16 @@ void native_snapshots(struct runtime *rt, runtime_layers_fn *fn, void *arg)
 	}
 	c->fn.layers = fn;
 	native_call_send(c, "", &rq, -1);
+}
+
+void native_snapshots(struct runtime *rt, runtime_layers_fn *fn, void *arg)
+{
+	list(rt, WIRE_SNAPSHOTS, fn, arg);
+}
+
+void native_volumes(struct runtime *rt, runtime_layers_fn *fn, void *arg)
+{
+	list(rt, WIRE_VOLUMES, fn, arg);
 }
 
 void native_answer_snapshot(struct call *c, const struct wire_snapshot *w)
@@ -87,9 +98,10 @@ void native_answer_snapshot(struct call *c, const struct wire_snapshot *w)
 static void complete(struct call *c)
 {
 	AUTO(free) struct wire_reply *rows = take_ptr(&c->rows);
-	AUTO(free) char(*names)[RUNTIME_LAYER_LEN + 1] = calloc(c->n_rows + 1, sizeof(*names));
+	AUTO(free) char(*names)[WIRE_ID_SIZE] = calloc(c->n_rows + 1, sizeof(*names));
 	AUTO(free) const char **layers = calloc(c->n_rows + 1, sizeof(*layers));
 	runtime_layers_fn *fn = c->fn.layers;
+	bool are_volumes = c->kind == WIRE_VOLUMES;
 	size_t n = c->n_rows;
 	void *arg = c->arg;
 	struct err e = { 0 };
@@ -100,7 +112,10 @@ static void complete(struct call *c)
 		return;
 	}
 	for (size_t i = 0; i < n; i++) {
-		hex_encode(names[i], rows[i].snapshot.name, WIRE_SNAPSHOT_SIZE);
+		if (are_volumes)
+			memcpy(names[i], rows[i].id, sizeof(names[i])); /* which was checked */
+		else
+			hex_encode(names[i], rows[i].snapshot.name, WIRE_SNAPSHOT_SIZE);
 		layers[i] = names[i];
 	}
 	native_call_free(c);
@@ -112,7 +127,7 @@ void native_answer_snapshots(struct call *c, const struct wire_reply *rp)
 	static const unsigned char nothing[WIRE_SNAPSHOT_SIZE];
 	struct err e = { 0 };
 
-	if (memcmp(rp->snapshot.name, nothing, sizeof(nothing)) == 0) {
+	if (c->kind == WIRE_VOLUMES ? !rp->id[0] : memcmp(rp->snapshot.name, nothing, sizeof(nothing)) == 0) {
 		complete(c);
 		return;
 	}

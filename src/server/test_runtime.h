@@ -20,7 +20,7 @@
 #define FAKE_DIALS_MAX 64
 
 enum fake_kind { FAKE_CREATE, FAKE_PAUSE, FAKE_RESUME, FAKE_REMOVE, FAKE_DIAL, FAKE_LOGS, FAKE_INSPECT, FAKE_STATS, FAKE_SNAPSHOT, FAKE_SNAPSHOT_REMOVE,
-		 FAKE_SNAPSHOTS, FAKE_VOLUME_MAKE, FAKE_VOLUME_REMOVE, FAKE_POLICY, FAKE_ACTIVITY, FAKE_LIST };
+		 FAKE_SNAPSHOTS, FAKE_VOLUME_MAKE, FAKE_VOLUME_REMOVE, FAKE_VOLUMES, FAKE_POLICY, FAKE_ACTIVITY, FAKE_LIST };
 
 struct fake_call {
 	enum fake_kind kind;
@@ -118,6 +118,15 @@ static inline int fake_layer(const struct fake *f, const char *name)
 		if (strcmp(f->layers[i], name) == 0)
 			return (int)i;
 	return -1;
+}
+
+static inline void fake_list_volumes(struct fake *f, const struct fake_call *c, const struct runtime_failure *failure)
+{
+	const char *ids[FAKE_BOXES_MAX];
+
+	for (unsigned i = 0; i < f->n_volumes; i++)
+		ids[i] = f->volumes[i];
+	((runtime_layers_fn *)c->fn)(failure ? NULL : ids, failure ? 0 : f->n_volumes, failure, c->arg);
 }
 
 static inline void fake_snap(struct fake *f, const struct fake_call *c, const struct runtime_failure *failure)
@@ -237,6 +246,9 @@ static inline void fake_complete(struct fake *f, struct fake_call *c)
 	case FAKE_STATS:
 		((runtime_stats_fn *)call.fn)(failure ? NULL : &stats, failure, call.arg);
 		break;
+	case FAKE_VOLUMES:
+		fake_list_volumes(f, &call, failure);
+		break;
 	case FAKE_SNAPSHOT:
 	case FAKE_SNAPSHOT_REMOVE:
 	case FAKE_SNAPSHOTS:
@@ -318,6 +330,11 @@ static inline void fake_volume_make(struct runtime *rt, const char *id, uint64_t
 {
 	container_of(rt, struct fake, rt)->volume_bytes = limit_bytes;
 	fake_call(rt, FAKE_VOLUME_MAKE, id, (void *)fn, arg, 0);
+}
+
+static inline void fake_volumes(struct runtime *rt, runtime_layers_fn *fn, void *arg)
+{
+	fake_call(rt, FAKE_VOLUMES, "", (void *)fn, arg, 0);
 }
 
 static inline void fake_volume_remove(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg)
@@ -416,7 +433,7 @@ static inline void fake_init(struct fake *f, struct loop *l)
 		.create = fake_create, .pause = fake_pause, .resume = fake_resume, .remove = fake_remove, .dial = fake_dial_op,
 		.policy = fake_policy, .activity = fake_activity, .logs = fake_logs, .inspect = fake_inspect, .stats = fake_stats, .list = fake_list_op,
 		.snapshot = fake_snapshot, .snapshot_remove = fake_snapshot_remove, .snapshots = fake_snapshots,
-		.volume_make = fake_volume_make, .volume_remove = fake_volume_remove,
+		.volume_make = fake_volume_make, .volume_remove = fake_volume_remove, .volumes = fake_volumes,
 		.cancel = fake_cancel, .check_image = fake_check_image, .free = fake_free,
 	};
 

@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/kill_point.h"
 #include "base/log.h"
@@ -250,9 +251,47 @@ int volumes_load(struct volumes *s, const struct volume_row *row, struct err *e)
 }
 
 /* One that no create was acknowledged for, and that nobody has, is nobody's. */
+/* Only a database that was lost leaves one without a record. Nobody knows what it was called, but it may be all that is left of
+ * somebody's files: it gets a name that shows, and is like any other from then on. */
+static int adopt(struct volumes *s, const char *id, struct err *e)
+{
+	char name[VOLUME_NAME_MAX + 1];
+	struct volume_row row = { .id = id, .name = name, .state = VOLUME_READY,
+				  .created_us = s->spec.wall_us ? s->spec.wall_us(s->spec.wall_arg) : clock_wall_us() };
+	struct store_tx *tx;
+	struct volume *v;
+
+	if (snprintf(name, sizeof(name), VOLUME_LOST "%s", id) >= (int)sizeof(name) || !volume_name_valid(str_of(name), VOLUME_NAME_MAX))
+		return err_set(e, ERR_INVALID, "a volume whose id cannot be part of a name");
+	v = volume_new(s, &row, e);
+	if (!v)
+		return -1;
+	log_warn("a volume without a record was found", LOG_S("id", id), LOG_S("name", name));
+	tx = store_tx_new();
+	store_tx_volume(tx, &v->row);
+	store_tx_durable(tx);
+	return store_submit(s->spec.store, tx, NULL, NULL, e); /* should it be lost, the next start finds it again */
+}
+
+static void on_listed(const char *const *ids, size_t n, const struct runtime_failure *failure, void *arg)
+{
+	struct volumes *s = arg;
+	struct err e = { 0 };
+
+	if (failure)
+		log_warn("volumes without a record are not looked for", LOG_ERR(&failure->err));
+	for (size_t i = 0; i < n; i++)
+		if (!map_get(&s->by_id, str_of(ids[i])) && s->by_id.n < VOLUMES_MAX && adopt(s, ids[i], &e) < 0)
+			log_warn("a volume without a record stays so", LOG_S("id", ids[i]), LOG_ERR(&e));
+}
+
 void volumes_recover(struct volumes *s)
 {
+	struct runtime *rt = s->spec.runtime;
 	struct volume *v;
+
+	if (rt->ops->volumes)
+		rt->ops->volumes(rt, on_listed, s);
 
 	for (size_t i = 0; (v = volumes_next(s, &i));)
 		if (v->users == 0 && v->row.state != VOLUME_READY)

@@ -57,7 +57,9 @@ void volumes_free(struct volumes *s); /* NULL is fine; whoever waits is told tha
 /* ---- after a start: first the records, then who has them, then volumes_recover() ---- */
 
 int volumes_load(struct volumes *s, const struct volume_row *row, struct err *e);
-void volumes_recover(struct volumes *s); /* goes on with removals that were cut off */
+/* Goes on with removals that were cut off; what the runtime has and nobody knows becomes a volume "lost-ID". */
+#define VOLUME_LOST "lost-"
+void volumes_recover(struct volumes *s);
 
 /* ---- reading ---- */
 

@@ -54,6 +54,28 @@ static void one_is_made_once_kept_and_deleted(void **state)
 	rig_stop(r);
 }
 
+/* A disk that no record knows. */
+static void what_the_runtime_has_without_a_record_is_found(void **state)
+{
+	static const char lost[] = "lost-0b1f8a0c-1111-4222-8333-444455556666";
+	struct rig *r = &rig;
+	char line[96];
+
+	(void)state;
+	rig_start(r);
+	(void)snprintf(r->fake.volumes[r->fake.n_volumes++], ID_MAX + 1, "%s", lost + sizeof("lost-") - 1);
+	(void)snprintf(r->fake.volumes[r->fake.n_volumes++], ID_MAX + 1, "%s", "NOT_A_NAME");
+	rig_restart(r);
+	has(rig_ask(r, "GET /v1/volumes", NULL), lost);
+	lacks(r->answer, "NOT_A_NAME");
+	rig_restart(r);
+	assert_int_equal(volumes_count(sandboxes_volumes(r->plane->sandboxes)), 1);
+	(void)snprintf(line, sizeof(line), "DELETE /v1/volumes/%s", lost);
+	assert_int_equal(rig_status(rig_ask(r, line, NULL)), 204);
+	assert_int_equal(r->fake.n_volumes, 1);
+	rig_stop(r);
+}
+
 static void one_goes_with_its_maker_or_the_last_that_has_it(void **state)
 {
 	char maker[UUID_LEN + 1], other[UUID_LEN + 1];
@@ -253,6 +275,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_is_made_once_kept_and_deleted),
+		cmocka_unit_test(what_the_runtime_has_without_a_record_is_found),
 		cmocka_unit_test(one_goes_with_its_maker_or_the_last_that_has_it),
 		cmocka_unit_test(one_goes_when_its_maker_expires),
 		cmocka_unit_test(a_create_that_fails_takes_back_what_it_has_made),

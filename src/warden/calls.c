@@ -208,6 +208,7 @@ static bool handle_general(struct warden *w, const struct wire_request *rq, cons
 	case WIRE_LAYER_PACK: layer_pack(w, rq, got, t); return true;
 	case WIRE_VOLUME_MAKE:
 	case WIRE_VOLUME_REMOVE: volume_call(w, rq, t); return true;
+	case WIRE_VOLUMES: volumes_list(w, t); return true;
 	case WIRE_PAUSE:
 	case WIRE_RESUME:
 	case WIRE_REMOVE:
@@ -254,6 +255,7 @@ void calls_handle(struct warden *w, const struct wire_request *rq, const struct 
 	case WIRE_LAYER_PACK:
 	case WIRE_VOLUME_MAKE:
 	case WIRE_VOLUME_REMOVE:
+	case WIRE_VOLUMES:
 	case WIRE_ENDED: break; /* the last is no request, the others are done */
 	}
 }

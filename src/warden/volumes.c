@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "warden/volumes.h"
 
+#include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -23,6 +25,8 @@ _Static_assert(VOLUME_ID_BASE >= SLOT_ID_BASE + (UINT64_C(1) * SLOT_NUMBER_MAX +
 		       VOLUME_ID_BASE <= USERNS_BASE_MAX,
 	       "the ids of volumes are nobody else's");
 _Static_assert(SLOT_VOLUMES_MAX <= PASSING_FDS_MAX, "the mounts come in one message");
+
+DEFINE_AUTO(DIR *, closedir)
 
 #define WORKERS_MAX 8
 #define CALLS_MAX 1024 /* in progress */
@@ -111,6 +115,29 @@ void volume_call(struct warden *w, const struct wire_request *rq, const struct t
 	all->calls = c;
 	all->n_calls++;
 	worker_start(&c->worker, &all->pool, call_work, on_called, c, -1);
+}
+
+void volumes_list(struct warden *w, const struct ticket *t)
+{
+	AUTO(closedir) DIR *d = opendir(w->host.store.disks_path);
+	const struct dirent *entry;
+	struct err e;
+
+	if (!d) {
+		(void)err_sys(&e, errno, "read the disks");
+		answer(w, t, &e);
+		return;
+	}
+	while ((entry = readdir(d))) {
+		const char *id = volume_id_of(entry->d_name);
+		struct wire_reply rp = { 0 };
+
+		if (!id)
+			continue;
+		(void)snprintf(rp.id, sizeof(rp.id), "%s", id);
+		answer_row(w, t, &rp);
+	}
+	answer(w, t, NULL);
 }
 
 /* ---- of one box ---- */

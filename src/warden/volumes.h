@@ -33,6 +33,7 @@ bool volumes_are_busy(const struct warden *w);
 
 /* WIRE_VOLUME_MAKE and WIRE_VOLUME_REMOVE: answers the ticket, later. */
 void volume_call(struct warden *w, const struct wire_request *rq, const struct ticket *t);
+void volumes_list(struct warden *w, const struct ticket *t); /* all named ones that there are */
 
 /* ---- of one box ---- */
 
