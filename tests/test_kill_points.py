@@ -78,7 +78,7 @@ PLACES = {
     "pool resize": ["server.pool.resized", "server.store.committed", "server.remove.marked", "server.remove.forgotten"],
     "pool delete": [
         "server.pool.delete_queued", "server.pool.deleted", "server.store.written", "server.store.committed", "server.remove.marked",
-        "server.remove.gone", "server.remove.forgotten", "warden.remove.marked",
+        "server.remove.gone", "server.remove.forgotten", "warden.remove.marked", "warden.destroy.emptied",
     ],
     "volume create": [
         "warden.volume.made", "warden.volume.named", "server.volume.made", "server.create.intent_committed", "server.create.made",

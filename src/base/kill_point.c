@@ -37,9 +37,15 @@ int kill_point_env(void)
 
 void kill_point(const char *name)
 {
-	if (!shared || atomic_load(&shared->left) == 0 || strncmp(shared->name, name, sizeof(shared->name)) != 0)
+	uint32_t left = shared ? atomic_load(&shared->left) : 0;
+
+	if (left == 0 || strncmp(shared->name, name, sizeof(shared->name)) != 0)
 		return;
-	if (atomic_fetch_sub(&shared->left, 1) != 1)
+	/* Two may pass at once: whoever comes second must not take one from nothing. */
+	while (!atomic_compare_exchange_weak(&shared->left, &left, left - 1))
+		if (left == 0)
+			return;
+	if (left != 1)
 		return;
 	(void)kill(owner, SIGKILL);
 	for (;;)
