@@ -211,6 +211,17 @@ def test_a_box_without_a_network_has_its_loopback_alone(warden, world):
     peer.call(REMOVE, name)
 
 
+def test_boxes_are_what_was_ordered_whatever_the_last_one_was(warden):
+    """Slots are made for a box like the last one."""
+    peer = warden.start().peer()
+    for network in (OPEN, OPEN, NONE, NONE, NONE, OPEN, NONE, OPEN, OPEN, OPEN):
+        name = peer.create(network=network)
+        hosts = peer.shell(name, "cat /etc/hosts /etc/resolv.conf; test -e /etc/passwd && stat -c %a:%u /etc /dev; ls /usr/bin/env")
+        assert (f"\t{name}\n" in hosts) == ("nameserver" in hosts) == (network == OPEN), hosts
+        assert hosts.endswith("755:0\n755:0\n/usr/bin/env\n")
+        peer.call(REMOVE, name)
+
+
 def test_a_host_without_networks_refuses_them_by_name(warden):
     peer = warden.start("--no-network").peer()
     with pytest.raises(Failed) as refused:
