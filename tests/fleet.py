@@ -155,14 +155,27 @@ class Fleet:
             return answer and answer.status in (204, 404) and self.snapshot_state(name) == "none"
         until(is_gone, seconds, f"removing snapshot {name}")
 
-    def command(self, name, line="echo fine", timeout=30):
-        """What it printed, or None when it could not be asked."""
+    def token(self, name):
+        """The headers that its execd wants, or None when they could not be had."""
         if name not in self.tokens:
             answer = self.ask("GET", f"/{name}/endpoints/44772")
             if answer is None or answer.status != 200:
                 return None
             self.tokens[name] = answer.json["headers"]
-        answer = self.ask("POST", f"/{name}/proxy/44772/command", {"command": line}, self.tokens[name], timeout)
+        return self.tokens[name]
+
+    def ping(self, name):
+        """The status, or None."""
+        token = self.token(name)
+        answer = self.ask("GET", f"/{name}/proxy/44772/ping", headers=token) if token else None
+        return answer and answer.status
+
+    def command(self, name, line="echo fine", timeout=30):
+        """What it printed, or None when it could not be asked."""
+        token = self.token(name)
+        if token is None:
+            return None
+        answer = self.ask("POST", f"/{name}/proxy/44772/command", {"command": line}, token, timeout)
         if answer is None or answer.status != 200:
             return None
         events = [json.loads(part) for part in answer.body.decode().split("\n\n") if part.strip()]

@@ -318,7 +318,7 @@ def test_thousands_come_and_go_and_leave_nothing(tmp_path, home):
         began = time.monotonic()
         name = fleet.made()
         took.append(time.monotonic() - began)
-        assert fleet.command(name) == "fine"  # the first one: whoever is told Running can be used
+        assert fleet.ping(name) == 200 and fleet.command(name) == "fine"  # the first ones: whoever is told Running can be used
         assert fleet.delete(name).status == 204
 
     with running(tmp_path, home, program=programs / "opensandbox-server") as fleet:
