@@ -41,6 +41,21 @@ static void no_change_is_half_made_on_a_full_disk(void **state)
 	rig_stop(r);
 }
 
+static void on_stored(const struct err *e, void *arg)
+{
+	assert_null(e);
+	*(bool *)arg = true;
+}
+
+/* Until all that was submitted so far is in the store: one writer takes everything in its turn. */
+static void wait_for_store(struct rig *r)
+{
+	bool is_done = false;
+
+	assert_int_equal(store_submit(r->plane->store, store_tx_new(), on_stored, &is_done, &r->e), 0);
+	RIG_WAIT(r, is_done);
+}
+
 /* Lets the runtime do its part and the disk fail at what follows. */
 static const char *fail_at_commit(struct rig *r, const char *line, const char *body, enum fake_kind kind)
 {
@@ -50,7 +65,7 @@ static const char *fail_at_commit(struct rig *r, const char *line, const char *b
 	r->fake.holds = true;
 	fd = rig_send(&r->api, line, AUTH, body);
 	RIG_WAIT(r, r->fake.count[kind] == before + 1);
-	rig_turn(r, 20); /* until the intent is in the store, too */
+	wait_for_store(r); /* the intent is on its way beside it */
 	atomic_store(&disk_failure, SQLITE_FULL);
 	r->fake.holds = false;
 	fake_release(&r->fake);
@@ -69,7 +84,7 @@ static void a_create_whose_image_is_not_recorded_is_taken_back(void **state)
 	r->fake.holds = true;
 	fd = rig_send(&r->api, "POST /v1/sandboxes", AUTH, "{" CREATE_BODY "}");
 	RIG_WAIT(r, r->fake.count[FAKE_CREATE] == 1);
-	rig_turn(r, 20);
+	wait_for_store(r);
 	atomic_store(&disk_failure, SQLITE_FULL);
 	r->fake.rt.events->resolved(r->fake.calls[r->fake.n_calls - 1].id, digest, r->fake.rt.events_arg);
 	rig_turn(r, 20);
