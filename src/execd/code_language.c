@@ -22,7 +22,9 @@
 _Static_assert(GUEST_FD_CGROUPS > 8, "node's socket is no descriptor of the leaf");
 
 /* What interpreters are started with is short: it is what lists of processes show. */
-#define PYTHON_BOOT "import os\nd=b''\nwhile len(d)<%zu:d+=os.read(250,%zu-len(d))or exit()\nexec(compile(d,'<driver>','exec'),{'__name__':'driver'})"
+#define PYTHON_BOOT \
+	"import os,zlib\nd=b''\nwhile len(d)<%zu:d+=os.read(250,%zu-len(d))or exit()\n" \
+	"exec(compile(zlib.decompress(d,-15),'<driver>','exec'),{'__name__':'driver'})"
 #define NODE_BOOT "{const b=Buffer.alloc(%zu);for(let n=0;n<%zu;)n+=require('fs').readSync(8,b,n,%zu-n,null)||process.exit();eval(require('zlib').inflateRawSync(b).toString())}"
 #define BASH_BOOT "IFS= LC_ALL=C read -r -N %zu -u 250 __osb_text && eval \"$__osb_text\""
 #define NODE { "node", "nodejs" }, .flag = "-e", .boot = NODE_BOOT, .text = &code_text_node, .has_name = true, .control = 8

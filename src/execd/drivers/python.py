@@ -15,8 +15,12 @@ def _driver(more):
     import builtins
     import io
     from _ast import Expr, Expression
-    from fcntl import ioctl
     from time import sleep
+
+    try:
+        from fcntl import ioctl
+    except ImportError:
+        ioctl = None
 
     CONTROL, PIECE, FIONREAD, NONE = 250, 32768, 0x541B, b"\0\0\0\0"
     AWAIT = 0x2000 if sys.version_info >= (3, 8) else 0
@@ -24,7 +28,7 @@ def _driver(more):
     late = {}
     state = type("State", (), {})()
     state.count, state.running, state.writing, state.pending = 0, False, False, False
-    state.ordered, state.forked, state.sources, state.received, state.loop = True, False, {}, b"", None
+    state.ordered, state.forked, state.sources, state.received, state.loop = False, False, {}, b"", None
     lock = _thread.allocate_lock()
 
     def need(name):
@@ -203,7 +207,7 @@ def _driver(more):
     def prepare():
         """What the code of a run before may have taken away from this one."""
         state.thread = _thread.get_ident()
-        state.ordered = True
+        state.ordered = ioctl is not None
         open_streams()
         if sys.stdin is None or sys.stdin.closed:
             sys.stdin = open(0, closefd=False)
