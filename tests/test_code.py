@@ -12,9 +12,6 @@ from api import EXECD, TIMEOUT_S
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PLOT = """
-import os
-open('/tmp/matplotlibrc', 'w').close()
-os.environ['MATPLOTLIBRC'] = '/tmp/matplotlibrc'  # some keep theirs in /etc
 import matplotlib.pyplot as plt
 import math
 x = [i / 10 for i in range(100)]

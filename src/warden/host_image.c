@@ -72,11 +72,12 @@ static const struct {
 	{ "etc/profile", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\nexport PATH\numask 022\n" },
 };
 
-/* Copied, where the host has them: how its programs find libraries, certificates, each other and the time. */
+/* Copied, where the host has them: how its programs find libraries, certificates, each other, the time and what
+ * they cannot start without. */
 static const char *const copied[] = {
 	"etc/ld.so.cache", "etc/ld.so.conf", "etc/ld.so.conf.d", "etc/alternatives", "etc/ssl/certs", "etc/ssl/openssl.cnf",
 	"etc/localtime",   "etc/timezone",   "etc/os-release",   "etc/debian_version", "etc/services", "etc/protocols",
-	"etc/mime.types",  "etc/fonts",      "etc/perl",
+	"etc/mime.types",  "etc/fonts",      "etc/perl",        "etc/matplotlibrc",
 };
 
 /* Interpreters whose /usr has links into a folder of /etc that is named after their version. */
