@@ -36,6 +36,7 @@
 #define STATE_ATTR "trusted.opensandbox.state"
 #define WORKERS_MAX 16
 #define REMOVERS_MAX 3
+#define REMOVERS_NICE 10 /* nobody waits for them */
 #define DRAIN_MS 10000
 #define SLOW_MS 100 /* S10: a callback that takes longer is a defect */
 #define ROOM_TRIES 25
@@ -340,7 +341,7 @@ int warden_open(struct warden *w, const struct warden_spec *spec, struct err *e)
 		return -1;
 	loop_set_slow(w->loop, SLOW_MS, on_slow, NULL);
 	w->workers = (struct workers){ .loop = w->loop, .max = WORKERS_MAX };
-	w->removers = (struct workers){ .loop = w->loop, .max = REMOVERS_MAX };
+	w->removers = (struct workers){ .loop = w->loop, .max = REMOVERS_MAX, .nice = REMOVERS_NICE };
 	if (open_signals(w, e) < 0 || lock_state(w, spec->state_dir, e) < 0 || boot_id_read(w->boot, e) < 0)
 		return -1;
 	preflight_run(&host, &report);

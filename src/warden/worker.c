@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include "base/own.h"
 #include "sys/namespace.h"
@@ -19,6 +20,8 @@ static _Noreturn void child(const struct worker *w, pid_t parent, int report)
 
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent)
 		_exit(1);
+	if (w->pool->nice > 0 && w->pool->waiting <= WORKERS_PATIENT)
+		(void)setpriority(PRIO_PROCESS, 0, w->pool->nice);
 	if (w->fn(w->arg, &e) == 0)
 		e = (struct err){ 0 };
 	(void)!write(report, &e, sizeof(e)); /* fewer than PIPE_BUF bytes: all or nothing */
@@ -112,6 +115,7 @@ static void start_next(struct workers *pool)
 		if (!pool->first)
 			pool->last = NULL;
 		w->next = NULL;
+		pool->waiting--;
 		pool->running++;
 		if (run(w, &w->why) < 0)
 			defer(&w->failed, pool->loop, on_failed, w, "worker that never ran");
@@ -131,6 +135,7 @@ void worker_start(struct worker *w, struct workers *pool, worker_fn *fn, worker_
 	else
 		pool->first = w;
 	pool->last = w;
+	pool->waiting++;
 	start_next(pool);
 }
 
@@ -145,6 +150,7 @@ static bool unqueue(struct workers *pool, struct worker *w)
 	*at = w->next;
 	if (pool->last == w)
 		pool->last = prev;
+	pool->waiting--;
 	return true;
 }
 

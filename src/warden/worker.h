@@ -13,8 +13,11 @@ struct worker;
 struct workers {
 	struct loop *loop;
 	struct worker *first, *last; /* waiting */
-	unsigned running, max;
+	unsigned waiting, running, max;
+	int nice; /* of the children, as long as no more than WORKERS_PATIENT wait */
 };
+
+#define WORKERS_PATIENT 128
 
 /* Runs in the child, whose memory is its own: only the result comes back. */
 typedef int worker_fn(void *arg, struct err *e);
