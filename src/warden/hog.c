@@ -44,19 +44,22 @@ void hog_adopt(struct box *b)
 	b->w->hogs.n_behind++;
 }
 
+static void count_out(struct box *b)
+{
+	b->w->hogs.n_behind -= b->hog.is_behind;
+	b->hog.is_behind = false;
+}
+
 void hog_forget(struct box *b)
 {
-	struct hogs *h = &b->w->hogs;
-
-	if (h->next == b)
-		h->next = b->next;
-	h->n_behind -= b->hog.is_behind;
-	b->hog.is_behind = false;
+	if (b->w->hogs.next == b)
+		b->w->hogs.next = b->next;
+	count_out(b);
 }
 
 /* ---- all ---- */
 
-/* A box that is paused does nothing, and one that is over has nobody. */
+/* One that is over has nobody in it, and is not waited for. */
 static void look(struct box *b, uint64_t now_ms)
 {
 	struct warden *w = b->w;
@@ -64,8 +67,10 @@ static void look(struct box *b, uint64_t now_ms)
 	uint64_t used_us;
 	char name[16];
 
-	if (b->file.stage != BOX_RUNNING)
+	if (b->file.stage != BOX_RUNNING) {
+		count_out(b);
 		return;
+	}
 	slot_name(b->slot.number, name);
 	if (cgroup_cpu_demand(&w->host.top, name, &used_us, &e) <= 0 || !hog_judge(&b->hog, used_us, now_ms))
 		return;
