@@ -90,10 +90,23 @@ static int take_flow(uint16_t type, struct str body, void *arg, struct err *e)
 	f.to = address_of(orig, CTA_IP_V4_DST);
 	f.answers_from = address_of(reply, CTA_IP_V4_SRC);
 	read_port(orig, &f);
-	if (f.source != d->source || (d->fn && !d->fn(&f, d->arg)))
+	if ((d->source && f.source != d->source) || (d->fn && !d->fn(&f, d->arg)))
 		return 0;
 	note(d, orig, id);
 	return d->names.failed ? err_set(e, ERR_LIMIT, "more than %d connections to end", CONNTRACK_ENDED_MAX) : 0;
+}
+
+static void put_filter(struct netlink_msg *m, uint32_t source)
+{
+	netlink_nest(m, CTA_TUPLE_ORIG);
+	netlink_nest(m, CTA_TUPLE_IP);
+	netlink_put(m, CTA_IP_V4_SRC, &source, sizeof(source));
+	netlink_unnest(m);
+	netlink_unnest(m);
+	netlink_nest(m, CTA_FILTER);
+	netlink_put_u32(m, CTA_FILTER_ORIG_FLAGS, FILTER_SOURCE);
+	netlink_put_u32(m, CTA_FILTER_REPLY_FLAGS, 0);
+	netlink_unnest(m);
 }
 
 static int list(struct netlink *nl, struct ending *d, struct err *e)
@@ -104,15 +117,8 @@ static int list(struct netlink *nl, struct ending *d, struct err *e)
 	for (int i = 0; i < LIST_TRIES; i++) {
 		netlink_msg_init(&m);
 		netlink_begin(&m, MESSAGE(IPCTNL_MSG_CT_GET), 0, &ipv4, sizeof(ipv4));
-		netlink_nest(&m, CTA_TUPLE_ORIG);
-		netlink_nest(&m, CTA_TUPLE_IP);
-		netlink_put(&m, CTA_IP_V4_SRC, &d->source, sizeof(d->source));
-		netlink_unnest(&m);
-		netlink_unnest(&m);
-		netlink_nest(&m, CTA_FILTER);
-		netlink_put_u32(&m, CTA_FILTER_ORIG_FLAGS, FILTER_SOURCE);
-		netlink_put_u32(&m, CTA_FILTER_REPLY_FLAGS, 0);
-		netlink_unnest(&m);
+		if (d->source)
+			put_filter(&m, d->source);
 		if (netlink_dump(nl, &m, take_flow, d, &why) == 0)
 			return 0;
 		if (why.sys != EAGAIN)

@@ -16,6 +16,7 @@
 #include "sys/process.h"
 #include "warden/box_impl.h"
 #include "warden/ending.h"
+#include "warden/flows.h"
 #include "warden/network.h"
 #include "warden/ready.h"
 #include "warden/snapshot.h"
@@ -229,6 +230,7 @@ static void on_removed(const struct err *failure, void *arg)
 	struct box *b = arg;
 	struct warden *w = b->w;
 	unsigned number = b->slot.number;
+	bool had_network = b->file.network != WIRE_NET_NONE;
 	char layer[sizeof(b->file.layer)];
 
 	KILL_POINT("warden.remove.collected");
@@ -243,7 +245,10 @@ static void on_removed(const struct err *failure, void *arg)
 	log_debug("box removed", LOG_S("id", b->file.id), LOG_U("number", number));
 	memcpy(layer, b->file.layer, sizeof(layer));
 	finish_removal(b);
-	number_free(w, number);
+	if (had_network)
+		flows_retire(w, number);
+	else
+		number_free(w, number);
 	if (layer[0])
 		warden_layer_unused(w, layer);
 	warden_answered(w);

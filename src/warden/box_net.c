@@ -13,6 +13,7 @@
 #include "sys/conntrack.h"
 #include "sys/nft.h"
 #include "warden/box.h"
+#include "warden/flows.h"
 #include "warden/network.h"
 #include "warden/warden.h"
 
@@ -152,7 +153,7 @@ static int compare_nets(const void *a, const void *b)
 	return x->prefix - y->prefix;
 }
 
-static bool net_has(const struct egress_net *net, uint32_t address)
+bool egress_net_has(const struct egress_net *net, uint32_t address)
 {
 	return net->prefix == 0 || (ntohl(net->address ^ address) >> (32 - net->prefix)) == 0;
 }
@@ -167,7 +168,7 @@ static size_t tidy(struct egress_net *rules, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		const struct egress_net *last = kept > 0 ? &rules[kept - 1] : NULL;
 
-		if (!last || last->is_allowed != rules[i].is_allowed || !net_has(last, rules[i].address))
+		if (!last || last->is_allowed != rules[i].is_allowed || !egress_net_has(last, rules[i].address))
 			rules[kept++] = rules[i];
 	}
 	return kept;
@@ -211,9 +212,8 @@ static bool is_learned(const struct box_net *net, uint32_t address, uint16_t por
 }
 
 /* As the rules of the table say about the first packet of a flow. */
-static bool is_forbidden(const struct conntrack_flow *f, void *arg)
+bool box_net_forbids(const struct box *b, const struct conntrack_flow *f)
 {
-	const struct box *b = arg;
 	const struct box_net *net = b->net;
 	bool is_allowed = net->class != NETWORK_GUARDED;
 
@@ -222,7 +222,7 @@ static bool is_forbidden(const struct conntrack_flow *f, void *arg)
 	if (f->protocol == IPPROTO_ICMP && net->class == NETWORK_GUARDED)
 		return true;
 	for (size_t i = 0; i < net->n_rules; i++) {
-		if (!net_has(&net->rules[i], f->to))
+		if (!egress_net_has(&net->rules[i], f->to))
 			continue;
 		if (!net->rules[i].is_allowed)
 			return true;
@@ -271,7 +271,9 @@ int box_net_set_rules(struct box *b, const struct egress_message *m, struct err 
 	net->rules = take_ptr(&rules);
 	net->n_rules = n;
 	net->class = class;
-	return had_rules ? conntrack_end(&b->w->network.flows, net->address, is_forbidden, b, NULL, e) : 0;
+	if (!had_rules)
+		return 0;
+	return flows_end(b, NULL, m->serial, e) < 0 ? -1 : BOX_NET_LATER;
 }
 
 /* ---- learned addresses ---- */
@@ -378,16 +380,9 @@ void box_net_forget_all(struct box *b)
 
 /* ---- flows ---- */
 
-static bool is_within(const struct conntrack_flow *f, void *arg)
-{
-	return net_has(arg, f->to);
-}
-
 int box_net_cut(struct box *b, const struct egress_message *m, struct err *e)
 {
-	struct egress_net net = m->net;
-
-	return conntrack_end(&b->w->network.flows, b->net->address, is_within, &net, NULL, e);
+	return flows_end(b, &m->net, m->serial, e) < 0 ? -1 : BOX_NET_LATER;
 }
 
 /* ---- the end, and putting back ---- */
@@ -440,13 +435,9 @@ void box_net_free(struct box *b)
 
 void box_net_release(struct box *b)
 {
-	struct err e = { 0 };
-
 	if (b->net && b->net->address && b->w->network.is_on) {
 		remove_elements(b);
 		KILL_POINT("warden.release.closed");
-		if (conntrack_end(&b->w->network.flows, b->net->address, NULL, NULL, NULL, &e) < 0)
-			log_warn("cannot end the flows of a sandbox", LOG_S("id", b->file.id), LOG_ERR(&e));
 		egress_unbind(b->w, b);
 	}
 	box_net_free(b);

@@ -177,6 +177,15 @@ void egress_unbind(struct warden *w, const struct box *b)
 	send_message(w->network.egress, &m, NULL, 0);
 }
 
+void egress_answer(struct warden *w, uint64_t serial, const struct err *failure)
+{
+	struct egress_message m = { .call = EGRESS_DONE, .serial = serial, .failed = failure != NULL };
+
+	if (failure)
+		m.err = *failure;
+	send_message(w->network.egress, &m, NULL, 0);
+}
+
 bool egress_is_there(const struct warden *w)
 {
 	return w->network.egress;
@@ -222,7 +231,7 @@ static int act(struct box *b, const struct egress_message *m, struct err *e)
 
 static void take_message(struct egress *g, const struct egress_message *m)
 {
-	struct egress_message answer = { .call = EGRESS_DONE, .serial = m->serial };
+	struct err e = { 0 };
 	struct box *b;
 	int r;
 
@@ -231,12 +240,11 @@ static void take_message(struct egress *g, const struct egress_message *m)
 		return;
 	}
 	b = network_box(g->w, m->address);
-	r = b ? act(b, m, &answer.err) : err_set(&answer.err, ERR_NOT_FOUND, "no sandbox has this address");
-	answer.failed = r < 0;
+	r = b ? act(b, m, &e) : err_set(&e, ERR_NOT_FOUND, "no sandbox has this address");
 	if (r < 0 && b)
-		log_warn("cannot do what egress asks for", LOG_S("id", b->file.id), LOG_U("call", m->call), LOG_ERR(&answer.err));
-	if (m->serial > 0)
-		send_message(g, &answer, NULL, 0);
+		log_warn("cannot do what egress asks for", LOG_S("id", b->file.id), LOG_U("call", m->call), LOG_ERR(&e));
+	if (m->serial > 0 && r != BOX_NET_LATER)
+		egress_answer(g->w, m->serial, r < 0 ? &e : NULL);
 }
 
 static bool is_allowed(const struct warden *w, uid_t uid)
@@ -329,6 +337,7 @@ static int add(struct warden *w, int fd, struct err *e)
 	if (w->network.egress)
 		end(w->network.egress);
 	w->network.egress = g;
+	w->network.n_egress++;
 	log_info("egress is there");
 	greet(g);
 	return 0;

@@ -199,7 +199,7 @@ void network_open(struct warden *w, const struct network_spec *spec, const char 
 	struct err e = { 0 };
 
 	w->network = (struct network){ .nft = NETLINK_INIT, .flows = NETLINK_INIT, .sockets = { -1, -1, -1 },
-				       .listener = spec->listener, .egress_uid = spec->egress_uid, .repair = WORKER_INIT };
+				       .listener = spec->listener, .egress_uid = spec->egress_uid, .repair = WORKER_INIT, .ends = FLOWS_INIT };
 	if (spec->is_off && box_network_is_there(prefix, &e) <= 0)
 		return;
 	w->network.is_refused = spec->is_off;
@@ -323,7 +323,7 @@ int network_take_up(struct warden *w, struct err *e)
 
 	if (!n->is_on)
 		return 0;
-	if (take_up(w, e) < 0 || put_back(w, e) < 0)
+	if (take_up(w, e) < 0 || put_back(w, e) < 0 || flows_end_strays(w, e) < 0)
 		return err_wrap(e, "take up the rules of sandboxes");
 	timer_in(&n->check, CHECK_MS);
 	return n->listener >= 0 ? egress_open(w, e) : 0;
@@ -338,6 +338,7 @@ void network_done(struct warden *w)
 
 	egress_done(w);
 	worker_forget(&n->repair);
+	flows_done(w);
 	if (n->is_on && !w->boxes && box_network_remove(&w->host.network, &e) < 0)
 		log_warn("the network of sandboxes is left for the next start to remove", LOG_ERR(&e));
 	timer_done(&n->check);

@@ -17,6 +17,7 @@
 #include "box/slot.h"
 #include "net/loop.h"
 #include "sys/netlink.h"
+#include "warden/flows.h"
 #include "warden/worker.h"
 
 struct box;
@@ -46,10 +47,12 @@ struct network {
 	int64_t egress_uid;
 	struct io accept;
 	struct egress *egress; /* or NULL */
+	uint64_t n_egress;     /* how many there were */
 	uint64_t last_serial;
 	struct timer check;
 	unsigned checks;
 	struct worker repair;
+	struct flows ends;
 	struct box *boxes[SLOT_NUMBER_MAX]; /* those that have an address, by their numbers */
 };
 
@@ -100,7 +103,8 @@ void box_net_sort(struct box *b); /* of rules that were taken up one by one */
 void box_net_place(struct box *b); /* the box has a slot: from now on its address is known */
 /* For box_net_bind() and egress.c: in box.c. FAILURE: NULL, it is bound. */
 void box_bound(struct box *b, const struct err *failure);
-/* Told by egress; the rules are checked. */
+/* Told by egress; the rules are checked. BOX_NET_LATER: what is left is done in a worker, which answers then. */
+#define BOX_NET_LATER 1
 int box_net_set_rules(struct box *b, const struct egress_message *m, struct err *e);
 int box_net_learn(struct box *b, const struct egress_message *m, struct err *e);
 int box_net_forget(struct box *b, const struct egress_message *m, struct err *e);
@@ -108,6 +112,9 @@ void box_net_forget_all(struct box *b); /* all that was learned */
 int box_net_cut(struct box *b, const struct egress_message *m, struct err *e);
 /* What is known of it, into a table that has nothing. */
 int box_net_put_back(struct box *b, struct err *e);
+struct conntrack_flow;
+bool box_net_forbids(const struct box *b, const struct conntrack_flow *f); /* by its rules as they are */
+bool egress_net_has(const struct egress_net *net, uint32_t address);
 
 /* ---- the connection (egress.c) ---- */
 
@@ -116,3 +123,4 @@ void egress_done(struct warden *w);
 bool egress_is_there(const struct warden *w);
 void egress_bind(struct warden *w, struct box *b); /* of a box that has a serial for it */
 void egress_unbind(struct warden *w, const struct box *b);
+void egress_answer(struct warden *w, uint64_t serial, const struct err *failure); /* DONE */
