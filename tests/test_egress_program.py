@@ -701,6 +701,19 @@ def test_what_a_sandbox_tried_is_remembered_within_bounds(rig):
     assert recent[1]["address"] == WEB and recent[0]["first"].endswith("Z")
 
 
+def test_the_log_is_not_filled_by_a_sandbox():
+    with own_rig() as rig:
+        rig.warden.bind("box1", policy=deny_all_but("web.test"))
+        s = in_namespace(rig.namespaces.box, lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        s.bind((BOX, 0))
+        s.settimeout(5)
+        for i in range(180):
+            s.sendto(b"\1\1\1\0\0\1\0\0\0\0\0\0\4n%03d\4evil\0\0\1\0\1" % i, ("198.51.100.1", 53))
+            assert s.recv(512)[3] & 15 == 3
+        assert rig.activity("box1")["counters"]["dnsDenied"] == 180
+        assert rig.log().count("egress denied") == 120
+
+
 def test_it_says_what_is_wrong_with_its_options(tmp_path):
     from egress_rig import EGRESS
     for argv in (["--warden", "x"], ["--warden", "/x", "--rules-dir", "x"], ["--nonsense"]):

@@ -290,6 +290,23 @@ bool sandbox_take_token(struct sandbox *s)
 	return true;
 }
 
+/* A sandbox that tries a new name each time would fill the log otherwise. */
+static bool may_log(struct sandbox *s)
+{
+	uint64_t now = loop_now_ms(s->egress->loop);
+
+	if (now - s->lines_ms >= 60000) {
+		s->lines_ms = now;
+		s->lines = 0;
+	}
+	if (s->lines < LINES_PER_MIN) {
+		s->lines++;
+		return true;
+	}
+	s->unlogged++;
+	return false;
+}
+
 void sandbox_log(struct sandbox *s, const struct activity_event *ev)
 {
 	const struct policy *skip = s->egress->always.log_skip.rules;
@@ -305,7 +322,11 @@ void sandbox_log(struct sandbox *s, const struct activity_event *ev)
 		return;
 	if (ev->address)
 		(void)inet_ntop(AF_INET, &ev->address, text, sizeof(text));
+	if (!may_log(s))
+		return;
 	log_info(ev->is_allowed ? "egress allowed" : "egress denied",
 		 LOG_S("opensandbox.event", ev->is_allowed ? "egress.outbound" : "egress.denied"), LOG_S("sandbox_id", s->id),
-		 LOG_S("target.host", ev->target), LOG_S("target.ips", text), LOG_U("target.port", ev->port), LOG_S("reason", ev->why));
+		 LOG_S("target.host", ev->target), LOG_S("target.ips", text), LOG_U("target.port", ev->port), LOG_S("reason", ev->why),
+		 LOG_U("unlogged", s->unlogged));
+	s->unlogged = 0;
 }

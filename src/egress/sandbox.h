@@ -23,6 +23,7 @@ struct tcp_client;
 #define QUERIES_PER_S 50
 #define QUERIES_BURST 200
 #define CHANGES_MAX 16 /* that wait */
+#define LINES_PER_MIN 120 /* of one sandbox in the log: its activity has the rest */
 
 struct sandbox_counts {
 	uint64_t queries, allowed, denied, throttled, failed; /* names */
@@ -41,6 +42,9 @@ struct sandbox {
 	struct sandbox_counts counts;
 	double tokens;          /* queries that it may send at once */
 	uint64_t tokens_ms;     /* when they were counted */
+	uint64_t lines_ms;      /* the minute that its lines in the log are counted for, */
+	unsigned lines;         /* those, */
+	uint64_t unlogged;      /* and what was left out since the last one */
 	struct change *changes; /* the first is at work */
 	size_t n_changes;
 	struct question *questions; /* that are being asked */
