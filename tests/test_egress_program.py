@@ -656,6 +656,13 @@ def test_without_a_resolver_names_fail():
         assert rig.dig("web.test", "A")[0] == "SERVFAIL"
 
 
+def test_the_hosts_resolvers_are_asked_by_default():
+    with own_rig(upstreams=()) as rig:
+        with open("/etc/resolv.conf") as f:
+            known = {line.split()[1] for line in f if line.startswith("nameserver ")}
+        assert rig.call("GET", "/metrics").json["upstream"]["resolvers"] == len(known)
+
+
 def test_denied_names_are_told_to_the_webhook():
     seen = []
 

@@ -30,7 +30,8 @@ static const char *const denied[] = {
 	"listen", "link", "linkat", "symlink", "symlinkat", "mkdir", "mkdirat",
 };
 
-static const char *const readable[] = { "/etc", "/usr", "/lib", "/lib64", "/dev", "/proc", "/var/lib/ca-certificates" };
+static const char *const readable[] = { "/etc", "/usr", "/lib", "/lib64", "/dev", "/proc", "/var/lib/ca-certificates",
+					"/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager" };
 
 static void allow(struct landlock_rule *rules, size_t *n, const char *path)
 {

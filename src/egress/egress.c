@@ -9,6 +9,7 @@
 #include "egress/api.h"
 #include "egress/cache.h"
 #include "egress/flow.h"
+#include "egress/resolv.h"
 #include "egress/resolver.h"
 #include "egress/sandbox.h"
 #include "egress/upstream.h"
@@ -18,7 +19,7 @@
 
 #define TICK_MS 5000
 #define RELOAD_TICKS 2 /* the operator's lists: within 60 s, and a look costs little */
-#define OWN_TICKS 6    /* the addresses of this host */
+#define OWN_TICKS 6    /* the addresses of this host, and its resolvers */
 
 /* ---- what the warden tells ---- */
 
@@ -73,6 +74,18 @@ static void read_own(struct egress *g)
 	g->own = own;
 }
 
+static void read_resolv_conf(struct egress *g)
+{
+	struct addr now[UPSTREAMS_MAX] = { 0 };
+	struct err e = { 0 };
+	size_t n = 0;
+
+	if (resolv_read(now, UPSTREAMS_MAX, &n, &e) < 0 || n == 0)
+		return; /* it is being written: those of before count */
+	if (upstream_set(g->upstream, now, n))
+		log_info("other resolvers are asked from now on", LOG_U("resolvers", n));
+}
+
 static void open_lists(struct egress *g)
 {
 	egress_mark_open(g, g->always.deny.rules);
@@ -98,6 +111,8 @@ static void on_tick(void *arg)
 		egress_reload(g);
 	if (g->ticks % OWN_TICKS == 0)
 		read_own(g);
+	if (g->ticks % OWN_TICKS == 0 && g->options.follows_resolv_conf)
+		read_resolv_conf(g);
 	for (size_t i = 0; (s = map_next(&g->by_id, &i, &key));)
 		learned_sweep(&s->learned, loop_now_ms(g->loop));
 	timer_in(&g->tick, TICK_MS);

@@ -38,6 +38,7 @@ struct egress_options {
 	size_t max_rules;      /* of one policy */
 	struct addr upstreams[UPSTREAMS_MAX];
 	size_t n_upstreams;
+	bool follows_resolv_conf; /* they are those of resolv.conf, which is read again now and then */
 	struct policy_rule opened[OPENED_MAX]; /* networks of W4 that the operator has opened */
 	size_t n_opened;
 	int api;   /* listens */

@@ -19,6 +19,7 @@
 #include "box/egress_start.h"
 #include "egress/confine.h"
 #include "egress/egress.h"
+#include "egress/resolv.h"
 #include "net/loop.h"
 #include "sys/fd.h"
 #include "sys/limits.h"
@@ -28,9 +29,6 @@
 
 #define PROGRAM "opensandbox-egress"
 #define TEXT_MAX ((size_t)64 * 1024)
-#define RESOLV_CONF "/etc/resolv.conf"
-#define RESOLV_CONF_MAX ((size_t)64 * 1024)
-#define DNS_PORT 53
 
 enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
 
@@ -44,7 +42,7 @@ struct options {
 static const struct opt opts[] = {
 	OPT(struct options, warden, OPT_STRING, "warden", 0, "PATH", "The socket of the warden's to connect to."),
 	OPT(struct options, upstreams, OPT_LIST, "upstream", 0, "ADDRESS[:PORT]",
-	    "Ask this resolver; the first that answers counts. Default: those of " RESOLV_CONF "."),
+	    "Ask this resolver; the first that answers counts. Default: those of " RESOLV_CONF ", as it changes."),
 	OPT(struct options, rules_dir, OPT_STRING, "rules-dir", 0, "DIR",
 	    "Read deny.always, allow.always and log_skip.always from DIR, where they are: rules before those of every policy."),
 	OPT(struct options, webhook, OPT_STRING, "deny-webhook", 0, "URL", "Tell URL of each name that was denied, by a POST."),
@@ -76,78 +74,26 @@ static int fail(const struct err *e, int status)
 	return status;
 }
 
-/* ---- resolvers ---- */
-
-/* "192.0.2.53", "192.0.2.53:5353", "2001:db8::53", "[2001:db8::53]", "[2001:db8::53]:53". */
-static int parse_upstream(struct str text, struct addr *ret, struct err *e)
-{
-	struct err scratch = { 0 };
-	char padded[ADDR_TEXT_MAX];
-
-	if (text.n > 64)
-		return err_set(e, ERR_INVALID, "'%.*s' is no address", 64, text.p);
-	if (sockaddr_parse(text, ret, &scratch) == 0 && ret->sa.sa_family != AF_UNIX)
-		return 0;
-	(void)snprintf(padded, sizeof(padded), "%.*s:%d", STR_ARG(text), DNS_PORT);
-	if (sockaddr_parse(str_of(padded), ret, &scratch) == 0)
-		return 0;
-	(void)snprintf(padded, sizeof(padded), "[%.*s]:%d", STR_ARG(text), DNS_PORT);
-	if (sockaddr_parse(str_of(padded), ret, &scratch) == 0)
-		return 0;
-	return err_set(e, ERR_INVALID, "'%.*s' is no address of a resolver", STR_ARG(text));
-}
-
-static bool is_loopback(const struct addr *a)
-{
-	return a->sa.sa_family == AF_INET ? (ntohl(a->in.sin_addr.s_addr) >> 24) == 127 : IN6_IS_ADDR_LOOPBACK(&a->in6.sin6_addr);
-}
-
-static void add_upstream(struct egress_options *o, const struct addr *a)
-{
-	for (size_t i = 0; i < o->n_upstreams; i++)
-		if (o->upstreams[i].len == a->len && memcmp(&o->upstreams[i].sa, &a->sa, a->len) == 0)
-			return;
-	if (o->n_upstreams < UPSTREAMS_MAX)
-		o->upstreams[o->n_upstreams++] = *a;
-}
-
-/* Those of the loopback last: they may be nobody's. */
-static void add_from_file(struct egress_options *o, struct str text, bool of_loopback)
-{
-	struct str line, word, address;
-	struct addr a = { 0 };
-
-	while (text.n > 0) {
-		(void)str_cut(text, '\n', &line, &text);
-		if (!str_take_word(&line, &word, 32) || !str_is(word, "nameserver") || !str_take_word(&line, &address, 64))
-			continue;
-		if (parse_upstream(address, &a, &(struct err){ 0 }) == 0 && is_loopback(&a) == of_loopback)
-			add_upstream(o, &a);
-	}
-}
+/* ---- the options ---- */
 
 static int find_upstreams(const struct options *in, struct egress_options *o, struct err *e)
 {
-	AUTO(buf_done) struct buf b = BUF_INIT(RESOLV_CONF_MAX);
 	struct addr a = { 0 };
 
 	for (size_t i = 0; i < in->upstreams.n; i++) {
-		if (parse_upstream(str_of(in->upstreams.items[i]), &a, e) < 0)
+		if (resolv_address(str_of(in->upstreams.items[i]), &a, e) < 0)
 			return -1;
-		add_upstream(o, &a);
+		resolv_add(o->upstreams, &o->n_upstreams, UPSTREAMS_MAX, &a);
 	}
 	if (in->upstreams.n > 0)
 		return 0;
-	if (fd_read_file(AT_FDCWD, RESOLV_CONF, RESOLV_CONF_MAX, &b, e) < 0)
+	o->follows_resolv_conf = true;
+	if (resolv_read(o->upstreams, UPSTREAMS_MAX, &o->n_upstreams, e) < 0)
 		log_warn("no resolver is known", LOG_ERR(e));
-	add_from_file(o, buf_str(&b), false);
-	add_from_file(o, buf_str(&b), true);
-	if (o->n_upstreams == 0)
+	else if (o->n_upstreams == 0)
 		log_warn("no resolver is known: no sandbox can resolve a name");
 	return 0;
 }
-
-/* ---- the rest of the options ---- */
 
 static int find_opened(const struct options *in, struct egress_options *o, struct err *e)
 {

@@ -420,10 +420,25 @@ struct upstream *upstream_new(struct loop *l, const struct addr *to, size_t n, s
 	}
 	u->loop = l;
 	u->random = random;
-	u->n = MIN(n, (size_t)TO_MAX);
-	for (size_t i = 0; i < u->n; i++)
-		u->targets[i].to = to[i];
+	(void)upstream_set(u, to, n);
 	return u;
+}
+
+bool upstream_set(struct upstream *u, const struct addr *to, size_t n)
+{
+	bool is_other = n != u->n;
+
+	n = MIN(n, (size_t)TO_MAX);
+	for (size_t i = 0; i < n; i++) {
+		struct target *t = &u->targets[i];
+
+		if (t->to.len == to[i].len && memcmp(&t->to.sa, &to[i].sa, to[i].len) == 0)
+			continue;
+		*t = (struct target){ .to = to[i] };
+		is_other = true;
+	}
+	u->n = n;
+	return is_other;
 }
 
 void upstream_free(struct upstream *u)

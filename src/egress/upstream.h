@@ -3,6 +3,7 @@
  * answer is truncated. One that does not answer is asked last for a while; what is asked then goes to it as well, so that its
  * recovery is noticed without anybody waiting for it. */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,6 +28,8 @@ typedef void lookup_fn(const struct dns_answer *answer, const struct err *e, voi
 
 /* TO is copied. RANDOM is the caller's, and outlives it. */
 struct upstream *upstream_new(struct loop *l, const struct addr *to, size_t n, struct random_pool *random, struct err *e);
+/* Others from now on; what has been asked is still waited for. Whether they are others. */
+bool upstream_set(struct upstream *u, const struct addr *to, size_t n);
 void upstream_free(struct upstream *u); /* its lookups must have ended; NULL is fine */
 
 struct lookup *lookup_start(struct upstream *u, const char *name, uint16_t type, lookup_fn *fn, void *arg, struct err *e);
