@@ -45,6 +45,7 @@ struct link {
 	struct egress_message in; /* too large for the stack, as are its bytes */
 	unsigned char bytes[sizeof(struct egress_message)];
 	bool has_said; /* that it cannot connect */
+	bool is_greeted; /* by a HELLO: before that there is a socket and maybe nobody */
 };
 
 static void link_lose(struct link *l, const struct err *why);
@@ -136,6 +137,7 @@ static void link_lose(struct link *l, const struct err *why)
 	io_del(&l->io);
 	closep(&l->fd);
 	l->fd = -1;
+	l->is_greeted = false;
 	drop_queue(l);
 	timer_in(&l->again, LINK_AGAIN_MS);
 	while (l->first)
@@ -171,7 +173,7 @@ static int send_or_queue(struct link *l, const struct egress_message *m, struct 
 	size_t n = egress_message_size(m);
 	int k = 0;
 
-	if (l->fd < 0)
+	if (!l->is_greeted)
 		return err_set(e, ERR_UNAVAILABLE, "the warden is not connected");
 	if (!l->queue)
 		k = send_now(l, m, n, e);
@@ -204,6 +206,7 @@ static void on_message(struct link *l, const struct egress_message *m, struct pa
 {
 	struct pending *asked;
 
+	l->is_greeted |= m->call == EGRESS_HELLO;
 	if (m->call != EGRESS_DONE) {
 		l->told(m, p->fds, p->n_fds, l->arg);
 		return;
@@ -304,7 +307,7 @@ void link_free(struct link *l)
 
 bool link_is_up(const struct link *l)
 {
-	return l->fd >= 0;
+	return l->is_greeted;
 }
 
 int link_tell(struct link *l, struct egress_message *m, struct err *e)
@@ -317,7 +320,7 @@ int link_ask(struct link *l, struct egress_message *m, link_done_fn *done, void 
 {
 	struct pending *p;
 
-	if (l->fd < 0)
+	if (!l->is_greeted)
 		return err_set(e, ERR_UNAVAILABLE, "the warden is not connected");
 	p = pending_add(l, done, arg, e);
 	if (!p)

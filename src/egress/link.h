@@ -24,7 +24,7 @@ typedef void link_done_fn(const struct err *e, void *arg);
 struct link *link_new(struct loop *l, const char *path, link_told_fn *told, void *arg, struct err *e);
 void link_free(struct link *l); /* what was asked is not answered any more; NULL is fine */
 
-bool link_is_up(const struct link *l);     /* connected */
+bool link_is_up(const struct link *l); /* connected, and greeted */
 /* Sends M, whose version and serial are set here. DONE is called once, later, unless -1 was returned; it may be NULL. */
 int link_ask(struct link *l, struct egress_message *m, link_done_fn *done, void *arg, struct err *e);
 void link_forget(struct link *l, void *arg); /* answers with this ARG find nobody any more */
