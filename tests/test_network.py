@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from internet import BAD, GOOD, HOST, OTHER, PRIVATE, SHARED
+from internet import BAD, GOOD, HOST, OTHER, PRIVATE, RESOLVER, SHARED
 from network import AUTH_HEADER, MISSING, network, rules, until_true
 
 pytestmark = [pytest.mark.skipif(bool(MISSING), reason=MISSING)]
@@ -108,6 +108,15 @@ def test_what_is_allowed_by_address_is_reached_at_every_port(net, box):
     assert b.py(f"udp({OTHER!r}, 9000, b'abc')") == "abc"
     assert b.py(f"tried(http, {SHARED!r}, 'x')") == "timeout"  # a deny goes before every allow
     assert b.py(f"tried(http, {GOOD!r}, 'x')") != "closed" and not isinstance(b.py(f"tried(http, {GOOD!r}, 'x')"), dict)
+
+
+def test_networks_within_networks(net, guarded):
+    inner = [f"+198.51.100.{i}" for i in range(16, 32)]
+    guarded.change("PUT", rules("+198.51.100.0/24", *inner, "+198.51.100.16/28", "+100.64.0.0/10", "+100.64.9.9", f"-{SHARED}/32", "+198.51.100.0/25"))
+    assert guarded.py(f"[http({OTHER!r}, 'x')['address'], http({GOOD!r}, 'x')['address']]") == [OTHER, GOOD]
+    assert guarded.py(f"all_of((http, {SHARED!r}, 'x'), (tcp, '100.64.9.9', 22))") == ["timeout"] * 2
+    guarded.change("DELETE", ["198.51.100.0/24", "198.51.100.0/25"])
+    assert guarded.py(f"http({OTHER!r}, 'x')['address']") == OTHER and not isinstance(guarded.py(f"tried(http, {GOOD!r}, 'x')"), dict)
 
 
 def test_with_allow_as_the_default_a_deny_holds(net, box):
@@ -358,6 +367,19 @@ def test_denials_are_in_the_audit_log(net, box):
     b.change("PUT", {})
     assert [r for r in map(json.loads, path.read_text().splitlines())
             if r.get("path", "").endswith(f"/{b.id}/proxy/18080/policy") and (r["method"], r["status"]) == ("PUT", 200)]
+
+
+# ---- resolvers ----
+
+
+def test_a_resolver_that_is_dead_delays_nobody_for_long(spec):
+    dead = "203.0.113.250"
+    with network(spec, env={"OPENSANDBOX_EGRESS_UPSTREAMS": json.dumps([dead, RESOLVER])}) as n:
+        b = n.box(rules("+*.wild.test"))
+        assert b.py("tried(lambda: ask('first.wild.test', timeout=20))")[1] == [GOOD]
+        until_true(lambda: b.py("(lambda t: (ask(f'n{t}.wild.test', timeout=20), time.monotonic() - t)[1])(time.monotonic())") < 0.5, 30,
+                   "an answer of the resolver that lives")
+        b.delete()
 
 
 # ---- operators' lists ----
