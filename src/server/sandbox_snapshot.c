@@ -83,6 +83,23 @@ static bool is_own_policy(const struct box *b, struct str text)
 	return !p || strcmp(policy_mode(p), "allow_all") != 0;
 }
 
+/* The record has it as well, from now on. Should the store not take it, egress has it still. */
+static void keep_policy(struct box *b, struct str text)
+{
+	const struct sandbox_row *r = &b->pub.row;
+	struct box_stack stack = { r->snapshot, &r->layers, RUNTIME_NET_POLICY, NULL };
+	struct arena a = ARENA_INIT(BOX_ARENA_MAX);
+	struct store_tx *tx;
+
+	stack.policy = arena_dup(&a, text);
+	if (stack.policy && (!r->policy || strcmp(r->policy, stack.policy) != 0) && box_set_stack(b, &stack, &(struct err){ 0 }) == 0) {
+		tx = store_tx_new();
+		store_tx_spec(tx, r);
+		(void)store_submit(b->pub.set->spec.store, tx, NULL, NULL, &(struct err){ 0 });
+	}
+	arena_done(&a);
+}
+
 static void on_policy(struct str text, bool is_cut, const struct runtime_failure *failure, void *arg)
 {
 	struct box *b = arg;
@@ -94,6 +111,8 @@ static void on_policy(struct str text, bool is_cut, const struct runtime_failure
 		return;
 	}
 	b->pub.policy_now = failure || !is_own_policy(b, text) ? (struct str){ 0 } : text;
+	if (b->pub.policy_now.n > 0)
+		keep_policy(b, text);
 	task_finish(b, NULL);
 }
 

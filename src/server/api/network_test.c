@@ -139,9 +139,9 @@ static void a_fork_may_reach_what_its_source_may_by_now(void **state)
 	has_policy("b.test");
 	has(rig_on(&r, "POST", source, "/fork", "{\"networkPolicy\":{\"egress\":[{\"action\":\"allow\",\"target\":\"c.test\"}]}}"), "HTTP/1.1 202 ");
 	has_policy("c.test");
-	r.fake.policy_now = NULL; /* nobody keeps one: the record does */
+	r.fake.policy_now = NULL; /* nobody keeps one: the record does, as it was last told */
 	has(rig_on(&r, "POST", source, "/fork", "{}"), "HTTP/1.1 202 ");
-	has_policy("a.test");
+	has_policy("b.test");
 	r.fake.fails[FAKE_POLICY] = 1;
 	has(rig_on(&r, "POST", source, "/fork", "{\"count\":2}"), "HTTP/1.1 500 ");
 	assert_int_equal(r.fake.n_boxes, 4);
@@ -276,8 +276,37 @@ static void the_port_of_policies_leads_to_this_sandbox_alone(void **state)
 	has(got, want);
 	assert_int_equal(send(r.fake.far[0], "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", 41, MSG_NOSIGNAL), 41);
 	has(rig_receive(&r, fd), "HTTP/1.1 200 ");
+	assert_int_equal(r.fake.count[FAKE_POLICY], 0);
 	r.fake.fails[FAKE_DIAL] = 1;
 	has(ask_egress(id, "/policy", token), "EGRESS_UNAVAILABLE");
+}
+
+/* Egress forgets a sandbox that has ended when it is started anew: then the record is all there is. */
+static void a_change_of_policy_is_written_down(void **state)
+{
+	char sandbox[UUID_LEN + 1], snapshot[UUID_LEN + 1], token[SANDBOX_TOKEN_LEN + 1], line[160], text[160];
+	int fd;
+
+	(void)state;
+	rig_create(&r, "", sandbox);
+	take(sandbox, snapshot);
+	sandbox_token(sandboxes_find(r.plane->sandboxes, str_of(sandbox)), "egress", token);
+	(void)snprintf(line, sizeof(line), "PUT /v1/sandboxes/%s/proxy/18080/policy", sandbox);
+	(void)snprintf(text, sizeof(text), "OPENSANDBOX-EGRESS-AUTH: %s\r\n", token);
+	r.fake.policy_now = "{\"egress\":[],\"defaultAction\":\"deny\"}";
+	fd = rig_send(&r.api, line, text, "{}");
+	RIG_WAIT(&r, r.fake.n_far == 1);
+	rig_turn(&r, 20);
+	assert_int_equal(send(r.fake.far[0], "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", 41, MSG_NOSIGNAL), 41);
+	has(rig_receive(&r, fd), "HTTP/1.1 200 ");
+	RIG_WAIT(&r, r.fake.count[FAKE_POLICY] == 1);
+	rig_turn(&r, 20);
+	fake_end(&r.fake, sandbox, &(struct runtime_end){ .exit_code = 0 });
+	r.fake.policy_now = NULL;
+	rig_restart(&r);
+	(void)snprintf(text, sizeof(text), "{\"snapshotId\":\"%s\"}", snapshot);
+	has(rig_on(&r, "POST", sandbox, "/rollback", text), "HTTP/1.1 200 ");
+	has_policy("\"defaultAction\":\"deny\"");
 }
 
 static void the_port_of_policies_says_what_holds_without_a_network(void **state)
@@ -353,7 +382,7 @@ int main(void)
 		TEST(a_fork_may_reach_what_its_source_may_by_now), TEST(a_fork_of_an_open_sandbox_is_open_unless_it_was_closed_since),
 		TEST(a_fork_that_waits_for_a_policy_is_told_of_a_stop), TEST(a_rollback_keeps_what_it_may_reach_by_now),
 		TEST(the_network_is_kept_over_restarts), TEST(the_port_of_policies_leads_to_this_sandbox_alone),
-		TEST(the_port_of_policies_says_what_holds_without_a_network), TEST(what_it_tried_to_reach_is_told),
+		TEST(a_change_of_policy_is_written_down), TEST(the_port_of_policies_says_what_holds_without_a_network), TEST(what_it_tried_to_reach_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,6 +16,7 @@ struct proxy_call {
 	struct http_client *client; /* its own */
 	struct forward *forward;
 	uint64_t moved;             /* bytes, when it was last looked at */
+	bool has_changed_policy;
 };
 
 static void call_free(struct proxy_call *x)
@@ -32,7 +33,10 @@ static void call_free(struct proxy_call *x)
 
 static int on_headers(const struct request *rq, struct reply *rp, const struct http_head *head, void *arg, struct err *e)
 {
-	(void)arg;
+	struct proxy_call *x = arg;
+
+	x->has_changed_policy = x->target.port == PORT_EGRESS && head->status == 200 && !str_is(rq->head->method, "GET") &&
+				!str_is(rq->head->method, "HEAD");
 	return proxy_pass_headers(rq, rp, head, e);
 }
 
@@ -68,9 +72,23 @@ static void on_refuse(struct reply *rp, const struct err *e, void *arg)
 	reply_failure(x, rp, e);
 }
 
+/* The record follows what egress has: it is all that is left once both have gone. */
+static void keep_policy(const struct proxy_call *x)
+{
+	struct sandbox *sb = sandboxes_find(x->target.plane->sandboxes, str_of(x->target.id));
+	struct fault f;
+
+	if (sb && sandbox_read_policy(sb, NULL, NULL, &f) < 0)
+		log_warn("a policy was not written down", LOG_S("id", x->target.id), LOG_S("failure", f.message));
+}
+
 static void on_over(void *arg)
 {
-	call_free(arg);
+	struct proxy_call *x = arg;
+
+	if (x->has_changed_policy)
+		keep_policy(x);
+	call_free(x);
 }
 
 void proxy_call_drop(struct proxy_call *x)
