@@ -234,6 +234,21 @@ def test_control_ports_want_their_own_tokens(gateway, api, inside):
     assert GatewayWay(gateway, inside, 18080).request("GET", "/policy")[0].status == 401
 
 
+def test_proxies_in_front_are_believed_if_they_are_trusted(tmp_path, server, inside, box):
+    g = Gateway(tmp_path, [server], "header", "--trusted-proxy", "127.0.0.0/8")
+    try:
+        sent = {"X-Forwarded-For": "203.0.113.9, 198.51.100.1", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "a.example"}
+        said = json.loads(GatewayWay(g, inside).request("GET", "/", headers=sent)[1])["headers"]
+        assert [h for h in said if h.startswith("X-Forwarded-For")] == ["X-Forwarded-For: 203.0.113.9, 198.51.100.1", "X-Forwarded-For: 127.0.0.1"]
+        assert "X-Forwarded-Proto: https" in said and "X-Forwarded-Host: a.example" in said
+        way = GatewayWay(g, box(secureAccess=True)["id"])
+        status = lambda client: way.request("GET", "/", headers={HEADER: "no", "X-Forwarded-For": client})[0].status  # noqa: E731
+        assert [status("198.51.100.1") for _ in range(22)][-2:] == [429, 429] and status("198.51.100.2") == 401
+        assert "client=198.51.100.1" in g.stderr
+    finally:
+        g.stop()
+
+
 # ---- WebSockets ----
 
 

@@ -11,6 +11,7 @@
 #include "ingress/gateway_impl.h"
 #include "ingress/intents.h"
 #include "ingress/lookup.h"
+#include "ingress/trust.h"
 #include "net/addr.h"
 #include "net/attempts.h"
 #include "net/client.h"
@@ -122,7 +123,7 @@ static int make_request(struct passing *p, const struct finding *f, bool is_plai
 
 	if (!headers || !target.p)
 		return err_no_memory(e);
-	n = gateway_request_headers(p->rq, headers, e);
+	n = gateway_request_headers(p->rq, p->gateway->spec.trust, headers, e);
 	if (n < 0)
 		return -1;
 	*out = (struct http_request){ .method = p->rq->head->method, .target = target, .headers = headers, .n_headers = (size_t)n,
@@ -191,13 +192,15 @@ static void admit(struct passing *p, const struct finding *f)
 {
 	struct gateway *g = p->gateway;
 	uint64_t now = loop_now_ms(g->spec.loop);
+	struct addr client;
 	enum access_verdict v;
 
 	if (f->token[0] == '\0') {
 		pass_on(p, f, is_plain_path(p));
 		return;
 	}
-	if (attempts_exceeded(g->attempts, str_of(p->id), p->rq->peer, now)) {
+	(void)trust_client(g->spec.trust, p->rq->peer, p->rq->head, &client);
+	if (attempts_exceeded(g->attempts, str_of(p->id), &client.sa, now)) {
 		g->metrics.limited++;
 		(void)reply_header(p->rp, "Retry-After", STR("60"));
 		end_with(p, 429, "too many wrong tokens or signatures", "");
@@ -209,7 +212,7 @@ static void admit(struct passing *p, const struct finding *f)
 		return;
 	}
 	if (access_is_guess(v))
-		attempts_failed(g->attempts, str_of(p->id), p->rq->peer, now);
+		attempts_failed(g->attempts, str_of(p->id), &client.sa, now);
 	g->metrics.denied++;
 	end_with(p, access_status(v), access_text(v), "");
 }
@@ -326,6 +329,7 @@ static void on_finished(const struct request *rq, unsigned status, uint64_t body
 	uint64_t took = loop_now_ms(g->spec.loop) - rq->began_ms;
 	char peer[ADDR_HOST_MAX];
 	struct route_token route;
+	struct addr client;
 	struct str path = rq->path;
 
 	g->metrics.requests[MIN(status / 100, 5U)]++;
@@ -334,7 +338,8 @@ static void on_finished(const struct request *rq, unsigned status, uint64_t body
 		return;
 	if (route_read_path(path, &route, &(struct err){ 0 }) == 0 && route.is_signed)
 		path = str_first(path, path.n - route.plain_rest.n);
-	log_info("ingress requested", LOG_STR("id", t->id), LOG_U("port", t->port), LOG_S("client", sockaddr_host(rq->peer, peer)),
+	(void)trust_client(g->spec.trust, rq->peer, rq->head, &client);
+	log_info("ingress requested", LOG_STR("id", t->id), LOG_U("port", t->port), LOG_S("client", sockaddr_host(&client.sa, peer)),
 		 LOG_STR("uri", str_first(path, 512)), LOG_STR("method", rq->head->method), LOG_U("status", status),
 		 LOG_U("bytes", body_bytes), LOG_MS("took", took));
 }

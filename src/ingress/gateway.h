@@ -17,6 +17,7 @@ struct loop;
 struct lookup;
 struct passing;
 struct provider;
+struct trust;
 
 enum gateway_mode {
 	GATEWAY_HEADER, /* by header, or by the first label of the host */
@@ -28,6 +29,7 @@ struct gateway_spec {
 	enum gateway_mode mode;
 	struct provider *provider;
 	struct intents *intents; /* NULL: none are told */
+	const struct trust *trust; /* proxies in front of us */
 };
 
 struct gateway {

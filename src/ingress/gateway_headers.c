@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "ingress/trust.h"
 #include "net/addr.h"
 
 #include "base/banned.h"
@@ -16,21 +17,22 @@ static bool is_in(struct str name, const char *const *list)
 }
 
 /* What is for us, what we write ourselves, and what nobody but the servers may believe. */
-static bool request_header_passes(const struct http_head *head, struct str name)
+static bool request_header_passes(const struct http_head *head, struct str name, bool is_trusted)
 {
 	static const char *const dropped[] = {
 		"Host", "Expect", "OpenSandbox-Secure-Access", "OpenSandbox-Ingress-To", "OPEN-SANDBOX-INGRESS", "OpenSandbox-Gateway",
-		"OPEN-SANDBOX-API-KEY", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port",
-		"X-Forwarded-Server", "X-Real-IP", NULL,
+		"OPEN-SANDBOX-API-KEY", "Forwarded", "X-Forwarded-Port", "X-Forwarded-Server", "X-Real-IP", NULL,
 	};
+	static const char *const forwarded[] = { "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", NULL };
 
-	return !is_in(name, dropped) && !http_is_hop_by_hop(head, name);
+	return !is_in(name, dropped) && (is_trusted || !is_in(name, forwarded)) && !http_is_hop_by_hop(head, name);
 }
 
-int gateway_request_headers(const struct request *rq, struct http_header out[GATEWAY_HEADERS_MAX], struct err *e)
+int gateway_request_headers(const struct request *rq, const struct trust *trust, struct http_header out[GATEWAY_HEADERS_MAX], struct err *e)
 {
 	char text[ADDR_HOST_MAX];
 	const char *peer = arena_dup(rq->arena, str_of(sockaddr_host(rq->peer, text)));
+	bool is_trusted = trust_has(trust, rq->peer);
 	size_t n = 0;
 
 	if (!peer)
@@ -38,16 +40,17 @@ int gateway_request_headers(const struct request *rq, struct http_header out[GAT
 	for (size_t i = 0; i < rq->head->n_headers; i++) {
 		const struct http_header *h = &rq->head->headers[i];
 
-		if (!request_header_passes(rq->head, h->name))
+		if (!request_header_passes(rq->head, h->name, is_trusted))
 			continue;
 		if (n == GATEWAY_PASSED_MAX)
 			return err_set(e, ERR_LIMIT, "too many headers");
 		out[n++] = *h;
 	}
-	out[n++] = (struct http_header){ STR("X-Forwarded-Proto"), rq->is_secure ? STR("https") : STR("http") };
-	if (rq->head->host.n > 0)
+	if (!is_trusted || !http_find(rq->head, "X-Forwarded-Proto"))
+		out[n++] = (struct http_header){ STR("X-Forwarded-Proto"), rq->is_secure ? STR("https") : STR("http") };
+	if (rq->head->host.n > 0 && (!is_trusted || !http_find(rq->head, "X-Forwarded-Host")))
 		out[n++] = (struct http_header){ STR("X-Forwarded-Host"), rq->head->host };
-	if (peer[0])
+	if (peer[0]) /* behind what those in front of it have said */
 		out[n++] = (struct http_header){ STR("X-Forwarded-For"), str_of(peer) };
 	return (int)n;
 }

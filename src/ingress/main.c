@@ -23,7 +23,7 @@ enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
 struct options {
 	int64_t port;
 	const char *listen, *metrics_listen, *mode, *provider, *namespace, *log_level, *log_format, *user;
-	struct opt_list servers;
+	struct opt_list servers, proxies;
 	const char *server_key_file, *server_ca_file, *tls_cert, *tls_key;
 	bool tells_intents;
 	const char *redis_dsn, *redis_queue;
@@ -65,6 +65,8 @@ static const struct opt opts[] = {
 	  .max = INT64_MAX),
 	O(interval, OPT_INT, "renew-intent-min-interval", "SECONDS", "Tell of one sandbox once in this time; 0: of each request.", .min = 0,
 	  .max = 86400),
+	O(proxies, OPT_LIST, "trusted-proxy", "NETWORK",
+	  "An address or network (10.0.0.0/8) of proxies in front of this gateway that are believed about whom they speak for."),
 	O(metrics_listen, OPT_STRING, "metrics-listen", "ADDRESS:PORT", "Serve /metrics (for Prometheus) and /healthz there."),
 	O(user, OPT_STRING, "user", "NAME", "The account to become when started as root; where there is none, an id that nobody has."),
 	O(log_level, OPT_STRING, "log-level", "LEVEL", "Log from LEVEL on.", .choices = levels),
@@ -146,7 +148,7 @@ static int serve(const struct options *o)
 	struct run_spec spec = {
 		.listen = o->listen, .port = (unsigned)o->port, .metrics = o->metrics_listen,
 		.mode = str_is(str_of(o->mode), "uri") ? GATEWAY_URI : GATEWAY_HEADER, .user = o->user,
-		.servers = o->servers.items, .n_servers = o->servers.n, .server_key_file = o->server_key_file,
+		.servers = o->servers.items, .n_servers = o->servers.n, .proxies = o->proxies.items, .n_proxies = o->proxies.n, .server_key_file = o->server_key_file,
 		.server_ca_file = o->server_ca_file, .tls_cert = o->tls_cert, .tls_key = o->tls_key, .keys = o->keys,
 		.keys_file = o->keys_file, .tells_intents = o->tells_intents, .redis_dsn = o->redis_dsn,
 		.redis_queue = o->redis_queue, .queue_max = (uint64_t)o->queue_max, .interval_s = (uint64_t)o->interval,

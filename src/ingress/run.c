@@ -13,6 +13,7 @@
 #include "ingress/confine.h"
 #include "ingress/intents.h"
 #include "ingress/provider.h"
+#include "ingress/trust.h"
 #include "net/addr.h"
 #include "net/loop.h"
 #include "net/tls.h"
@@ -33,6 +34,7 @@ struct running {
 	const struct run_spec *spec;
 	struct loop *loop;
 	struct gateway gateway;
+	struct trust trust;
 	bool has_gateway;
 	struct provider *provider;
 	struct intents *intents;
@@ -244,8 +246,11 @@ static int start_http(struct running *r, struct err *e)
 
 static int start(struct running *r, struct err *e)
 {
-	struct gateway_spec spec = { .loop = r->loop, .mode = r->spec->mode };
+	struct gateway_spec spec = { .loop = r->loop, .mode = r->spec->mode, .trust = &r->trust };
 
+	for (size_t i = 0; i < r->spec->n_proxies; i++)
+		if (trust_add(&r->trust, str_of(r->spec->proxies[i]), e) < 0)
+			return -1;
 	if (prepare(r, e) < 0 || start_intents(r, e) < 0)
 		return -1;
 	spec.provider = r->provider;

@@ -20,6 +20,8 @@ struct run_spec {
 	const char *const *servers;
 	size_t n_servers;
 	const char *server_key_file, *server_ca_file;
+	const char *const *proxies; /* in front, that are trusted */
+	size_t n_proxies;
 	const char *tls_cert, *tls_key;    /* NULL: plain */
 	const char *keys, *keys_file;      /* of signed routes; of one id the file's counts */
 	bool tells_intents;
