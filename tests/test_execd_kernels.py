@@ -227,6 +227,18 @@ def test_a_kernel_that_stops_and_goes_on_loses_nothing(execd):
     assert execd.request("DELETE", f"/code/contexts/{context.id}").status == 200
 
 
+@pytest.mark.skipif(not os.environ.get("SOAK"), reason="takes two minutes")
+def test_a_kernel_that_stops_for_good_is_given_up(execd):
+    before = processes(execd)
+    context = Context(execd, kernel="python3")
+    pid, = of_kernel(execd, before)
+    os.kill(pid, signal.SIGSTOP)
+    assert "does not respond" in json.dumps(error_of(context.run("1", timeout=300)))
+    wait_for(lambda: not os.path.exists(f"/proc/{pid}"))
+    assert context.value("2") == "2"
+    assert execd.request("DELETE", f"/code/contexts/{context.id}").status == 200
+
+
 def test_who_reads_slowly_gets_everything(execd):
     context = Context(execd, kernel="python3")
     body = json.dumps({"code": "for i in range(30000):\n    print(i, 'x' * 200)", "context": {"language": "python", "id": context.id}})
