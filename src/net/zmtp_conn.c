@@ -62,12 +62,11 @@ void zmtp_cancel(struct zmtp_conn *z)
 		zmtp_free(z);
 }
 
+/* It is over; whoever called frees it. */
 static void end(struct zmtp_conn *z, const struct err *why)
 {
 	detach(z);
 	z->ops->on_close(why, z->arg);
-	if (!z->is_running)
-		zmtp_free(z);
 }
 
 static bool end_with(struct zmtp_conn *z, enum err_code code, const char *what)
@@ -177,9 +176,11 @@ static void fill(struct zmtp_conn *z)
 
 static void flush(struct zmtp_conn *z)
 {
-	while (z->sent < z->out.n) {
+	struct transport *t = z->t;
+
+	while (t && z->sent < z->out.n) {
 		struct iovec iov = { z->out.p + z->sent, z->out.n - z->sent };
-		ssize_t n = z->t->ops->send(z->t, &iov, 1, false);
+		ssize_t n = t->ops->send(t, &iov, 1, false);
 
 		if (n < 0 && errno != EAGAIN)
 			(void)end_with(z, ERR_UNAVAILABLE, "the peer has ended the connection");
@@ -228,10 +229,12 @@ static void on_later(void *arg)
 	struct zmtp_conn *z = arg;
 	struct err e = { 0 };
 
-	if (!z->io.loop && io_add(&z->io, z->loop, z->t->fd, 0, on_io, z, "zmtp", &e) < 0)
+	if (!z->io.loop && io_add(&z->io, z->loop, z->t->fd, 0, on_io, z, "zmtp", &e) < 0) {
 		end(z, &e);
-	else
+		zmtp_free(z);
+	} else {
 		run(z, 0);
+	}
 }
 
 static void run_later(struct zmtp_conn *z)
@@ -245,6 +248,7 @@ static void run_later(struct zmtp_conn *z)
 static void on_timer(void *arg)
 {
 	(void)end_with(arg, ERR_TIMEOUT, "the peer does not answer");
+	zmtp_free(arg);
 }
 
 static void on_dialed(struct transport *t, const struct err *e, void *arg)
@@ -253,16 +257,17 @@ static void on_dialed(struct transport *t, const struct err *e, void *arg)
 
 	z->dial = NULL;
 	z->t = t;
-	if (!t) {
+	if (!t)
 		end(z, e);
+	else if (!zmtp_put_greeting(&z->out))
+		(void)end_with(z, ERR_UNAVAILABLE, "out of memory");
+	if (z->state == ZMTP_OVER) {
+		zmtp_free(z);
 		return;
 	}
 	z->state = ZMTP_GREETED_NOT;
 	timer_in(&z->timer, ZMTP_HANDSHAKE_MS);
-	if (zmtp_put_greeting(&z->out))
-		run_later(z);
-	else
-		(void)end_with(z, ERR_UNAVAILABLE, "out of memory");
+	run_later(z);
 }
 
 struct zmtp_conn *zmtp_connect(struct loop *l, const struct zmtp_spec *sp, const struct zmtp_ops *ops, void *arg, struct err *e)
