@@ -265,7 +265,7 @@ $(B)/bin/floor-init: $(B)/obj/top/tests/musl/floor_init.o
 $(MUSL_PROGRAMS): $(MUSL_OBJECTS) $(B)/made/musl
 	$(call say,LD)
 	@mkdir -p $(@D)
-	$(Q)gcc -nostdlib -static-pie -Wl,--gc-sections,-z,relro,-z,now,-z,noexecstack,-z,noseparate-code -o $@ $(MUSL_LIB)/rcrt1.o \
+	$(Q)gcc -nostdlib -static-pie -Wl,--gc-sections,-z,relro,-z,now,-z,noexecstack -o $@ $(MUSL_LIB)/rcrt1.o \
 		$(MUSL_LIB)/crti.o $(filter %.o,$^) -Wl,--start-group $(MUSL_LIB)/libc.a -lgcc -lgcc_eh -Wl,--end-group \
 		$(MUSL_LIB)/crtn.o
 # What runs is mapped by every sandbox: what only a debugger reads stays beside it.
