@@ -63,13 +63,14 @@ int admin_upload(struct admin_job *j, const char *target, const char *path, stru
 	return rc;
 }
 
-int admin_download(struct admin_job *j, struct admin_call *call, const char *path, struct err *e)
+int admin_download(struct admin_job *j, const struct admin_call *call, const char *path, struct err *e)
 {
 	AUTO(archive_sink_close) struct archive_sink sink = { .dir = -1, .fd = -1 };
+	struct admin_call own = *call;
 
-	call->take = archive_sink_take;
-	call->arg = &sink;
-	if (archive_sink_open(&sink, path, e) < 0 || admin_run(&j->admin, call, e) < 0)
+	own.take = archive_sink_take;
+	own.arg = &sink;
+	if (archive_sink_open(&sink, path, e) < 0 || admin_run(&j->admin, &own, e) < 0)
 		return -1;
 	return archive_sink_keep(&sink, e);
 }

@@ -30,4 +30,4 @@ int admin_take_all(struct str piece, void *buf, struct err *e); /* an admin_take
 int admin_target(struct buf *out, const char *target, const char *name, const char *value, struct err *e);
 /* The archive at PATH (see server/image_archive.h) is the body of a POST; and the answer to CALL is written to one. */
 int admin_upload(struct admin_job *j, const char *target, const char *path, struct buf *answer, struct err *e);
-int admin_download(struct admin_job *j, struct admin_call *call, const char *path, struct err *e);
+int admin_download(struct admin_job *j, const struct admin_call *call, const char *path, struct err *e);

@@ -119,8 +119,8 @@ static void on_packed(const struct err *failure, void *arg)
 		say_why(p, failure, &why);
 		answer(p->w, &p->ticket, &why);
 	} else {
-		log_info("layer packed", LOG_S("layer", p->layer));
 		memcpy(rp.layer.name, p->digest, sizeof(rp.layer.name));
+		log_info("layer packed", LOG_S("layer", p->layer));
 		answer_with(p->w, &p->ticket, &rp, NULL, 0);
 	}
 	KILL_POINT("warden.pack.told");
