@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import subprocess
 import tarfile
+import time
 
 import pytest
 
@@ -193,6 +194,22 @@ def root_of(number):
 
 def sleeping(number):
     return {"entrypoint": ["/bin/busybox", "sleep", str(number)]}
+
+
+def test_who_asks_for_the_head_alone_or_goes_away_leaves_nothing(api, plain):
+    sandbox = create(api, plain.push("gone/away", "v1", Image([BASE])))["id"]
+    api.run(sandbox, "head -c 30000000 /dev/urandom >/big")
+    path = f"/v1/snapshots/{api.snapshot(sandbox)}/archive"
+    before = len(os.listdir(f"/proc/{api.server.pid}/fd"))
+    head = api.server.request("HEAD", path, timeout=60)
+    assert (head.status == 200 and int(head.headers["Content-Length"]) > 30000000 and not head.body) or head.status == 405
+    for wait in (0, 0.05, 0.3):  # while it is packed, or sent
+        with api.server.connect() as c:
+            c.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nOPEN-SANDBOX-API-KEY: {KEY}\r\n\r\n".encode())
+            time.sleep(wait)
+    wait_for(lambda: len(os.listdir(f"/proc/{api.server.pid}/fd")) <= before, 20)
+    for _ in range(3):  # none of them counts any more
+        assert api.server.request("GET", path, timeout=60).status == 200
 
 
 def test_attributes_come_along(api, far, plain):
