@@ -727,3 +727,21 @@ def test_it_says_what_is_wrong_with_its_options(tmp_path):
         done = subprocess.run([EGRESS, *argv], capture_output=True, text=True)
         assert done.returncode == 2 and done.stderr.startswith("opensandbox-egress: "), argv
     assert "NETWORK" in subprocess.run([EGRESS, "--help"], capture_output=True, text=True, check=True).stdout
+
+
+def test_a_policy_on_its_way_is_waited_for():
+    with own_rig() as rig:
+        rig.warden.bind("box1", policy=deny_all_but("web.test"))
+        rig.kill()
+        rig.warden.delay = 0.5
+        starter = threading.Thread(target=rig.start)
+        starter.start()
+        wait_for(lambda: rig.call("GET", "/sandboxes/box1/policy").status == 200, what="it is known")
+        wait_for(lambda: rig.call("GET", "/sandboxes/box9/policy").status == 404, what="all are known")
+        starter.join()
+        rig.kill()
+        rig.warden.refuses.add("rules")
+        rig.start()
+        rig.warden.delay = 0
+        assert rig.call("GET", "/sandboxes/box1/policy").status == 503
+        assert rig.call("PUT", "/sandboxes/box1/policy", "{}").status == 503

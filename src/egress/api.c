@@ -94,13 +94,14 @@ static int reply_status(struct reply *rp, const struct status *st)
 
 /* ---- changes ---- */
 
-enum wish { WISH_PUT, WISH_PATCH, WISH_DELETE };
+enum wish { WISH_GET, WISH_PUT, WISH_PATCH, WISH_DELETE };
 
 struct waiter { /* for a change to be in force */
 	struct sandbox *sandbox;
 	struct reply *rp; /* NULL: whoever asked has gone */
 	enum wish wish;
 	bool is_reset, is_nothing;
+	bool is_early; /* no policy is in force that there could be a wish about */
 	bool is_called, is_over; /* within the handler; its answer has been given there */
 	struct buf body; /* a copy: it may outlive its request */
 };
@@ -159,16 +160,17 @@ static void answer(const struct waiter *w, const struct err *e)
 	const char *reason = w->is_reset ? WAS_RESET : w->is_nothing ? NOTHING_REMOVED : NULL;
 
 	if (e)
-		(void)refuse(w->rp, status_of(e), "%s", e->msg);
+		(void)refuse(w->rp, w->is_early ? 503 : status_of(e), "%s", e->msg);
 	else
-		(void)reply_status(w->rp, &(struct status){ .policy = w->sandbox->policy, .has_no_mode = w->is_reset, .reason = reason });
+		(void)reply_status(w->rp, &(struct status){ .policy = w->sandbox->policy, .has_no_mode = w->is_reset, .reason = reason,
+							     .is_shown = w->wish == WISH_GET });
 }
 
 static void on_changed(const struct err *e, void *arg)
 {
 	struct waiter *w = arg;
 
-	if (!w->is_nothing && (!e || e->code != ERR_NOT_FOUND))
+	if (w->wish != WISH_GET && !w->is_nothing && (!e || e->code != ERR_NOT_FOUND))
 		log_change(w->sandbox, e);
 	if (w->rp)
 		answer(w, e);
@@ -205,6 +207,11 @@ static int make_policy(const struct policy *now, struct policy **ret, void *arg,
 	struct waiter *w = arg;
 	const struct json *v;
 
+	w->is_early = !now;
+	if (!now)
+		return err_set(e, ERR_UNAVAILABLE, "no policy is in force");
+	if (w->wish == WISH_GET)
+		return 0;
 	if (w->wish == WISH_PUT) {
 		*ret = policy_parse(buf_str(&w->body), w->sandbox->egress->options.max_rules, e);
 		return *ret ? 1 : e->code == ERR_LIMIT ? -1 : err_wrap(e, "invalid policy");
@@ -219,12 +226,12 @@ static int change(struct sandbox *s, enum wish wish, struct request *rq, struct 
 	bool is_blank = str_trim(rq->body).n == 0;
 	struct waiter *w;
 
-	if (is_blank && wish != WISH_PUT)
+	if (is_blank && (wish == WISH_PATCH || wish == WISH_DELETE))
 		return refuse(rp, 400, "empty body");
 	w = calloc(1, sizeof(*w));
 	if (!w)
 		return err_no_memory(e);
-	*w = (struct waiter){ .sandbox = s, .rp = rp, .wish = wish, .is_reset = is_blank, .is_called = true, .body = BUF_INIT(API_BODY_MAX) };
+	*w = (struct waiter){ .sandbox = s, .rp = rp, .wish = wish, .is_reset = is_blank && wish == WISH_PUT, .is_called = true, .body = BUF_INIT(API_BODY_MAX) };
 	buf_add_str(&w->body, rq->body);
 	spec.arg = w;
 	if (w->body.failed || change_add(s, &spec, e) < 0) {
@@ -248,6 +255,14 @@ static struct sandbox *find(const struct request *rq)
 	return sandbox_by_id(rq->ctx, rq->params[0]);
 }
 
+/* Before the warden has told of all of them, nobody knows. */
+static int not_found(const struct request *rq, struct reply *rp)
+{
+	const struct egress *g = rq->ctx;
+
+	return g->is_synced ? refuse(rp, 404, "sandbox not found") : refuse(rp, 503, "the sandboxes are not known yet");
+}
+
 static int not_allowed(struct reply *rp, struct str methods)
 {
 	(void)reply_header(rp, "Allow", methods);
@@ -260,11 +275,11 @@ static int on_policy(struct request *rq, struct reply *rp, struct err *e)
 	struct str method = rq->head->method;
 
 	if (!s)
-		return refuse(rp, 404, "sandbox not found");
-	if (!s->policy)
-		return refuse(rp, 503, "no policy is in force yet");
-	if (str_is(method, "GET") || str_is(method, "HEAD"))
+		return not_found(rq, rp);
+	if ((str_is(method, "GET") || str_is(method, "HEAD")) && s->policy)
 		return reply_status(rp, &(struct status){ .policy = s->policy, .is_shown = true });
+	if (str_is(method, "GET") || str_is(method, "HEAD"))
+		return change(s, WISH_GET, rq, rp, e); /* when the one that is on its way has come */
 	if (str_is(method, "POST") || str_is(method, "PUT"))
 		return change(s, WISH_PUT, rq, rp, e);
 	if (str_is(method, "PATCH"))
@@ -294,7 +309,7 @@ static int on_sandbox_health(struct request *rq, struct reply *rp, struct err *e
 	const struct sandbox *s = find(rq);
 
 	if (!s)
-		return refuse(rp, 404, "sandbox not found");
+		return not_found(rq, rp);
 	return s->policy ? on_health(rq, rp, e) : refuse(rp, 503, "no policy is in force yet");
 }
 
@@ -323,7 +338,7 @@ static int on_activity(struct request *rq, struct reply *rp, struct err *e)
 
 	(void)e;
 	if (!s)
-		return refuse(rp, 404, "sandbox not found");
+		return not_found(rq, rp);
 	json_open(&o, '{');
 	json_key(&o, "sandboxId"), json_cstr(&o, s->id);
 	json_key(&o, "address"), json_cstr(&o, inet_ntop(AF_INET, &s->address, text, sizeof(text)));

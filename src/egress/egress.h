@@ -76,6 +76,7 @@ struct egress {
 	struct denials denials;
 	struct timer tick; /* what is looked at now and then */
 	unsigned ticks;
+	bool is_synced; /* every sandbox has been told of, once */
 };
 
 /* OPTIONS is copied; its descriptors are taken on success. */
