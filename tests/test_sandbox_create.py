@@ -184,7 +184,6 @@ def test_snake_case_names_are_taken(api, box):
     made = box(resourceLimits=..., resource_limits={"memory": "64Mi"}, secure_access=False, snapshot_id=None,
                network_policy=None, credential_proxy={"enabled": False})  # fmt: skip
     assert "memory 67108864" in api.get(f"/sandboxes/{made['id']}/diagnostics/inspect").body.decode()
-    refused(api, api.try_create(secure_access=True), "secureAccess")
     refused(api, api.try_create(network_policy={"default_action": "block"}), "networkPolicy.defaultAction")
     refused(api, api.try_create(image=..., snapshot_id="x"), "snapshotId", code="SNAPSHOT::NOT_FOUND", status=404)
 
@@ -204,6 +203,10 @@ def test_unknown_extensions_pass_silently(api, box):
 
 def test_empty_maps_and_lists_are_nothing(box):
     assert "metadata" not in box(env={}, metadata={}, extensions={}, volumes=[])
+
+
+def test_secure_access_is_taken(box):
+    assert box(secureAccess=True)["id"] and box(secure_access=True)["id"]
 
 
 def test_false_is_not_asking(box):
@@ -233,7 +236,6 @@ REFUSED = [
     ({"volumes": [{"name": "v", "mountPath": "/v", "host": {"path": "/srv"}}]}, 400, "VOLUME::HOST_PATH_NOT_ALLOWED", "volumes"),
     ({"volumes": [{"name": "v", "mountPath": "/sys", "pvc": {"claimName": "c"}, "host": None}]}, 400,
      "VOLUME::INVALID_MOUNT_PATH", "volumes"),
-    ({"secureAccess": True}, 400, "SANDBOX::INVALID_PARAMETER", "secureAccess"),
     ({"image": ..., "snapshotId": "x"}, 404, "SNAPSHOT::NOT_FOUND", "snapshotId"),
     ({"image": ..., "snapshotId": "x", "entrypoint": ...}, 404, "SNAPSHOT::NOT_FOUND", "snapshotId"),
     ({"extensions": {"poolRef": "p"}}, 404, "NATIVE::POOL_NOT_FOUND", "extensions.poolRef"),
@@ -281,7 +283,6 @@ def test_the_first_of_several_refusals_is_the_one_that_clients_know(api):
         ("entrypoint", [""], "entrypoint", STAY),
         ("metadata", {"-": ""}, "metadata", {}),
         ("platform", {"os": "x", "arch": "y"}, "platform", None),
-        ("secureAccess", True, "secureAccess", False),
         ("networkPolicy", {"defaultAction": "x"}, "networkPolicy", None),
         ("volumes", [{"name": "v", "mountPath": "/v", "host": {"path": "/srv"}}], "volumes", None),
         ("image", {"uri": "no such image"}, "image.uri", {"uri": "host"}),
@@ -401,7 +402,7 @@ def test_the_description_refuses_what_the_server_refuses(spec, changes):
     assert list(spec.problems("CreateSandbox", body)), body
 
 
-NOT_YET = [r[0] for r in REFUSED if r[3].split(".")[0] in ("networkPolicy", "credentialProxy", "volumes", "secureAccess", "snapshotId", "extensions.poolRef")]
+NOT_YET = [r[0] for r in REFUSED if r[3].split(".")[0] in ("networkPolicy", "credentialProxy", "volumes", "snapshotId", "extensions.poolRef")]
 
 
 @pytest.mark.parametrize("changes", [{}, *NOT_YET])
