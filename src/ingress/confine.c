@@ -4,12 +4,11 @@
 #include <errno.h>
 #include <grp.h>
 #include <pwd.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/err.h"
 #include "base/own.h"
-#include "box/filter.h"
+#include "box/confine.h"
 #include "sys/caps.h"
 
 #include "base/banned.h"
@@ -17,13 +16,6 @@
 /* Beyond the accounts of distributions; from the end, because the server takes its own from the beginning. */
 #define SPARE_UID_FIRST 61184
 #define SPARE_UID_LAST 65519
-
-/* The leak checker of test builds traces its own process when that ends. */
-#ifdef __SANITIZE_ADDRESS__
-#define IS_CHECKED_FOR_LEAKS 1
-#else
-#define IS_CHECKED_FOR_LEAKS 0
-#endif
 
 /* Of what a sandbox may do: starting programs, other processes, other ids, changing files. */
 static const char *const denied[] = {
@@ -33,24 +25,7 @@ static const char *const denied[] = {
 	"shmget", "semget", "msgget", "mq_open", "setxattr", "lsetxattr", "fsetxattr", "setxattrat", "name_to_handle_at", "link",
 	"linkat", "symlink", "symlinkat", "mkdir", "mkdirat", "rename", "renameat", "renameat2", "unlink", "unlinkat", "rmdir",
 	"truncate", "ftruncate", "chmod", "fchmod", "fchmodat", "fork", "vfork",
-	"ptrace", /* the last one: left out where IS_CHECKED_FOR_LEAKS */
 };
-
-static int load_filter(struct err *e)
-{
-	static struct seccomp_program program; /* too large for the stack */
-	struct seccomp_rule rules[FILTER_RULES_MAX];
-	struct seccomp_policy policy = filter_policy(FILTER_NATIVE, rules);
-
-	for (size_t i = 0; i < ARRAY_LEN(denied) - IS_CHECKED_FOR_LEAKS; i++) {
-		int nr = filter_number(FILTER_NATIVE, denied[i]);
-
-		for (size_t k = 0; nr >= 0 && k < policy.n_rules; k++)
-			if (rules[k].nr == (uint32_t)nr)
-				rules[k] = (struct seccomp_rule){ .nr = (uint32_t)nr, .action = SECCOMP_FAIL(EPERM) };
-	}
-	return seccomp_compile(&policy, &program, e) < 0 ? -1 : seccomp_load(&program, e);
-}
 
 static int find_ids(const char *user, uid_t *ret_uid, gid_t *ret_gid, struct err *e)
 {
@@ -88,17 +63,5 @@ int confine_gateway(const char *user, struct err *e)
 {
 	if (geteuid() == 0 && become(user, e) < 0)
 		return -1;
-	if (caps_set(0, e) < 0)
-		return -1;
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		return err_sys(e, errno, "set no_new_privs");
-	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
-		return err_sys(e, errno, "forbid cores");
-	return load_filter(e);
-}
-
-void confine_gateway_end(void)
-{
-	if (IS_CHECKED_FOR_LEAKS)
-		(void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+	return confine_process(denied, ARRAY_LEN(denied), e);
 }

@@ -6,4 +6,3 @@ struct err;
 /* As root: becomes USER, or, where there is no such account, an id that nobody has. Then, for everybody: no capabilities, no new
  * privileges, no cores, no programs, nothing of other processes. */
 int confine_gateway(const char *user, struct err *e);
-void confine_gateway_end(void); /* right before exit(): lets the leak checker of test builds do its work */

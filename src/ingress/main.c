@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/opt.h"
 #include "base/version.h"
+#include "box/confine.h"
 #include "ingress/confine.h"
 #include "ingress/run.h"
 #include "sys/signals.h"
@@ -165,7 +166,7 @@ static int serve(const struct options *o)
 	log_set_level(level);
 	log_set_format(format);
 	status = run(&spec, &e) == 0 ? EXIT_OK : fail(&e, EXIT_FAILED);
-	confine_gateway_end();
+	confine_process_end();
 	return status;
 }
 
