@@ -153,7 +153,7 @@ def test_contexts_share_nothing_and_run_at_the_same_time(execd, python):
     assert execd.request("DELETE", f"/code/contexts/{other.id}").status == 200
 
 
-@pytest.mark.parametrize("code, how", [("import os\nprint('last words', flush=True)\nos._exit(3)", "exit status 3"),
+@pytest.mark.parametrize("code, how", [("import os, time\nprint('last words', flush=True)\ntime.sleep(1)\nos._exit(3)", "exit status 3"),
                                        ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "signal: killed")])
 def test_a_kernel_that_dies_says_so_and_the_context_begins_anew(execd, code, how):
     context = Context(execd, kernel="python3")
