@@ -854,8 +854,9 @@ def test_one_box_cannot_fill_the_hosts_table_of_connections(warden, world):
     flows = int(network_left.run("sysctl", "-n", "net.netfilter.nf_conntrack_count", netns=world.host).stdout)
     assert flows <= min(4096, 500 + 500 * took + 200) + 50, (flows, took)
     peer.call(REMOVE, name)
-    warden.settle()
-    assert int(network_left.run("sysctl", "-n", "net.netfilter.nf_conntrack_count", netns=world.host).stdout) < 50
+    until = time.monotonic() + 8  # those of boxes that are gone end a moment later, all together
+    while int(network_left.run("sysctl", "-n", "net.netfilter.nf_conntrack_count", netns=world.host).stdout) >= 50:
+        assert time.monotonic() < until
 
 
 def test_docker_lets_boxes_by_also_after_it_made_its_rules_anew(warden, world):

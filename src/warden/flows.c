@@ -77,14 +77,41 @@ static void on_ended(const struct err *failure, void *arg)
 	start(w);
 }
 
+static bool is_urgent(const struct flow_job *j)
+{
+	while (j && j->is_gone)
+		j = j->next;
+	return j;
+}
+
 static void start(struct warden *w)
 {
 	struct flows *f = &w->network.ends;
 
 	if (!f->asked || worker_is_busy(&f->worker))
 		return;
+	if (!f->is_late && !is_urgent(f->asked)) {
+		if (f->later.at == 0)
+			timer_in(&f->later, FLOWS_PAUSE_MS);
+		return;
+	}
+	f->is_late = false;
+	timer_cancel(&f->later);
 	f->running = take_ptr(&f->asked);
 	worker_start(&f->worker, &w->workers, end_work, on_ended, w, -1);
+}
+
+static void on_late(void *arg)
+{
+	struct warden *w = arg;
+
+	w->network.ends.is_late = true;
+	start(w);
+}
+
+int flows_open(struct warden *w, struct err *e)
+{
+	return timer_init(&w->network.ends.later, w->loop, on_late, w, "flows", e);
 }
 
 static int ask(struct warden *w, const struct flow_job *what, struct err *e)
@@ -136,6 +163,7 @@ void flows_done(struct warden *w)
 	struct flow_job *j;
 
 	worker_forget(&f->worker);
+	timer_done(&f->later);
 	while ((j = f->asked ? f->asked : f->running)) {
 		*(f->asked ? &f->asked : &f->running) = j->next;
 		free(j);

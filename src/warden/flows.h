@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /* warden/flows.h - connections that end: those that a box may not have any more, and all of one that is gone.
  *
- * The kernel looks through its whole table for them, so it is done in a worker, and once for all that was asked for meanwhile. The
- * worker is a copy of this process: it knows boxes and rules as they were when it began, and whatever changes later asks again. */
+ * The kernel looks through its whole table for them, so it is done in a worker, and once for all that was asked for meanwhile; for
+ * boxes that are gone nobody waits, and their numbers are collected for FLOWS_PAUSE_MS. The worker is a copy of this process: it
+ * knows boxes and rules as they were when it began, and whatever changes later asks again. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "box/egress_wire.h"
+#include "net/loop.h"
 #include "warden/worker.h"
 
 struct box;
@@ -18,7 +20,10 @@ struct warden;
 struct flows {
 	struct flow_job *asked, *running;
 	struct worker worker;
+	struct timer later; /* nobody waits for those of boxes that are gone */
+	bool is_late;
 };
+#define FLOWS_PAUSE_MS 1000
 #define FLOWS_INIT ((struct flows){ .worker = WORKER_INIT })
 
 /* Of those that the rules of B forbid (NET: NULL), or of those to NET. SERIAL, unless it is 0, is answered to egress when it is done.
@@ -28,4 +33,5 @@ int flows_end(struct box *b, const struct egress_net *net, uint64_t serial, stru
 void flows_retire(struct warden *w, unsigned number);
 /* At the start, waiting for it: of boxes that there are no more. */
 int flows_end_strays(struct warden *w, struct err *e);
+int flows_open(struct warden *w, struct err *e);
 void flows_done(struct warden *w);

@@ -166,7 +166,8 @@ static int open_all(struct warden *w, const struct box_network_spec *spec, struc
 	struct network *n = &w->network;
 
 	if (box_network_open(&w->host.network, spec, e) < 0 || nft_open(&n->nft, -1, e) < 0 ||
-	    netlink_open(&n->flows, NETLINK_NETFILTER, -1, e) < 0 || timer_init(&n->check, w->loop, on_check, w, "network", e) < 0)
+	    netlink_open(&n->flows, NETLINK_NETFILTER, -1, e) < 0 || timer_init(&n->check, w->loop, on_check, w, "network", e) < 0 ||
+	    flows_open(w, e) < 0)
 		return -1;
 	if (n->listener >= 0 && make_sockets(w, e) < 0)
 		return -1;
@@ -186,6 +187,7 @@ void network_give_up(struct warden *w, const struct err *why)
 	netlink_done(&n->nft);
 	netlink_done(&n->flows);
 	timer_done(&n->check);
+	flows_done(w);
 	for (size_t i = 0; i < EGRESS_FDS; i++) {
 		closep(&n->sockets[i]);
 		n->sockets[i] = -1;
