@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -71,6 +72,7 @@ int network_run(const char *const *argv, int in, struct err *e)
 	end = pair[1];
 	sp.in = in;
 	sp.err = end;
+	sp.death_signal = SIGKILL; /* whoever ends the process that asked for it wants no more of it */
 	pidfd = process_spawn(&sp, NULL, e);
 	(void)close(take_fd(&end));
 	return pidfd < 0 ? -1 : await(pidfd, says, argv[0], e);

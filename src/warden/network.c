@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/own.h"
 #include "sys/nft.h"
+#include "sys/process.h"
 #include "warden/adopt.h"
 #include "warden/box.h"
 #include "warden/ready.h"
@@ -24,6 +25,7 @@
 #define CHECK_MS 2000 /* between two looks at whether our rules are still there */
 #define BLIND_CHECKS 30 /* so many of them to one of what only other programs can see */
 #define BACKLOG 512
+#define END_MS 5000
 
 struct box *network_box(const struct warden *w, uint32_t address)
 {
@@ -339,6 +341,8 @@ void network_done(struct warden *w)
 	struct err e = { 0 };
 
 	egress_done(w);
+	if (worker_is_busy(&n->repair) && n->repair.pidfd >= 0) /* or it would put back what is removed now */
+		(void)process_kill_and_wait(n->repair.pidfd, END_MS, &(struct process_end){ 0 }, &(struct err){ 0 });
 	worker_forget(&n->repair);
 	flows_done(w);
 	if (n->is_on && !w->boxes && box_network_remove(&w->host.network, &e) < 0)
