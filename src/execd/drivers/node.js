@@ -141,8 +141,8 @@
 	}
 
 	function onEvaluated(run, error, answer) {
-		if (error)
-			return finish(run, () => tellError(new Error(error.message)));
+		if (error) // newer nodes tell an interrupt here first, and then where it began
+			return finish(run, /execution was terminated/i.test(error.message) ? tellInterrupt : () => tellError(new Error(error.message)));
 		if (answer.exceptionDetails) {
 			const thrown = answer.exceptionDetails.exception;
 			return finish(run, () => tellError(thrown ? valueOf(thrown) : new Error(answer.exceptionDetails.text)));
