@@ -5,6 +5,7 @@ import concurrent.futures
 import json
 import os
 import re
+import signal
 import socket
 import struct
 import time
@@ -493,6 +494,34 @@ def test_a_message_that_never_ends_can_be_deleted(execd):
         assert c.delete().status == 200
         assert b"ContextDied" in read_until(s, b"\r\n0\r\n\r\n")
     assert execd.request("GET", "/ping").status == 200
+
+
+HALVES = [("python", "import os; os.write(250, b'R1000000\\nabc')"), ("python", "import os; os.write(250, b'O99\\nabc')"),
+          ("python", "import os; os.write(250, b'O9'); import time; time.sleep(100)"),
+          ("bash", "for n in {10..20}; do [[ $(readlink /proc/$$/fd/$n) != socket* ]] || printf 'E1000000\\nabc' >&$n; done; sleep 100")]
+
+
+def test_a_message_that_does_not_go_on_ends_its_context(execd):
+    contexts = [Context(execd, language) for language, _ in HALVES]
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        began = time.monotonic()
+        for error in pool.map(lambda c, row: c.error(row[1]), contexts, HALVES):
+            assert error["ename"] == "ContextDied" and "does not end" in error["evalue"] and 5 < time.monotonic() - began < 40
+    for c in contexts:
+        assert c.run("true" if c.language == "bash" else "1 + 1")[-1]["type"] == "execution_complete"
+        c.delete()
+
+
+def test_a_message_waits_for_a_process_that_is_stopped(execd):
+    c = Context(execd)
+    pid = int(c.value("import os; os.getpid()"))
+    with c.stream("os.write(250, b'O6\\nabc')\nos.kill(os.getpid(), 19)\nos.write(250, b'def')\nNone") as s:
+        got = read_until(s, b"abc")
+        time.sleep(13)
+        os.kill(pid, signal.SIGCONT)
+        got = read_until(s, b"\r\n0\r\n\r\n", got)
+    assert b"execution_complete" in got and b"def" in got
+    c.delete()
 
 
 # ---- contexts ----

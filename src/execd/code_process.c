@@ -220,6 +220,7 @@ static void pump(struct code_driver *d)
 		defer(&d->again, process_loop(d), on_again, d, "code");
 	}
 	watch_all(d);
+	process_watch_half(d);
 }
 
 /* ---- the process ---- */
@@ -338,6 +339,7 @@ static void process_end(struct code_driver *d)
 	defer_cancel(&d->again);
 	timer_done(&d->limit);
 	timer_done(&d->rest);
+	timer_done(&d->half);
 	free(d);
 }
 DEFINE_AUTO(struct code_driver *, process_end)
@@ -356,7 +358,8 @@ static struct code_driver *process_start(struct code_context *c, const struct co
 	for (int i = 0; i < 2; i++)
 		d->pipes[i] = (struct code_pipe){ .of = d, .fd = -1, .in = BUF_INIT(PROCESS_PIPE_BASE) };
 	if (timer_init(&d->limit, process_loop(d), on_limit, d, "code process", e) < 0 ||
-	    timer_init(&d->rest, process_loop(d), on_rested, d, "code process", e) < 0)
+	    timer_init(&d->rest, process_loop(d), on_rested, d, "code process", e) < 0 ||
+	    timer_init(&d->half, process_loop(d), process_on_half, d, "code process", e) < 0)
 		return NULL;
 	if (d->language->keeps_state) {
 		d->state_fd = memfd_create("state", MFD_CLOEXEC);

@@ -18,6 +18,8 @@ struct code_language;
 #define PROCESS_IN_BASE ((size_t)4 * 1024)   /* of messages, without a grant */
 #define PROCESS_PIPE_BASE ((size_t)2 * 1024) /* of what a pipe gave and nobody has taken yet */
 #define PROCESS_SILENT_MS 1000               /* for a process that has closed its socket to end */
+#define PROCESS_HALF_MS 1000                 /* between looks at a process that owes the rest of a message */
+#define PROCESS_HALF_MAX 10                  /* looks. Counted, so that a frozen sandbox is not in debt */
 
 struct code_pipe {
 	struct code_driver *of;
@@ -38,13 +40,16 @@ struct code_driver {
 	int control; /* -1: it was closed */
 	struct io control_io;
 	struct code_pipe pipes[2];
-	struct timer limit, rest;
+	struct timer limit, rest, half;
 	struct deferred again;
 
 	struct buf in; /* of messages */
 	size_t granted;
 	size_t left;   /* bytes of a message that is being passed on, or skipped */
 	char left_type;
+	bool is_half;       /* a message has begun that is not complete: looked at from time to time */
+	unsigned n_silent;  /* how many times in a row nothing of it came and the process slept */
+	uint64_t used;      /* of processor time when it was looked at, in ticks */
 	struct buf out; /* code on its way */
 	size_t out_at, out_granted;
 
@@ -82,6 +87,10 @@ bool process_step_pipes(struct code_driver *d);   /* true: something came, or wa
 void process_bound_pipes(struct code_driver *d);  /* what is in the pipes now is all that counts */
 void process_control_ended(struct code_driver *d);
 void process_in_release(struct code_driver *d);
+
+/* A message that has begun has to end: to be called after each turn, and by d->half. */
+void process_watch_half(struct code_driver *d);
+void process_on_half(void *arg);
 
 /* ---- code_process.c ---- */
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execd/code_process_impl.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,9 +13,12 @@
 #include "execd/code_frame.h"
 #include "execd/code_language.h"
 #include "execd/code_warm.h"
+#include "sys/fd.h"
 #include "sys/passing.h"
 
 #include "base/banned.h"
+
+#define STAT_MAX ((size_t)1024)
 
 /* ---- messages ---- */
 
@@ -218,6 +222,75 @@ bool process_take_next(struct code_driver *d)
 	return e.code == ERR_NONE || damage(d, &e);
 }
 
+/* ---- messages that do not end ---- */
+
+static bool is_half(const struct code_driver *d)
+{
+	return d->control >= 0 && !d->is_dead && !d->is_blocked && !d->is_finishing && d->why.code == ERR_NONE && (d->in.n > 0 || d->left > 0);
+}
+
+/* Processor time in field 14 and 15 of /proc/PID/stat, and whether the process sleeps. What is in front is a name that it has chosen. */
+static bool stat_read(struct str text, uint64_t *ret_used)
+{
+	const char *at = text.n > 0 ? memrchr(text.p, ')', text.n) : NULL;
+	struct str rest = at ? str_trim(str_skip(text, (size_t)(at + 1 - text.p))) : STR(""), word;
+	bool sleeps = false;
+	uint64_t n;
+
+	*ret_used = 0;
+	for (int field = 3; field <= 15 && str_cut(rest, ' ', &word, &rest); field++) {
+		if (field == 3)
+			sleeps = str_is(word, "S");
+		else if (field >= 14 && str_to_u64(word, 0, INT64_MAX, &n))
+			*ret_used += n;
+	}
+	return sleeps;
+}
+
+/* It sleeps and has done nothing since the last look. Otherwise the rest may yet come: it was stopped, or the thread that writes waits for
+ * one that computes. */
+static bool does_nothing(struct code_driver *d)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(STAT_MAX);
+	struct err ignored = { 0 };
+	uint64_t used, before = d->used;
+	char path[32];
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)d->child.pid);
+	if (!d->child.init || fd_read_file(AT_FDCWD, path, STAT_MAX, &b, &ignored) < 0 || !stat_read(buf_str(&b), &used))
+		return false;
+	d->used = used;
+	return used == before;
+}
+
+void process_watch_half(struct code_driver *d)
+{
+	bool was_half = d->is_half;
+
+	d->is_half = is_half(d);
+	if (!d->is_half) {
+		timer_cancel(&d->half);
+	} else if (!was_half) {
+		d->n_silent = 0;
+		timer_in(&d->half, PROCESS_HALF_MS);
+	}
+}
+
+/* Without this a run whose end was taken for a part of such a message would go on for as long as its context. */
+void process_on_half(void *arg)
+{
+	struct code_driver *d = arg;
+	struct err e = { 0 };
+
+	d->n_silent = does_nothing(d) ? d->n_silent + 1 : 0;
+	if (d->n_silent < PROCESS_HALF_MAX) {
+		timer_in(&d->half, PROCESS_HALF_MS);
+		return;
+	}
+	(void)err_set(&e, ERR_INVALID, "one has begun and does not end");
+	(void)damage(d, &e);
+}
+
 /* ---- what comes in ---- */
 
 void process_control_ended(struct code_driver *d)
@@ -261,6 +334,7 @@ bool process_fill_control(struct code_driver *d)
 	n = d->is_warm && !d->child.init && !d->is_up ? read_first(d, p, want) : recv(d->control, p, want, MSG_DONTWAIT);
 	if (n > 0) {
 		buf_commit(&d->in, (size_t)n);
+		d->n_silent = 0;
 		return true;
 	}
 	if (n == 0 || (errno != EAGAIN && errno != EINTR))
