@@ -71,7 +71,7 @@ struct code_driver {
 	struct timer tick;
 	struct tail tail;
 	bool interrupts_by_message;
-	bool is_started, has_info, has_word, is_ready, is_dead, has_ended;
+	bool is_started, has_info, has_word, is_ready, has_ended;
 	unsigned n_nudges, missed;
 	uint64_t nudged_ms, heard_ms; /* the last word by iopub, or the reply */
 	uint64_t oom_before;
@@ -87,30 +87,15 @@ struct code_driver {
 
 /* ---- the end ---- */
 
-static void disconnect(struct code_driver *d)
+static void disconnect(void *arg)
 {
+	struct code_driver *d = arg;
+
 	for (int i = 0; i < CHANNELS; i++) {
 		zmtp_cancel(take_ptr(&d->channels[i].z));
 		d->channels[i].is_ready = false;
 	}
 	timer_cancel(&d->tick);
-}
-
-static void die(struct code_driver *d, const struct err *why)
-{
-	if (d->is_dead)
-		return;
-	d->is_dead = true;
-	disconnect(d);
-	code_died(d->talk.context, why);
-}
-
-static void die_of(struct code_driver *d, const char *what)
-{
-	struct err e = { 0 };
-
-	(void)err_set(&e, ERR_UNAVAILABLE, "%s", what);
-	die(d, &e);
 }
 
 /* The last line that it wrote. */
@@ -135,7 +120,7 @@ static void die_of_end(struct code_driver *d)
 		(void)err_set(&e, ERR_UNAVAILABLE, "%s", end_text(&d->end, &text));
 	else
 		(void)err_set(&e, ERR_UNAVAILABLE, "%s: %.*s", end_text(&d->end, &text), STR_ARG(words));
-	die(d, &e);
+	talk_die(&d->talk, &e);
 }
 
 /* ---- sending ---- */
@@ -171,7 +156,7 @@ static void beat(struct code_driver *d)
 	if (!d->channels[JUPYTER_HEARTBEAT].is_ready)
 		return;
 	if (++d->missed > BEATS_MISSED_MAX)
-		die_of(d, "the kernel does not respond");
+		talk_die_of(&d->talk, "the kernel does not respond");
 	else
 		(void)zmtp_send(d->channels[JUPYTER_HEARTBEAT].z, frames, ARRAY_LEN(frames));
 }
@@ -220,7 +205,7 @@ static void on_shell(struct code_driver *d, const struct zmtp_event *ev)
 	enum jupyter_step step = jupyter_take(&d->talk.shell, ev);
 
 	if (step == JUPYTER_BROKEN)
-		die_of(d, d->talk.shell.what);
+		talk_die_of(&d->talk, d->talk.shell.what);
 	if (step != JUPYTER_MESSAGE)
 		return;
 	d->has_info |= d->talk.shell.kind == JUPYTER_INFO;
@@ -245,7 +230,7 @@ static void on_iopub(struct code_driver *d, const struct zmtp_event *ev)
 
 	d->heard_ms = loop_now_ms(d->host->host.loop);
 	if (step == JUPYTER_BROKEN) {
-		die_of(d, d->talk.iopub.what);
+		talk_die_of(&d->talk, d->talk.iopub.what);
 		return;
 	}
 	d->has_word |= step == JUPYTER_MESSAGE;
@@ -352,7 +337,7 @@ static void on_tick(void *arg)
 		else if (d->has_ended)
 			die_of_end(d);
 		else
-			die(d, &d->left_why);
+			talk_die(&d->talk, &d->left_why);
 		return;
 	}
 	if (!d->is_ready) {
@@ -364,7 +349,7 @@ static void on_tick(void *arg)
 	dial(&d->channels[JUPYTER_HEARTBEAT]);
 	if (d->is_refused) {
 		if (!send_code(d))
-			die_of(d, "the kernel does not take the code");
+			talk_die_of(&d->talk, "the kernel does not take the code");
 		return;
 	}
 	if (!d->talk.run[0]) {
@@ -391,7 +376,9 @@ static void on_started(void *arg)
 
 static void on_failed(const struct err *why, void *arg)
 {
-	die(arg, why);
+	struct code_driver *d = arg;
+
+	talk_die(&d->talk, why);
 }
 
 static void on_ended(const struct process_end *end, void *arg)
@@ -546,7 +533,7 @@ static struct code_driver *kernel_start(struct code_context *c, const struct cod
 	found = kernelspec_find(sp->env, sp->language, sp->kernel, &a, &k, e);
 	if (found == 0)
 		(void)err_set(e, ERR_NOT_FOUND, "there is no kernel for '%s'", sp->kernel ? sp->kernel : sp->language);
-	if (found <= 0 || talk_init(&d->talk, c, host->host.budget, e) < 0 ||
+	if (found <= 0 || talk_init(&d->talk, c, host->host.budget, disconnect, d, e) < 0 ||
 	    timer_init(&d->tick, host->host.loop, on_tick, d, "kernel", e) < 0 ||
 	    timer_init(&d->tail.rest, host->host.loop, on_rested, d, "kernel output", e) < 0 || spawn(d, sp, &k, &a, e) < 0)
 		return NULL;
@@ -607,7 +594,7 @@ static void kernel_interrupt(struct code_driver *d)
 
 static void kernel_proceed(struct code_driver *d)
 {
-	if (d->is_dead || !talk_proceed(&d->talk))
+	if (d->talk.is_dead || !talk_proceed(&d->talk))
 		return;
 	end_run(d);
 	if (d->channels[JUPYTER_IOPUB].z)

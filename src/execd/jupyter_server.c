@@ -56,15 +56,17 @@ struct code_driver {
 	char session[ID_TEXT_MAX + 1], kernel[ID_TEXT_MAX + 1];
 	struct str data; /* a message that is being told, up to `at` */
 	size_t at, held, memory, granted; /* of the budget: for a message; for all else; for code */
-	bool is_open, is_ready, is_dead;
+	bool is_open, is_ready;
 	bool is_gone; /* its kernel has ended */
 	struct err why; /* of the last attempt */
 };
 
 /* ---- the end ---- */
 
-static void disconnect(struct code_driver *d)
+static void disconnect(void *arg)
 {
+	struct code_driver *d = arg;
+
 	http_fetch_cancel(take_ptr(&d->fetch));
 	ws_conn_cancel(take_ptr(&d->ws));
 	timer_cancel(&d->again);
@@ -73,30 +75,13 @@ static void disconnect(struct code_driver *d)
 	d->is_open = false;
 }
 
-static void die(struct code_driver *d, const struct err *why)
-{
-	if (d->is_dead)
-		return;
-	d->is_dead = true;
-	disconnect(d);
-	code_died(d->talk.context, why);
-}
-
-static void die_of(struct code_driver *d, const char *what)
-{
-	struct err e = { 0 };
-
-	(void)err_set(&e, ERR_UNAVAILABLE, "%s", what);
-	die(d, &e);
-}
-
 /* What went wrong may be right in a moment. */
 static void try_again(struct code_driver *d)
 {
 	if (loop_now_ms(d->host->host.loop) < d->until_ms)
 		timer_in(&d->again, AGAIN_MS);
 	else
-		die(d, &d->why);
+		talk_die(&d->talk, &d->why);
 }
 
 /* ---- requests ---- */
@@ -185,7 +170,7 @@ static void on_open(struct ws_conn *ws, struct str protocol, void *arg)
 	d->is_open = true;
 	talk_new_id(&d->talk, id);
 	if (!send_object(d, "kernel_info_request", id, STR("{}"), 0))
-		die_of(d, "the Jupyter server does not take a request");
+		talk_die_of(&d->talk, "the Jupyter server does not take a request");
 }
 
 /* Tells what is there of the message. False: no room. */
@@ -231,7 +216,7 @@ static void on_message(struct ws_conn *ws, bool is_text, struct str data, void *
 	if (!is_text)
 		return; /* only messages with buffers are */
 	if (!jupyter_take_heads(&d->talk.iopub, data)) {
-		die_of(d, "the Jupyter server sent a message that is not JSON");
+		talk_die_of(&d->talk, "the Jupyter server sent a message that is not JSON");
 		return;
 	}
 	if (d->talk.iopub.channel != 'i') {
@@ -240,7 +225,7 @@ static void on_message(struct ws_conn *ws, bool is_text, struct str data, void *
 	}
 	d->data = data;
 	d->at = 0;
-	if (!tell(d) && !d->is_dead)
+	if (!tell(d) && !d->talk.is_dead)
 		ws_conn_pause(ws); /* its data stay */
 }
 
@@ -251,7 +236,7 @@ static void on_close(uint16_t code, struct str reason, void *arg)
 
 	d->ws = NULL;
 	(void)err_set(&e, ERR_UNAVAILABLE, "the Jupyter server ended the connection: %u %.*s", code, STR_ARG(reason));
-	die(d, &e);
+	talk_die(&d->talk, &e);
 }
 
 static bool on_memory(struct ws_conn *ws, size_t bytes, void *arg)
@@ -293,13 +278,13 @@ static void on_session(const struct http_answer *answer, const struct err *e, vo
 	const struct json *v = read_answer(d, answer, e, &a);
 
 	if (!v) {
-		die(d, &d->why);
+		talk_die(&d->talk, &d->why);
 		return;
 	}
 	if (v->type != JSON_OBJECT || !take_id(d->session, text_of(v, "id")) || !take_id(d->kernel, text_of(json_get(v, "kernel"), "id")))
-		die_of(d, "the Jupyter server does not say which session it made");
+		talk_die_of(&d->talk, "the Jupyter server does not say which session it made");
 	else if (open_channels(d, &d->why) < 0)
-		die(d, &d->why);
+		talk_die(&d->talk, &d->why);
 }
 
 static int make_session(struct code_driver *d, struct str kernel, struct err *e)
@@ -349,7 +334,7 @@ static void on_specs(const struct http_answer *answer, const struct err *e, void
 	if (name.n == 0)
 		try_again(d);
 	else if (make_session(d, name, &d->why) < 0)
-		die(d, &d->why);
+		talk_die(&d->talk, &d->why);
 }
 
 static void on_again(void *arg)
@@ -357,16 +342,16 @@ static void on_again(void *arg)
 	struct code_driver *d = arg;
 
 	if (d->is_gone) {
-		die_of(d, "the kernel has ended");
+		talk_die_of(&d->talk, "the kernel has ended");
 		return;
 	}
 	if (d->authority.n == 0) { /* the server's URL is no good */
-		die(d, &d->why);
+		talk_die(&d->talk, &d->why);
 		return;
 	}
 	d->fetch = ask(d, "GET", "/api/kernelspecs", (struct str){ "", 0 }, on_specs, &d->why);
 	if (!d->fetch)
-		die(d, &d->why);
+		talk_die(&d->talk, &d->why);
 }
 
 /* "http://127.0.0.1:8888/base": no names but localhost, which nobody has to be asked for. */
@@ -449,7 +434,7 @@ static struct code_driver *server_start(struct code_context *c, const struct cod
 	d->memory = MEMORY;
 	if (parse_host(d, str_of(host->config->jupyter_host), &d->why) < 0)
 		d->authority.n = 0; /* told like all that goes wrong on the way, so that another driver may try */
-	if (talk_init(&d->talk, c, host->host.budget, e) < 0 ||
+	if (talk_init(&d->talk, c, host->host.budget, disconnect, d, e) < 0 ||
 	    timer_init(&d->again, host->host.loop, on_again, d, "jupyter server", e) < 0)
 		return NULL;
 	options.to = &d->to.sa;
@@ -493,13 +478,13 @@ static void server_interrupt(struct code_driver *d)
 	struct err ignored = { 0 };
 
 	(void)snprintf(target, sizeof(target), "/api/kernels/%s/interrupt", d->kernel);
-	if (!d->fetch && !d->is_dead)
+	if (!d->fetch && !d->talk.is_dead)
 		d->fetch = ask(d, "POST", target, STR("{}"), on_interrupted, &ignored);
 }
 
 static void server_proceed(struct code_driver *d)
 {
-	if (!d->is_dead && tell(d) && d->ws)
+	if (!d->talk.is_dead && tell(d) && d->ws)
 		ws_conn_resume(d->ws);
 }
 

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/err.h"
 #include "base/own.h"
 
 #include "base/banned.h"
@@ -20,9 +21,9 @@ static void on_text(enum event_stream stream, struct str text, void *arg)
 	(void)buf_add_str(&t->text, text); /* out of memory: this text is lost */
 }
 
-int talk_init(struct talk *t, struct code_context *c, struct budget *budget, struct err *e)
+int talk_init(struct talk *t, struct code_context *c, struct budget *budget, talk_hang_up_fn *hang_up, void *arg, struct err *e)
 {
-	*t = (struct talk){ .context = c, .text = BUF_INIT(TEXT_MAX) };
+	*t = (struct talk){ .context = c, .text = BUF_INIT(TEXT_MAX), .hang_up = hang_up, .arg = arg };
 	t->shell.budget = t->iopub.budget = budget;
 	t->iopub.on_text = t->shell.on_text = on_text;
 	t->iopub.arg = t->shell.arg = t;
@@ -167,4 +168,23 @@ void talk_end_run(struct talk *t)
 	t->run[0] = '\0';
 	jupyter_next(&t->shell);
 	code_done(t->context);
+}
+
+/* ---- the end ---- */
+
+void talk_die(struct talk *t, const struct err *why)
+{
+	if (t->is_dead)
+		return;
+	t->is_dead = true;
+	t->hang_up(t->arg);
+	code_died(t->context, why);
+}
+
+void talk_die_of(struct talk *t, const char *what)
+{
+	struct err e = { 0 };
+
+	(void)err_set(&e, ERR_UNAVAILABLE, "%s", what);
+	talk_die(t, &e);
 }

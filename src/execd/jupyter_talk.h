@@ -23,6 +23,8 @@ struct code_context;
 
 #define TALK_ID_MAX (UUID_LEN + 12)
 
+typedef void talk_hang_up_fn(void *arg); /* closes what leads to the kernel */
+
 struct talk {
 	struct code_context *context;
 	char session[UUID_LEN + 1];
@@ -34,9 +36,12 @@ struct talk {
 	enum event_stream stream;
 	bool waits;  /* the message in `iopub` is complete, and has not been told */
 	bool has_reply, has_idle, has_error;
+	bool is_dead; /* and that was told */
+	talk_hang_up_fn *hang_up;
+	void *arg;
 };
 
-int talk_init(struct talk *t, struct code_context *c, struct budget *budget, struct err *e);
+int talk_init(struct talk *t, struct code_context *c, struct budget *budget, talk_hang_up_fn *hang_up, void *arg, struct err *e);
 void talk_done(struct talk *t);
 
 /* A new id for a message, in OUT. */
@@ -53,6 +58,10 @@ void talk_reply(struct talk *t);
 
 /* Its end, if it has come. Says code_done(); not to be called while talk_proceed() says false. */
 void talk_end_run(struct talk *t);
+
+/* The kernel is of no use any more, for the reason that is told first: hangs up and says code_died(). */
+void talk_die(struct talk *t, const struct err *why);
+void talk_die_of(struct talk *t, const char *what);
 
 /* The messages of `iopub` that answer ID: the caller's own requests. */
 static inline bool talk_is_answer(const struct jupyter_in *in, const char *id)
