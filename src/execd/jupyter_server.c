@@ -22,6 +22,7 @@
 #include "execd/execd.h"
 #include "execd/jupyter.h"
 #include "execd/jupyter_talk.h"
+#include "execd/launch.h"
 #include "net/addr.h"
 #include "net/client.h"
 #include "net/loop.h"
@@ -58,6 +59,7 @@ struct code_driver {
 	size_t at, held, memory, granted; /* of the budget: for a message; for all else; for code */
 	bool is_open, is_ready;
 	bool is_gone; /* its kernel has ended */
+	uint64_t oom_before; /* what the sandbox had lost to the OOM killer when the run began */
 	struct err why; /* of the last attempt */
 };
 
@@ -337,12 +339,22 @@ static void on_specs(const struct http_answer *answer, const struct err *e, void
 		talk_die(&d->talk, &d->why);
 }
 
+/* The server does not say how: that memory ran out under the run tells enough. */
+static void die_of_end(struct code_driver *d)
+{
+	bool is_oom = d->talk.run[0] && leaf_oom_kills(d->host->leaf) > d->oom_before;
+	struct err e = { 0 };
+
+	(void)err_set(&e, is_oom ? ERR_LIMIT : ERR_UNAVAILABLE, "the kernel has ended");
+	talk_die(&d->talk, &e);
+}
+
 static void on_again(void *arg)
 {
 	struct code_driver *d = arg;
 
 	if (d->is_gone) {
-		talk_die_of(&d->talk, "the kernel has ended");
+		die_of_end(d);
 		return;
 	}
 	if (d->authority.n == 0) { /* the server's URL is no good */
@@ -461,6 +473,7 @@ static int server_run(struct code_driver *d, struct str code, struct err *e)
 	if (content.failed || !send_object(d, "execute_request", id, buf_str(&content), content.n))
 		return err_set(e, ERR_UNAVAILABLE, "the Jupyter server does not take the code");
 	talk_begin(&d->talk, id);
+	d->oom_before = leaf_oom_kills(d->host->leaf);
 	return 0;
 }
 
