@@ -137,7 +137,8 @@ class Authority:
 
 
 class Web(http.server.BaseHTTPRequestHandler):
-    """GET / tells who asked for what; /big sends BIG bytes, /drip one byte every 50 ms; POST counts what it gets."""
+    """GET / tells who asked for what; /big sends BIG bytes, /drip one byte every 50 ms; POST counts what it gets, and one to
+    /dns-query is a question of DNS over HTTPS (RFC 8484)."""
 
     protocol_version = "HTTP/1.1"
 
@@ -174,7 +175,18 @@ class Web(http.server.BaseHTTPRequestHandler):
         else:
             self.tell()
 
+    def answer_name(self):
+        reply = self.server.internet.foreign_dns.answer(self.rfile.read(int(self.headers["Content-Length"])), "https")
+        self.send_response(200)
+        self.send_header("Content-Type", "application/dns-message")
+        self.send_header("Content-Length", str(len(reply)))
+        self.end_headers()
+        self.wfile.write(reply)
+
     def do_POST(self):
+        if self.path == "/dns-query":
+            self.answer_name()
+            return
         left = int(self.headers.get("Content-Length", 0))
         got = 0
         while got < left and (piece := self.rfile.read(min(left - got, 1 << 20))):
@@ -352,6 +364,8 @@ class Internet:
             z.set(f"private{i}.test", "A", address)
         z.set("mixed.test", "A", PRIVATE[0], GOOD)
         z.set("host.test", "A", HOST)
+        z.set("doh.test", "A", FOREIGN)
+        z.set("hook.test", "A", OTHER)
 
     # ---- what left the host ----
 

@@ -31,6 +31,14 @@ static void change_begin(struct change *c);
 
 /* ---- the end ---- */
 
+/* Nothing that who asked has said is wrong, whatever the reason is called where it arose. */
+static int not_in_force(struct err *e, const char *what)
+{
+	if (e->code != ERR_UNAVAILABLE && e->code != ERR_TIMEOUT)
+		e->code = ERR_IO;
+	return err_wrap(e, "failed to %s policy", what);
+}
+
 static void tell_bound(const struct change *c, const struct err *e)
 {
 	struct egress *g = c->sandbox->egress;
@@ -74,12 +82,12 @@ static void change_finish(struct change *c)
 	struct err e = { 0 };
 
 	if (c->spec.is_new && state_save(s->egress->options.state, s->id, s->policy, &e) < 0) {
-		(void)err_wrap(&e, "failed to persist policy");
+		(void)not_in_force(&e, "persist");
 		change_end(c, &e);
 		return;
 	}
 	if (c->has_failed)
-		(void)err_wrap(&c->err, "failed to apply nftables policy");
+		(void)not_in_force(&c->err, "apply nftables");
 	change_end(c, c->has_failed ? &c->err : NULL);
 }
 
@@ -273,7 +281,7 @@ static void on_rules(const struct err *e, void *arg)
 
 	if (e) {
 		why = *e;
-		(void)err_wrap(&why, "failed to apply nftables policy");
+		(void)not_in_force(&why, "apply nftables");
 		change_end(c, &why);
 		return;
 	}
@@ -308,7 +316,7 @@ static int change_run(struct change *c, struct err *e)
 	m->allows = p->fallback == POLICY_ALLOW;
 	if (collect_networks(&s->egress->always, p, m, e) < 0)
 		return -1;
-	return link_ask(s->egress->link, m, on_rules, c, e) < 0 ? err_wrap(e, "failed to apply nftables policy") : 1;
+	return link_ask(s->egress->link, m, on_rules, c, e) < 0 ? not_in_force(e, "apply nftables") : 1;
 }
 
 static void change_begin(struct change *c)
