@@ -304,6 +304,25 @@ def test_a_policy_is_what_it_was_after_an_orderly_restart(spec, home, tmp_path):
         n.close()
 
 
+def denied_rows(net, sandbox_id):
+    rows = map(json.loads, (net.server.home.state / "server/audit.jsonl").read_text().splitlines())
+    return [r for r in rows if r.get("event") == "network.denied" and r["sandbox"] == sandbox_id]
+
+
+def test_what_is_denied_while_the_server_is_away_is_in_the_audit_log(net, box):
+    """E27: once each, whoever wrote it."""
+    b = box(rules("+good.test"))
+    code = "import socket, time\nfor i in range(60):\n try: socket.gethostbyname(f'n{i}.evil.test')\n except OSError: pass\n time.sleep(0.05)\n"
+    b.run(f"(python3 -c \"{code}\" >/dev/null 2>&1; touch /tmp/done) >/dev/null 2>&1 &")
+    time.sleep(1)
+    os.kill(net.server.pid, signal.SIGKILL)
+    until_true(lambda: net.api.run_or_none(b.id, "test -e /tmp/done && echo done") == ["done"], 20, "the end of the questions")
+    until_true(lambda: len({r["target"] for r in denied_rows(net, b.id)}) == 60, 10, "all of them")
+    time.sleep(2.5)
+    targets = [r["target"] for r in denied_rows(net, b.id)]
+    assert sorted(targets) == sorted(f"n{i}.evil.test" for i in range(60))
+
+
 # ---- the webhook (1.10, E25) ----
 
 

@@ -403,13 +403,25 @@ static int on_denials(struct request *rq, struct reply *rp, struct err *e)
 	AUTO(buf_done) struct buf b = BUF_INIT(ANSWER_MAX);
 	struct json_out o = json_out(&b);
 	const struct egress *g = rq->ctx;
-	uint64_t after;
+	uint64_t after = g->denials.kept;
 
 	(void)e;
-	if (!str_to_u64(rq->params[0], 0, UINT64_MAX, &after))
+	if (!str_eq(rq->params[0], STR("new")) && !str_to_u64(rq->params[0], 0, UINT64_MAX, &after))
 		return refuse(rp, 400, "not a number");
 	denials_write(&g->denials, after, &o);
 	return finish_json(rp, &b);
+}
+
+static int on_kept(struct request *rq, struct reply *rp, struct err *e)
+{
+	struct egress *g = rq->ctx;
+	uint64_t number;
+
+	(void)e;
+	if (!str_to_u64(rq->params[0], 0, UINT64_MAX, &number))
+		return refuse(rp, 400, "not a number");
+	denials_keep(&g->denials, number);
+	return reply_empty(rp, 204);
 }
 
 static int on_nothing(struct request *rq, struct reply *rp, struct err *e)
@@ -425,6 +437,7 @@ static const struct route routes[] = {
 	{ "*", "/healthz", on_health, 0, 0 },
 	{ "GET", "/metrics", on_metrics, 0, 0 },
 	{ "GET", "/denials/:after", on_denials, 0, 0 },
+	{ "PUT", "/denials/:after", on_kept, 0, 0 },
 	{ "*", "/*", on_nothing, 0, 0 },
 	{ 0 },
 };

@@ -50,6 +50,12 @@ void denials_add(struct denials *d, const char *id, const struct activity_event 
 	(void)snprintf(r->target, sizeof(r->target), "%s", ev->target);
 }
 
+void denials_keep(struct denials *d, uint64_t number)
+{
+	if (number < d->next)
+		d->kept = number;
+}
+
 static void write_one(const struct denial *r, struct json_out *o)
 {
 	char at[RFC3339_SIZE];

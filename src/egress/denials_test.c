@@ -84,11 +84,25 @@ static void what_nobody_asked_for_is_counted(void **state)
 	assert_int_equal(count(after(DENIALS_MAX + 8), "\"sandboxId\""), 2);
 }
 
+static void who_comes_later_goes_on_behind_what_is_on_record(void **state)
+{
+	(void)state;
+	add("a.test");
+	add("b.test");
+	assert_int_equal(d.kept, 0);
+	denials_keep(&d, 1);
+	assert_int_equal(count(after(d.kept), "b.test"), 1);
+	assert_int_equal(count(after(d.kept), "\"sandboxId\""), 1);
+	denials_keep(&d, 3); /* a number of another process */
+	assert_int_equal(d.kept, 1);
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { TEST(each_is_told_once), TEST(what_nobody_asked_for_is_counted) };
+	const struct CMUnitTest tests[] = { TEST(each_is_told_once), TEST(what_nobody_asked_for_is_counted),
+					    TEST(who_comes_later_goes_on_behind_what_is_on_record) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What egress has denied, asked for now and then and told as events: nothing waits for it, and egress counts what came too late. */
+/* What egress has denied, asked for now and then and told as events: nothing waits for it, and egress counts what came too late. What was
+ * told is acknowledged at once, so that the next server begins with what this one did not come to. Killed in between, it tells a
+ * few of them twice rather than never. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
 
 #include "base/arena.h"
-#include "base/clock.h"
 #include "base/json.h"
-#include "base/rfc3339.h"
 #include "net/client.h"
 #include "server/runtime_native_impl.h"
 
@@ -22,16 +22,9 @@ struct denials_watch {
 	struct native *n;
 	struct timer timer;
 	struct http_client *client;
-	char began[RFC3339_SIZE]; /* what is older was told by the server before this one, or is in egress's own log */
-	int64_t since;  /* of the process that the number is of */
+	int64_t since;  /* of the process that the number is of; 0: none has answered */
 	uint64_t after; /* the last that is known */
 };
-
-/* Of two times in the same form. */
-static bool is_before(struct str a, const char *b)
-{
-	return memcmp(a.p, b, MIN(a.n, strlen(b))) < 0;
-}
 
 static void tell(const struct denials_watch *w, const struct json *item, uint64_t lost)
 {
@@ -42,10 +35,34 @@ static void tell(const struct denials_watch *w, const struct json *item, uint64_
 		.lost = lost,
 	};
 
-	if (is_before(d.at, w->began))
-		return;
 	if (events && events->denied)
 		events->denied(&d, w->n->rt.events_arg);
+}
+
+static void on_acknowledged(const struct http_answer *answer, const struct err *e, void *arg)
+{
+	struct denials_watch *w = arg;
+
+	(void)answer, (void)e; /* an egress that is gone has nothing to tell again */
+	timer_in(&w->timer, ASK_EVERY_MS);
+}
+
+static int ask(struct denials_watch *w, struct str method, const char *what, http_fetch_fn *done)
+{
+	char target[64];
+	struct http_request rq = { .method = method, .host = STR("egress"), .max_body = ANSWER_MAX };
+
+	(void)snprintf(target, sizeof(target), "/denials/%s", what);
+	rq.target = str_of(target);
+	return http_fetch(w->client, &rq, done, w, &(struct err){ 0 }) ? 0 : -1;
+}
+
+static int ask_number(struct denials_watch *w, struct str method, http_fetch_fn *done)
+{
+	char number[24];
+
+	(void)snprintf(number, sizeof(number), "%llu", (unsigned long long)w->after);
+	return ask(w, method, number, done);
 }
 
 /* A new process begins to count anew: then what there is of it is asked for again, from its beginning. */
@@ -76,24 +93,24 @@ static void on_answer(const struct http_answer *answer, const struct err *e, voi
 	struct denials_watch *w = arg;
 	const struct json_limits limits = { .values = 262144 };
 	const struct json *v = NULL;
+	uint64_t before = w->after;
 
 	if (!e && answer->head->status == 200)
 		v = json_parse(&a, answer->body, &limits, NULL, &(struct err){ 0 });
-	timer_in(&w->timer, ASK_EVERY_MS);
 	if (v && v->type == JSON_OBJECT)
 		take(w, v);
+	if (w->after <= before || ask_number(w, STR("PUT"), on_acknowledged) < 0)
+		timer_in(&w->timer, ASK_EVERY_MS);
 }
 
 static void on_tick(void *arg)
 {
 	struct denials_watch *w = arg;
-	char target[64];
-	struct http_request rq = { .method = STR("GET"), .host = STR("egress"), .max_body = ANSWER_MAX };
+	bool is_asked = false;
 
-	(void)snprintf(target, sizeof(target), "/denials/%llu", (unsigned long long)w->after);
-	rq.target = str_of(target);
-	/* Where it is not running nobody is denied anything. */
-	if (!w->n->rt.has_network || !http_fetch(w->client, &rq, on_answer, w, &(struct err){ 0 }))
+	if (w->n->rt.has_network) /* where it is not running nobody is denied anything */
+		is_asked = (w->since ? ask_number(w, STR("GET"), on_answer) : ask(w, STR("GET"), "new", on_answer)) == 0;
+	if (!is_asked)
 		timer_in(&w->timer, ASK_EVERY_MS);
 }
 
@@ -110,7 +127,6 @@ int native_denials_open(struct native *n, struct err *e)
 		return err_no_memory(e);
 	w->n = n;
 	n->denials = w;
-	(void)rfc3339_format_ms(clock_wall(), w->began);
 	memcpy(to.sun_path, n->egress_path, MIN(sizeof(to.sun_path), sizeof(n->egress_path)));
 	o.to = (struct sockaddr *)&to;
 	o.to_len = sizeof(to);
