@@ -365,8 +365,9 @@ def test_denials_are_in_the_audit_log(net, box):
     time.sleep(2.5)
     assert len(rows()) == 2  # once
     b.change("PUT", {})
-    assert [r for r in map(json.loads, path.read_text().splitlines())
-            if r.get("path", "").endswith(f"/{b.id}/proxy/18080/policy") and (r["method"], r["status"]) == ("PUT", 200)]
+    until_true(lambda: [r for r in map(json.loads, path.read_text().splitlines())
+                        if r.get("path", "").endswith(f"/{b.id}/proxy/18080/policy") and (r["method"], r["status"]) == ("PUT", 200)],
+               what="the change in the audit log")
 
 
 # ---- resolvers ----
