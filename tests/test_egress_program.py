@@ -472,6 +472,26 @@ def test_a_change_that_is_not_in_force_is_not_said_to_be(rig):
     assert "b.test" not in (rig.state / "box1.json").read_text()
 
 
+def test_a_change_that_cannot_be_written_down_changes_nothing(rig):
+    rig.warden.bind("box1", policy=deny_all_but("web.test"))
+    rig.warden.forget()
+    mode = rig.state.stat().st_mode & 0o7777
+    rig.state.chmod(0o500)
+    try:
+        failed = rig.call("PUT", "/sandboxes/box1/policy", deny_all_but("other.test", "203.0.113.7"))
+        assert failed.status == 500 and failed.text.startswith("failed to persist policy: "), failed.text
+        assert rig.warden.bind("box2", BOX2, policy=deny_all_but("other.test"))["failed"]
+    finally:
+        rig.state.chmod(mode)
+    assert rig.warden.of("rules") == []
+    assert rig.call("GET", "/sandboxes/box1/policy").json["policy"]["egress"] == [{"action": "allow", "target": "web.test"}]
+    assert rig.addresses("web.test") == ("NOERROR", [WEB]) and rig.dig("other.test", "A")[0] == "NXDOMAIN"
+    rig.warden.refuses.add("rules")
+    assert rig.call("PUT", "/sandboxes/box1/policy", deny_all_but("other.test")).status == 500
+    rig.warden.refuses.clear()
+    assert [p.name for p in rig.state.iterdir()] == ["box1.json"]
+
+
 def test_changes_of_one_sandbox_come_one_after_the_other(rig):
     rig.warden.bind("box1", policy=deny_all_but("a.test"))
     rig.warden.delay = 0.05

@@ -151,8 +151,15 @@ static void policies_come_back_from_their_files(void **state)
 	(void)state;
 	assert_null(state_load(dirfd_, "box1", &is_there, &e));
 	assert_false(is_there);
-	assert_int_equal(state_save(dirfd_, "box1", p, &e), 0);
-	assert_int_equal(state_save(dirfd_, "box2", p, &e), 0);
+	assert_int_equal(state_write(dirfd_, "box1", p, &e), 0);
+	assert_null(state_load(dirfd_, "box1", &is_there, &e)); /* before it has replaced another */
+	assert_false(is_there);
+	assert_int_equal(state_replace(dirfd_, "box1", &e), 0);
+	assert_int_equal(state_write(dirfd_, "box2", p, &e), 0);
+	assert_int_equal(state_replace(dirfd_, "box2", &e), 0);
+	assert_int_equal(state_write(dirfd_, "box3", p, &e), 0);
+	state_forget(dirfd_, "box3");
+	assert_int_equal(state_replace(dirfd_, "box3", &e), -1);
 	put("box3.new", "{");
 	put("stranger", "?");
 	q = state_load(dirfd_, "box1", &is_there, &e);
@@ -163,11 +170,15 @@ static void policies_come_back_from_their_files(void **state)
 	assert_int_equal(faccessat(dirfd_, "box2.json", F_OK, 0), -1);
 	assert_int_equal(faccessat(dirfd_, "box3.new", F_OK, 0), -1);
 	assert_int_equal(faccessat(dirfd_, "stranger", F_OK, 0), -1);
+	put("box1.new", "{"); /* a change on its way */
+	state_sweep(dirfd_, is_box1, NULL);
+	assert_int_equal(faccessat(dirfd_, "box1.new", F_OK, 0), 0);
 	put("box1.json", "");
 	assert_null(state_load(dirfd_, "box1", &is_there, &e));
 	assert_true(is_there);
 	state_remove(dirfd_, "box1");
 	assert_int_equal(faccessat(dirfd_, "box1.json", F_OK, 0), -1);
+	assert_int_equal(faccessat(dirfd_, "box1.new", F_OK, 0), -1);
 	state_remove(dirfd_, "box1");
 }
 

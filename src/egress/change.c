@@ -21,6 +21,7 @@ struct change {
 	struct sandbox *sandbox;
 	struct change_spec spec;
 	unsigned asked; /* of the warden, and not answered */
+	bool is_written; /* beside the file of the one in force */
 	bool has_failed;
 	struct err err;
 	uint32_t cuts[CUTS_MAX];
@@ -63,6 +64,8 @@ static void change_end(struct change *c, const struct err *e)
 	struct change_spec spec = c->spec;
 	struct err why = e ? *e : (struct err){ 0 };
 
+	if (c->is_written)
+		state_forget(s->egress->options.state, s->id);
 	if (spec.bind_serial)
 		tell_bound(c, e);
 	s->changes = c->next;
@@ -81,11 +84,12 @@ static void change_finish(struct change *c)
 	struct sandbox *s = c->sandbox;
 	struct err e = { 0 };
 
-	if (c->spec.is_new && state_save(s->egress->options.state, s->id, s->policy, &e) < 0) {
+	if (c->is_written && state_replace(s->egress->options.state, s->id, &e) < 0) {
 		(void)not_in_force(&e, "persist");
 		change_end(c, &e);
 		return;
 	}
+	c->is_written = false;
 	if (c->has_failed)
 		(void)not_in_force(&c->err, "apply nftables");
 	change_end(c, c->has_failed ? &c->err : NULL);
@@ -316,6 +320,9 @@ static int change_run(struct change *c, struct err *e)
 	m->allows = p->fallback == POLICY_ALLOW;
 	if (collect_networks(&s->egress->always, p, m, e) < 0)
 		return -1;
+	if (c->spec.is_new && state_write(s->egress->options.state, s->id, p, e) < 0)
+		return not_in_force(e, "persist");
+	c->is_written = c->spec.is_new;
 	return link_ask(s->egress->link, m, on_rules, c, e) < 0 ? not_in_force(e, "apply nftables") : 1;
 }
 
