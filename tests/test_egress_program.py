@@ -706,6 +706,33 @@ def test_denied_names_are_told_to_the_webhook():
         wait_for(lambda: rig.call("GET", "/metrics").json["webhookSent"] == 2, what="it is counted")
 
 
+def test_a_receiver_that_answers_byte_by_byte_holds_up_one_delivery_for_a_while():
+    seen = []
+
+    def serve(peer, _):
+        data = b""
+        while b"}" not in data:
+            data += peer.recv(65536)
+        seen.append((time.monotonic(), data))
+        if len(seen) > 1:
+            peer.sendall(b"HTTP/1.1 204 Yes\r\nConnection: close\r\n\r\n")
+            return
+        peer.sendall(b"HTTP/1.1 200 Yes\r\nContent-Length: 1000\r\n\r\n")
+        with contextlib.suppress(OSError):
+            for _ in range(60):
+                peer.sendall(b".")
+                time.sleep(0.3)
+
+    with own_rig("--deny-webhook", f"http://{WEB}:8000/") as rig:
+        rig.web(WEB, 8000, serve)
+        rig.warden.bind("box1", policy=deny_all_but("web.test"))
+        rig.dig("first.example.org", "A")
+        rig.dig("second.example.org", "A")
+        wait_for(lambda: len(seen) == 3, 15, what="the first one again, and the second")
+        assert 5 < seen[1][0] - seen[0][0] < 9
+        assert [b"first.example.org" in data for _, data in seen] == [True, True, False]
+
+
 # ---- what it is ----
 
 

@@ -42,7 +42,7 @@ struct webhook {
 	struct event queue[WEBHOOK_QUEUE_MAX]; /* a ring */
 	size_t first, n;
 	unsigned tries; /* of the first */
-	struct timer again;
+	struct timer again, late;
 	struct lookup *lookup;
 	struct http_client *client;
 	struct http_fetch *fetch;
@@ -84,6 +84,7 @@ static void on_fetched(const struct http_answer *answer, const struct err *e, vo
 	unsigned status = answer ? answer->head->status : 0;
 
 	w->fetch = NULL; /* it has ended; its client goes with the next delivery */
+	timer_cancel(&w->late);
 	if (!answer || status >= 500) {
 		fail(w, answer ? "it answers with a failure of its own" : e->msg);
 		return;
@@ -93,6 +94,14 @@ static void on_fetched(const struct http_answer *answer, const struct err *e, vo
 	w->egress->counts.webhook_sent += status < 300;
 	w->egress->counts.webhook_lost += status >= 300;
 	next(w);
+}
+
+static void on_late(void *arg)
+{
+	struct webhook *w = arg;
+
+	stop(w);
+	fail(w, "it takes too long");
 }
 
 static void write_event(const struct event *ev, struct buf *b)
@@ -127,7 +136,10 @@ static int post(struct webhook *w, const struct addr *to, struct err *e)
 	http_client_free(take_ptr(&w->client));
 	w->client = http_client_new(w->egress->loop, &options, e);
 	w->fetch = w->client ? http_fetch(w->client, &rq, on_fetched, w, e) : NULL;
-	return w->fetch ? 0 : -1;
+	if (!w->fetch)
+		return -1;
+	timer_in(&w->late, WEBHOOK_TIMEOUT_MS); /* a receiver may answer byte by byte, which no deadline of the client's ends */
+	return 0;
 }
 
 static void on_resolved(const struct dns_answer *answer, const struct err *e, void *arg)
@@ -225,7 +237,8 @@ struct webhook *webhook_new(struct egress *g, const char *url, struct err *e)
 		return NULL;
 	}
 	w->egress = g;
-	if (parse_url(w, url, e) < 0 || timer_init(&w->again, g->loop, on_again, w, "webhook", e) < 0) {
+	if (parse_url(w, url, e) < 0 || timer_init(&w->again, g->loop, on_again, w, "webhook", e) < 0 ||
+	    timer_init(&w->late, g->loop, on_late, w, "webhook late", e) < 0) {
 		(void)err_wrap(e, "the webhook");
 		webhook_free(w);
 		return NULL;
@@ -247,6 +260,7 @@ void webhook_free(struct webhook *w)
 		return;
 	stop(w);
 	timer_done(&w->again);
+	timer_done(&w->late);
 	tls_client_free(w->tls);
 	free(w);
 }

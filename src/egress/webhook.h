@@ -10,7 +10,7 @@ struct err;
 struct webhook;
 
 #define WEBHOOK_QUEUE_MAX 256
-#define WEBHOOK_TIMEOUT_MS 5000
+#define WEBHOOK_TIMEOUT_MS 5000 /* of one delivery, all of it */
 #define WEBHOOK_RETRIES 3 /* after a failure to reach it, or a 5xx: 1, 2 and 4 s later */
 
 struct webhook *webhook_new(struct egress *g, const char *url, struct err *e);
