@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import pathlib
+import resource
 import shutil
 import socket
 import ssl
@@ -306,7 +307,8 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 class Rig:
-    def __init__(self, *options, upstreams=(f"{RESOLVER}:53",)):
+    def __init__(self, *options, upstreams=(f"{RESOLVER}:53",), files=None):
+        self.files = files  # how many descriptors it may have
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="osb-egress-"))
         self.folder.chmod(0o711)
         self.state = self.folder / "state"
@@ -342,6 +344,8 @@ class Rig:
             os.dup2(high[0], 3)
             os.dup2(high[1], 4)
             os.closerange(5, 256)
+            if self.files:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (self.files, self.files))
             os.setgroups([])
             os.setresgid(UID, UID, UID)
             os.setresuid(UID, UID, UID)

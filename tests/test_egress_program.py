@@ -398,6 +398,22 @@ def test_flows_have_a_ceiling_and_a_time_to_say_their_name(rig):
         wait_for(lambda: rig.activity("box1")["openFlows"] == 0, what="all are over")
 
 
+def test_W10_who_takes_all_flows_leaves_some_to_others():
+    with own_rig(files=512 + 6 * 100) as rig, contextlib.ExitStack() as stack:
+        for name, address in (("box1", BOX), ("box2", BOX2)):
+            rig.warden.bind(name, address, policy=deny_all_but("web.test"))
+        for _ in range(90):
+            with contextlib.suppress(ConnectionError):
+                stack.enter_context(rig.connect(WEB, 443))
+        wait_for(lambda: rig.activity("box1")["counters"]["flowsDenied"] == 40, what="half of all are its own, the rest is refused")
+        assert rig.activity("box1")["openFlows"] == 50
+        for _ in range(40):
+            with contextlib.suppress(ConnectionError):
+                stack.enter_context(rig.connect(WEB, 443, BOX2))
+        wait_for(lambda: rig.activity("box2")["openFlows"] == 25, what="of the other half, half")
+        assert rig.activity("box1")["openFlows"] == 50
+
+
 # ---- the API ----
 
 

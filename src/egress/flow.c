@@ -316,6 +316,12 @@ static int flow_new(struct flows *fs, struct sandbox *s, int *fd, const struct s
 	return 0;
 }
 
+/* What is left of all is the most that one may have: one that takes what it gets leaves half, two of them a third, and so on. */
+static bool has_room(const struct flows *fs, const struct sandbox *s)
+{
+	return fs->n < fs->max && s->n_flows < MIN((size_t)FLOWS_MAX, fs->max - fs->n);
+}
+
 static void on_accepted(int *fd, const struct sockaddr_in *from, void *arg)
 {
 	struct flows *fs = arg;
@@ -330,7 +336,7 @@ static void on_accepted(int *fd, const struct sockaddr_in *from, void *arg)
 		reset_on_close(*fd);
 		return;
 	}
-	if (s->n_flows >= FLOWS_MAX || fs->n >= fs->max) {
+	if (!has_room(fs, s)) {
 		s->counts.flows_denied++;
 		reset_on_close(*fd);
 		return;

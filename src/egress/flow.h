@@ -9,7 +9,7 @@ struct err;
 struct flows;
 struct sandbox;
 
-#define FLOWS_MAX 1024         /* of one sandbox */
+#define FLOWS_MAX 1024         /* of one sandbox; never more than what is left of all */
 #define FLOWS_ALL_MAX 16384    /* of all; fewer where descriptors are short */
 #define FLOW_FDS 6             /* of one that is spliced both ways */
 #define FLOW_HELLO_MS 10000    /* for it to say whom it wants */
