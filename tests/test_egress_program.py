@@ -699,14 +699,18 @@ def test_the_hosts_resolvers_are_asked_by_default():
         assert rig.call("GET", "/metrics").json["upstream"]["resolvers"] == len(known)
 
 
+def read_event(peer):
+    data = b""
+    while b"}" not in data:
+        data += peer.recv(65536)
+    return data
+
+
 def test_denied_names_are_told_to_the_webhook():
     seen = []
 
     def serve(peer, _):
-        data = b""
-        while b"}" not in data:
-            data += peer.recv(65536)
-        seen.append(data)
+        seen.append(read_event(peer))
         peer.sendall(b"HTTP/1.1 500 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" if len(seen) == 1 else
                      b"HTTP/1.1 204 Yes\r\nConnection: close\r\n\r\n")
 
@@ -726,10 +730,7 @@ def test_a_receiver_that_answers_byte_by_byte_holds_up_one_delivery_for_a_while(
     seen = []
 
     def serve(peer, _):
-        data = b""
-        while b"}" not in data:
-            data += peer.recv(65536)
-        seen.append((time.monotonic(), data))
+        seen.append((time.monotonic(), read_event(peer)))
         if len(seen) > 1:
             peer.sendall(b"HTTP/1.1 204 Yes\r\nConnection: close\r\n\r\n")
             return
