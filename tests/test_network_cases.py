@@ -250,9 +250,14 @@ def test_a_change_that_the_warden_never_hears_of_changes_nothing(net, box):
     assert b.change("PUT", rules("+bad.test"))["mode"] == "enforcing" and b.py("web('bad.test')")
 
 
-def test_a_change_that_the_warden_hears_of_too_late_does_not_last(net, box):
-    b = box(rules("+good.test", f"+{OTHER}"))
-    warden = net.server.warden_pid
+def test_a_change_that_the_warden_hears_of_too_late_is_not_made(net, box):
+    b = box(rules("+good.test", f"+{OTHER}"), entrypoint=["python3", "-c", f"""
+import socket, time
+while True:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.sendto(b'x', ({BAD!r}, 9000))
+    time.sleep(0.01)"""])
+    moment, warden = net.internet.mark(), net.server.warden_pid
     os.kill(warden, signal.SIGSTOP)
     try:
         began = time.monotonic()
@@ -262,7 +267,6 @@ def test_a_change_that_the_warden_hears_of_too_late_does_not_last(net, box):
     finally:
         os.kill(warden, signal.SIGCONT)
     until_true(lambda: isinstance(b.py("tried(web, 'good.test')"), dict), 15, "the network")
-    moment = net.internet.mark()
     nothing(b.py(f"all_of((http, {BAD!r}, 'bad.test'), (tcp, {BAD!r}, 22), (udp, {BAD!r}, 9000))"))
     assert not net.internet.packets(moment, target=BAD) and b.policy()["policy"] == rules("+good.test", f"+{OTHER}")
 

@@ -3,6 +3,7 @@
  * message is checked, and which is dropped for the first that is wrong. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -252,11 +253,19 @@ static bool is_allowed(const struct warden *w, uid_t uid)
 	return uid == 0 || (w->network.egress_uid >= 0 && uid == (uid_t)w->network.egress_uid);
 }
 
+/* What it asked for before it gave us up is not done: it has told its clients so, and tells us anew what holds. */
+static bool has_given_up(const struct egress *g)
+{
+	struct pollfd p = { .fd = g->fd, .events = POLLRDHUP };
+
+	return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
 /* 1: there may be more, 0: not now. */
 static int receive_one(struct egress *g, struct err *e)
 {
 	AUTO(passed_done) struct passed got = PASSED_INIT;
-	int r = passing_recv(g->fd, g->bytes, sizeof(g->bytes), 0, &got, e);
+	int r = has_given_up(g) ? PASSING_END : passing_recv(g->fd, g->bytes, sizeof(g->bytes), 0, &got, e);
 
 	if (r == PASSING_END) {
 		log_warn("egress has ended");
