@@ -26,8 +26,10 @@ static bool check_manifest(struct str in)
 	if (manifest_parse(in, &m, &(struct err){ 0 }) < 0)
 		return false;
 	require(m.n_layers > 0 && m.n_layers <= MANIFEST_LAYERS_MAX && m.config.size <= MANIFEST_BYTES_MAX);
-	for (size_t i = 0; i < m.n_layers; i++)
+	for (size_t i = 0; i < m.n_layers; i++) {
+		require(digest_valid(&m.layers[i].digest));
 		sum += m.layers[i].size;
+	}
 	require(sum == m.layers_bytes && sum <= MANIFEST_BLOBS_MAX);
 	return true;
 }

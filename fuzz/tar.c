@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/digest.h"
 #include "base/err.h"
 #include "base/str.h"
 #include "image/entry.h"
@@ -101,12 +102,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
 	static const struct tar_sink sink = { make, attr, data, end };
 	const struct tar_limits limits = { BYTES_MAX, ENTRIES_MAX };
-	unsigned char digest[32] = { 0 };
+	struct digest digest = { .size = SHA256_SIZE };
 
 	for (int is_layer = 0; is_layer < 2; is_layer++) {
 		const struct tar_source source = { .fd = -1, .bytes = { (const char *)bytes, n },
 						   .form = is_layer ? ENTRY_LAYER : ENTRY_TAR,
-						   .ret_digest = is_layer ? digest : NULL };
+						   .ret_digest = is_layer ? &digest : NULL };
 		struct seen seen = { .is_layer = is_layer };
 		struct err e = { 0 };
 

@@ -35,6 +35,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (wire_check_request(data + 1, size - 1, data[0], &rq, &e) < 0 || wire_check_volumes(data + 1, size - 1, &rq, &volumes, &e) < 0)
 		return 0;
 	require(rq.version == WIRE_VERSION && rq.serial != 0 && volumes.n <= WIRE_VOLUMES_MAX);
+	if (rq.call == WIRE_LAYER_ADD)
+		require(digest_valid(&rq.blob) && digest_valid(&rq.diff_id));
 	for (size_t i = 0; i < volumes.n; i++)
 		require_volume(&volumes.at[i]);
 	return 0;

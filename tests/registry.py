@@ -24,8 +24,8 @@ USER, PASSWORD = "somebody", "s3cret pass"
 PROGRAM = "/usr/bin/docker-registry"
 
 
-def digest_of(data):
-    return "sha256:" + hashlib.sha256(data).hexdigest()
+def digest_of(data, kind="sha256"):
+    return f"{kind}:{hashlib.new(kind, data).hexdigest()}"
 
 
 def tar_of(files):
@@ -52,37 +52,41 @@ def zstd(data):
 
 
 class Image:
-    """An image of layers (tars), in memory: blobs by digest, the manifest's bytes and type."""
+    """An image of layers (tars), in memory: blobs by digest, the manifest's bytes and type. KIND is what its digests are."""
 
-    def __init__(self, layers, config=None, arch="amd64", os_name="linux", compress="gzip", docker=False):
+    def __init__(self, layers, config=None, arch="amd64", os_name="linux", compress="gzip", docker=False, kind="sha256"):
+        self.kind = kind
         packers = {"gzip": lambda d: gzip.compress(d, 1, mtime=0), "zstd": zstd, "": lambda d: d}
         self.blobs, self.layers, entries = {}, [], []
         for tar in layers:
             data = packers[compress](tar)
             self.add(data)
-            self.layers.append(digest_of(data))
+            self.layers.append(self.digest_of(data))
             suffix = ("." if docker else "+") + compress if compress else ""
-            kind = "application/vnd.docker.image.rootfs.diff.tar" if docker else OCI + "layer.v1.tar"
-            entries.append({"mediaType": kind + suffix, "digest": digest_of(data), "size": len(data)})
+            media = "application/vnd.docker.image.rootfs.diff.tar" if docker else OCI + "layer.v1.tar"
+            entries.append({"mediaType": media + suffix, "digest": self.digest_of(data), "size": len(data)})
         self.config = json.dumps({
             "os": os_name, "architecture": arch, "config": config or {},
-            "rootfs": {"type": "layers", "diff_ids": [digest_of(t) for t in layers]},
+            "rootfs": {"type": "layers", "diff_ids": [self.digest_of(t) for t in layers]},
         }).encode()
         self.add(self.config)
         config_type = "application/vnd.docker.container.image.v1+json" if docker else OCI + "config.v1+json"
         self.type = DOCKER_MANIFEST if docker else OCI + "manifest.v1+json"
         self.manifest = json.dumps({
             "schemaVersion": 2, "mediaType": self.type,
-            "config": {"mediaType": config_type, "digest": digest_of(self.config), "size": len(self.config)}, "layers": entries,
+            "config": {"mediaType": config_type, "digest": self.digest_of(self.config), "size": len(self.config)}, "layers": entries,
         }).encode()
         self.platform = {"os": os_name, "architecture": arch}
 
+    def digest_of(self, data):
+        return digest_of(data, self.kind)
+
     def add(self, data):
-        self.blobs[digest_of(data)] = data
+        self.blobs[self.digest_of(data)] = data
 
     @property
     def digest(self):
-        return digest_of(self.manifest)
+        return self.digest_of(self.manifest)
 
     def descriptor(self):
         return {"mediaType": self.type, "digest": self.digest, "size": len(self.manifest), "platform": self.platform}

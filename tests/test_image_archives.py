@@ -48,12 +48,12 @@ def load(server, archive, name=None, status=200, spec=None):
 
 def layout_of(*named, index=None, blobs_of=()):
     """A tar of an OCI layout: (name, image) pairs."""
-    entries, files = [], {"oci-layout": b'{"imageLayoutVersion":"1.0.0"}', "blobs": None, "blobs/sha256": None}
+    entries, files = [], {"oci-layout": b'{"imageLayoutVersion":"1.0.0"}', "blobs": None}
     for name, image in named:
         notes = {"io.containerd.image.name": name} if name else {}
         entries.append({**image.descriptor(), "annotations": notes})
         for data in [image.manifest, *image.blobs.values()]:
-            files["blobs/sha256/" + digest_of(data).removeprefix("sha256:")] = data
+            files["blobs/" + image.digest_of(data).replace(":", "/")] = data
     for data in blobs_of:
         files["blobs/sha256/" + digest_of(data).removeprefix("sha256:")] = data
     files["index.json"] = json.dumps(index or {"schemaVersion": 2, "manifests": entries}).encode()

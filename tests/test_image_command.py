@@ -134,3 +134,12 @@ def test_a_failed_save_leaves_no_file(image, tmp_path, hub):
 def test_a_server_that_does_not_run_is_said_so(run_server):
     done = run_server("image", "list", env={"OPENSANDBOX_SERVER_PORT": "1", "OPENSANDBOX_SERVER_API_KEY": KEY})
     assert done.returncode == 1 and "no server runs at 127.0.0.1:1" in done.stderr
+
+
+def test_a_folder_with_sha512_is_refused_by_name(image, tmp_path):
+    archive = tmp_path / "layout.tar"
+    archive.write_bytes(layout_of(("example.test/by/sha512:v1", Image([tar_of({"a": b"a"})], kind="sha512"))))
+    with tarfile.open(archive) as tar:
+        tar.extractall(tmp_path / "layout")
+    image("load", str(tmp_path / "layout"), status=1, err="load a tar of it")
+    assert "sha512:" in image("load", str(archive)) + image("list")

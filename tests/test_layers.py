@@ -29,13 +29,20 @@ def base():
     return layer(busybox_members())
 
 
+def name_of(digest):
+    """What a blob is called here, by the digest that its image knows it by."""
+    return digest if len(digest) == 32 else hashlib.sha256(f"sha512:{digest.hex()}".encode()).digest()
+
+
 def send_add(peer, one, fd=None, digest=None, diff_id=None):
     """FD: None for the layer's own blob, in a file without a name."""
     own = os.memfd_create("blob") if fd is None else None
     if own is not None:
         write_all(own, one.blob)
     try:
-        return peer.send(LAYER_ADD, fds=[own if fd is None else fd], layers=[digest or one.digest], diff_id=diff_id or one.diff_id)
+        digest = digest or one.digest
+        return peer.send(LAYER_ADD, fds=[own if fd is None else fd], layers=[name_of(digest)], blob=digest,
+                         diff_id=diff_id or one.diff_id)
     finally:
         if own is not None:
             os.close(own)
@@ -295,6 +302,28 @@ def test_only_what_was_announced_is_unpacked(warden, base):
     wait_for(lambda: not names(warden))
     add(peer, base)
     assert listed(peer) == {base.digest}
+
+
+def by_sha512(one):
+    one.digest, one.diff_id = hashlib.sha512(one.blob).digest(), hashlib.sha512(one.tar).digest()
+    return one
+
+
+def test_sha512_is_as_good_and_as_strict(warden):
+    """I1: all of it counts, for what is stored and for what is in it; and neither kind stands for the other."""
+    peer = warden.start(PLAIN).peer()
+    base = by_sha512(layer(busybox_members()))
+    last = bytes([*base.digest[:-1], base.digest[-1] ^ 1])
+    assert "the blob has another digest" in refused(peer, base, digest=last)
+    assert "the blob has another digest" in refused(peer, base, digest=base.digest[:32])
+    assert "its content has another digest" in refused(peer, base, diff_id=bytes([*base.diff_id[:-1], base.diff_id[-1] ^ 1]))
+    assert "its content has another digest" in refused(peer, base, diff_id=base.diff_id[:32])
+    wait_for(lambda: not names(warden))
+    upper = layer([member("hello", data=b"above")])
+    add(peer, base, upper)
+    assert listed(peer) == {name_of(base.digest), upper.digest}
+    upper.digest, base.digest = upper.digest, name_of(base.digest)
+    assert peer.shell(create(peer, base, upper), "cat /hello") == "above"
 
 
 def test_descriptors_that_are_no_files_are_refused(warden, base, tmp_path):

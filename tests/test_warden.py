@@ -34,7 +34,7 @@ LAYER_ADD, LAYER_DROP, LAYERS, LAYER_PACK, VOLUME_MAKE, VOLUME_REMOVE, VOLUMES, 
 STARTING, RUNNING, PAUSED, OVER = range(4)
 EXITED, INIT, KILLED, LOST = range(4)
 INVALID, NOT_FOUND, CONFLICT, DENIED, LIMIT, TIMEOUT, UNAVAILABLE, IO, INTERNAL = range(1, 10)
-REQUEST = struct.Struct("=IIQ64sIII4x5Q32sI")  # the last: how many layers above the image follow
+REQUEST = struct.Struct("=IIQ64sIII4x5QI64sI64sI")  # the last: how many layers above the image follow
 LAYER = struct.Struct("=I32s")
 BLOB, SNAP = 1, 2
 NO_IMAGE = 0xFFFFFFFF
@@ -74,10 +74,15 @@ def sealed(spec):
     return fd
 
 
-def request(call, serial, name="", port=0, image=0, limits=LIMITS, version=1, layers=(), diff_id=b"", network=0):
-    """LAYERS are digests of blobs or names of snapshots, which are shorter; the uppermost first."""
+def request(call, serial, name="", port=0, image=0, limits=LIMITS, version=1, layers=(), blob=None, diff_id=b"",
+            network=0):
+    """LAYERS are names of blobs or of snapshots, which are shorter; the uppermost first. BLOB is the digest of one that is added."""
+    if call == LAYER_ADD and blob is None:
+        blob = layers[0] if layers else b""
+    blob = blob or b""
     packed = b"".join(LAYER.pack(BLOB if len(layer) == 32 else SNAP, layer) for layer in layers)
-    return REQUEST.pack(version, call, serial, name.encode(), image, port, network, *limits, diff_id, len(layers)) + packed
+    return REQUEST.pack(version, call, serial, name.encode(), image, port, network, *limits, len(blob), blob,
+                        len(diff_id), diff_id, len(layers)) + packed
 
 
 class Peer:

@@ -155,6 +155,17 @@ static size_t wire_fds(const struct wire_request *rq)
 	return rq->call == WIRE_LAYER_ADD || rq->call == WIRE_LAYER_PACK;
 }
 
+/* The layer is known by the blob that it is made of, and by no other. */
+static bool digests_fit(const struct wire_request *rq)
+{
+	unsigned char name[DIGEST_NAME_SIZE];
+
+	if (!digest_valid(&rq->blob) || !digest_valid(&rq->diff_id))
+		return false;
+	digest_name(&rq->blob, name);
+	return memcmp(name, rq->layers[0].name, sizeof(name)) == 0;
+}
+
 int wire_check_request(const void *bytes, size_t n, size_t n_fds, struct wire_request *ret, struct err *e)
 {
 	struct wire_request rq = { 0 };
@@ -184,6 +195,8 @@ int wire_check_request(const void *bytes, size_t n, size_t n_fds, struct wire_re
 	if ((rq.call == WIRE_LAYER_ADD || rq.call == WIRE_LAYER_DROP) &&
 	    (rq.n_layers != 1 || rq.layers[0].kind != WIRE_LAYER_BLOB))
 		return bad(e, "no layer of an image");
+	if (rq.call == WIRE_LAYER_ADD && !digests_fit(&rq))
+		return bad(e, "digests that do not fit the layer");
 	if (rq.call == WIRE_LAYER_PACK && (rq.n_layers != 1 || (rq.layers[0].kind != WIRE_LAYER_BLOB && check_snapshot(&rq, e) < 0)))
 		return bad(e, "no layer");
 	*ret = rq;

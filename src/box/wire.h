@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/digest.h"
 #include "base/err.h"
 
 #define WIRE_VERSION 1
@@ -52,7 +53,7 @@ enum wire_state { WIRE_STARTING, WIRE_RUNNING, WIRE_PAUSED, WIRE_OVER };
 enum wire_end { WIRE_END_EXITED, WIRE_END_INIT, WIRE_END_KILLED, WIRE_END_LOST };
 
 enum wire_layer_kind {
-	WIRE_LAYER_BLOB = 1, /* of an image: the sha256 of what it was unpacked from */
+	WIRE_LAYER_BLOB = 1, /* of an image: digest_name() of what it was unpacked from */
 	WIRE_LAYER_SNAPSHOT, /* of a sandbox: 16 random bytes, then zeroes */
 };
 
@@ -81,7 +82,8 @@ struct wire_request {
 	uint32_t port;   /* of a dial */
 	uint32_t network; /* of a create: enum wire_network */
 	struct wire_limits limits;
-	unsigned char diff_id[WIRE_LAYER_SIZE]; /* of WIRE_LAYER_ADD: the sha256 of what is in the blob, decompressed */
+	struct digest blob;    /* of WIRE_LAYER_ADD: whose name is that of the layer */
+	struct digest diff_id; /* likewise: of what is in the blob, decompressed */
 	uint32_t n_layers; /* of a create: above the image; 1 where one layer is meant */
 	struct wire_layer layers[WIRE_LAYERS_MAX]; /* the uppermost first; only those that there are belong to the message */
 };

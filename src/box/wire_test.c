@@ -40,6 +40,7 @@ static void good_requests_pass(void **state)
 		rq.layers[0] = (struct wire_layer){ WIRE_LAYER_SNAPSHOT, { 1, [WIRE_SNAPSHOT_SIZE - 1] = 2 } };
 		if (call == WIRE_LAYER_ADD || call == WIRE_LAYER_DROP)
 			rq.layers[0].kind = WIRE_LAYER_BLOB;
+		rq.blob = rq.diff_id = digest_of_sha256(rq.layers[0].name);
 		assert_int_equal(check(&rq, has_fd), 0);
 		assert_int_equal(check(&rq, !has_fd), -1);
 	}
@@ -67,6 +68,7 @@ static void layers_are_added_one_by_one_and_only_those_of_images(void **state)
 	struct wire_request rq = good_request(WIRE_LAYER_ADD);
 
 	(void)state;
+	rq.blob = rq.diff_id = digest_of_sha256(rq.layers[0].name);
 	assert_int_equal(check(&rq, 1), -1);
 	rq.n_layers = 1;
 	assert_int_equal(check(&rq, 1), -1);
@@ -76,6 +78,34 @@ static void layers_are_added_one_by_one_and_only_those_of_images(void **state)
 	assert_int_equal(check(&rq, 1), 0);
 	rq.n_layers = 2;
 	assert_int_equal(check(&rq, 1), -1);
+}
+
+static void a_layer_that_is_added_has_the_name_of_its_blob(void **state)
+{
+	struct wire_request rq = good_request(WIRE_LAYER_ADD);
+	uint32_t *const sizes[] = { &rq.blob.size, &rq.diff_id.size };
+
+	(void)state;
+	rq.n_layers = 1;
+	rq.layers[0].kind = WIRE_LAYER_BLOB;
+	rq.blob = digest_of(STR("blob"), SHA512_SIZE);
+	rq.diff_id = digest_of(STR("tar"), SHA512_SIZE);
+	assert_int_equal(check(&rq, 1), -1);
+	memcpy(rq.layers[0].name, rq.blob.bytes, sizeof(rq.layers[0].name)); /* half of a digest is no name */
+	assert_int_equal(check(&rq, 1), -1);
+	digest_name(&rq.blob, rq.layers[0].name);
+	assert_int_equal(check(&rq, 1), 0);
+	rq.blob.bytes[SHA512_SIZE - 1] ^= 1;
+	assert_int_equal(check(&rq, 1), -1);
+	rq.blob.bytes[SHA512_SIZE - 1] ^= 1;
+	for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+		*sizes[i] = SHA512_SIZE + 1;
+		assert_int_equal(check(&rq, 1), -1);
+		*sizes[i] = SHA256_SIZE; /* with something behind it */
+		assert_int_equal(check(&rq, 1), -1);
+		*sizes[i] = SHA512_SIZE;
+	}
+	assert_int_equal(check(&rq, 1), 0);
 }
 
 static void a_policy_is_a_second_descriptor(void **state)
@@ -291,6 +321,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(good_requests_pass), cmocka_unit_test(layers_of_both_kinds_are_packed),
 		cmocka_unit_test(layers_are_added_one_by_one_and_only_those_of_images),
+		cmocka_unit_test(a_layer_that_is_added_has_the_name_of_its_blob),
 		cmocka_unit_test(a_policy_is_a_second_descriptor), cmocka_unit_test(anything_else_is_refused),
 		cmocka_unit_test(a_snapshot_has_one_name_of_its_own_kind),
 		cmocka_unit_test(a_create_has_as_many_volumes_as_its_size_says),

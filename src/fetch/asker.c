@@ -97,16 +97,15 @@ void asker_progress(struct asker *a, const struct fetch_message *m, bool must)
 	(void)passing_send(a->fd, &copy, sizeof(copy), NULL, 0, &(struct err){ 0 }); /* who is gone is noticed elsewhere */
 }
 
-int asker_found(struct asker *a, const unsigned char digest[SHA256_SIZE], const char *name, struct str manifest,
+int asker_found(struct asker *a, const struct digest *digest, const char *name, struct str manifest,
 		struct str config, struct err *e)
 {
 	AUTO_FD first = memfd_sealed_bytes("manifest", manifest, e);
 	AUTO_FD second = first < 0 ? -1 : memfd_sealed_bytes("config", config, e);
-	struct fetch_message m = { .kind = FETCH_FOUND };
+	struct fetch_message m = { .kind = FETCH_FOUND, .digest = *digest };
 
 	if (first < 0 || second < 0)
 		return -1;
-	memcpy(m.digest, digest, sizeof(m.digest));
 	if (name)
 		(void)snprintf(m.name, sizeof(m.name), "%s", name); /* one that is longer is no name */
 	return send_message(a, &m, (const int[]){ first, second }, 2, e);

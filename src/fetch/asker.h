@@ -23,7 +23,7 @@ bool asker_is_gone(const struct asker *a);
 void asker_progress(struct asker *a, const struct fetch_message *m, bool must);
 
 /* NAME may be NULL. The documents are sent as sealed memfds. */
-int asker_found(struct asker *a, const unsigned char digest[SHA256_SIZE], const char *name, struct str manifest,
+int asker_found(struct asker *a, const struct digest *digest, const char *name, struct str manifest,
 		struct str config, struct err *e);
 int asker_wants(struct asker *a, uint64_t ret_layers[MANIFEST_LAYERS_MAX / 64], struct err *e); /* the answer to it */
 

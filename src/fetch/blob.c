@@ -24,7 +24,7 @@ static int cannot_write(int sys, struct err *e)
 	return err_sys(e, sys, "write a layer");
 }
 
-int blob_begin(struct blob *b, int dir, uint64_t max, struct err *e)
+int blob_begin(struct blob *b, int dir, uint32_t kind, uint64_t max, struct err *e)
 {
 	unsigned char random[8];
 	char text[2 * sizeof(random) + 1];
@@ -39,7 +39,7 @@ int blob_begin(struct blob *b, int dir, uint64_t max, struct err *e)
 	b->dir = dir;
 	b->n = 0;
 	b->max = max;
-	sha256_init(&b->sum);
+	hasher_init(&b->sum, kind);
 	return 0;
 }
 
@@ -49,7 +49,7 @@ int blob_add(struct blob *b, const void *p, size_t n, struct err *e)
 		return err_set(e, ERR_INVALID, "more bytes came than were to come (%llu)", (unsigned long long)b->max);
 	if (fd_write_all(b->fd, p, n, e) < 0)
 		return cannot_write(e->sys, e);
-	sha256_add(&b->sum, p, n);
+	hasher_add(&b->sum, p, n);
 	b->n += n;
 	return 0;
 }
@@ -59,27 +59,27 @@ int blob_restart(struct blob *b, struct err *e)
 	if (ftruncate(b->fd, 0) < 0 || lseek(b->fd, 0, SEEK_SET) < 0)
 		return cannot_write(errno, e);
 	b->n = 0;
-	sha256_init(&b->sum);
+	hasher_init(&b->sum, b->sum.size);
 	return 0;
 }
 
-int blob_keep(struct blob *b, const unsigned char *want, unsigned char ret[SHA256_SIZE], struct err *e)
+int blob_keep(struct blob *b, const struct digest *want, struct digest *ret, struct err *e)
 {
-	unsigned char is[SHA256_SIZE];
+	struct digest is;
 	char name[BLOB_NAME_MAX];
 
-	sha256_end(&b->sum, is);
-	if (want && memcmp(is, want, sizeof(is)) != 0)
+	hasher_end(&b->sum, &is);
+	if (want && !digest_eq(&is, want))
 		return err_set(e, ERR_INVALID, "what came is not what its digest says");
 	if (fsync(b->fd) < 0)
 		return cannot_write(errno, e);
-	blob_name(is, name);
+	blob_name(&is, name);
 	if (renameat(b->dir, b->name, b->dir, name) < 0)
 		return cannot_write(errno, e);
 	closep(&b->fd);
 	b->fd = -1;
 	if (ret)
-		memcpy(ret, is, sizeof(is));
+		*ret = is;
 	return 0;
 }
 
@@ -92,15 +92,17 @@ void blob_drop(struct blob *b)
 	b->fd = -1;
 }
 
-void blob_name(const unsigned char digest[SHA256_SIZE], char out[BLOB_NAME_MAX])
+void blob_name(const struct digest *digest, char out[BLOB_NAME_MAX])
 {
-	char hex[SHA256_HEX_LEN + 1];
+	unsigned char name[DIGEST_NAME_SIZE];
+	char hex[2 * DIGEST_NAME_SIZE + 1];
 
-	hex_encode(hex, digest, SHA256_SIZE);
+	digest_name(digest, name);
+	hex_encode(hex, name, sizeof(name));
 	(void)snprintf(out, BLOB_NAME_MAX, FETCH_BLOB_PREFIX "%s", hex);
 }
 
-bool blob_exists(int dir, const unsigned char digest[SHA256_SIZE], uint64_t size)
+bool blob_exists(int dir, const struct digest *digest, uint64_t size)
 {
 	char name[BLOB_NAME_MAX];
 	struct stat st;

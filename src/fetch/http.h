@@ -66,7 +66,7 @@ struct transfer {
 	bool is_transient; /* with an error, which may not come again */
 	unsigned status;
 	char type[256];         /* without parameters */
-	char digest[128];       /* Docker-Content-Digest */
+	char digest[160];       /* Docker-Content-Digest */
 	uint64_t range_from;    /* of 206 */
 	struct buf challenge, location;
 	/* its own */

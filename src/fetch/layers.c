@@ -60,14 +60,14 @@ static int begin(struct lane *l, struct err *e)
 
 static int start(struct layers *ls, struct lane *l, const struct blob_ref *layer, struct err *e)
 {
-	char path[512], digest[DIGEST_TEXT_LEN + 1];
+	char path[512], digest[DIGEST_TEXT_MAX + 1];
 
-	digest_write(layer->digest, digest);
+	digest_write(&layer->digest, digest);
 	(void)snprintf(path, sizeof(path), "%s/blobs/%s", ls->spec->registry->order->repository, digest);
 	call_init(&l->call, ls->spec->registry, path);
 	l->layer = layer;
 	l->mark = 0;
-	if (blob_begin(&l->blob, ls->spec->blobs, layer->size, e) < 0)
+	if (blob_begin(&l->blob, ls->spec->blobs, layer->digest.size, layer->size, e) < 0)
 		return -1;
 	return begin(l, e);
 }
@@ -88,7 +88,7 @@ static bool is_wanted(const struct layers *ls, size_t i)
 	if (!(ls->spec->wanted[i / 64] & (UINT64_C(1) << (i % 64))))
 		return false;
 	for (size_t j = 0; j < i; j++) /* the same one twice is one */
-		if (memcmp(m->layers[j].digest, m->layers[i].digest, SHA256_SIZE) == 0)
+		if (digest_eq(&m->layers[j].digest, &m->layers[i].digest))
 			return false;
 	return true;
 }
@@ -116,7 +116,7 @@ static int fill(struct layers *ls, struct err *e)
 
 			if (!is_wanted(ls, ls->next++))
 				continue;
-			if (blob_exists(ls->spec->blobs, layer->digest, layer->size)) {
+			if (blob_exists(ls->spec->blobs, &layer->digest, layer->size)) {
 				ls->kept += layer->size;
 				ls->told.layers_done++;
 			} else if (start(ls, &ls->lanes[i], layer, e) < 0) {
@@ -135,7 +135,7 @@ static int finish(struct layers *ls, struct lane *l, struct err *e)
 	if (l->blob.n != l->layer->size)
 		return err_set(e, ERR_INVALID, "a layer of %llu bytes ended after %llu", (unsigned long long)l->layer->size,
 			       (unsigned long long)l->blob.n);
-	if (blob_keep(&l->blob, l->layer->digest, NULL, e) < 0)
+	if (blob_keep(&l->blob, &l->layer->digest, NULL, e) < 0)
 		return -1;
 	ls->kept += l->layer->size;
 	ls->told.layers_done++;

@@ -41,7 +41,7 @@ static int copy_in(struct load *l, int archive, struct err *e)
 
 static int spool(struct load *l, int archive, struct err *e)
 {
-	if (blob_begin(&l->spool, l->blobs, MANIFEST_BLOBS_MAX, e) < 0 || copy_in(l, archive, e) < 0)
+	if (blob_begin(&l->spool, l->blobs, SHA256_SIZE, MANIFEST_BLOBS_MAX, e) < 0 || copy_in(l, archive, e) < 0)
 		return -1;
 	if (asker_is_gone(l->asker))
 		return err_set(e, ERR_UNAVAILABLE, "nobody waits for this any more");
@@ -103,10 +103,10 @@ int load_read(struct load *l, const struct tar_sink *sink, struct err *e)
 
 /* ---- a root file system ---- */
 
-static void write_config(const struct load *l, const unsigned char diff_id[SHA256_SIZE], struct buf *b)
+static void write_config(const struct load *l, const struct digest *diff_id, struct buf *b)
 {
 	struct json_out o = json_out(b);
-	char digest[DIGEST_TEXT_LEN + 1];
+	char digest[DIGEST_TEXT_MAX + 1];
 
 	digest_write(diff_id, digest);
 	json_open(&o, '{');
@@ -124,17 +124,17 @@ static int load_rootfs(struct load *l, struct err *e)
 {
 	AUTO(buf_done) struct buf config = BUF_INIT(MANIFEST_BYTES_MAX);
 	struct made_layer layer = { .size = l->spool.n };
-	unsigned char diff_id[SHA256_SIZE];
+	struct digest diff_id;
 
 	if (!l->order->name)
 		return err_set(e, ERR_INVALID, "a root file system has no name of its own: give it one");
-	if (tar_plain_digest(l->fd, diff_id, &layer.packing, e) < 0)
+	if (tar_plain_digest(l->fd, &diff_id, &layer.packing, e) < 0)
 		return -1;
 	if (strcmp(layer.packing, "xz") == 0)
 		return err_set(e, ERR_INVALID, "a layer can be plain, gzip or zstd, not xz");
-	if (blob_keep(&l->spool, NULL, layer.digest, e) < 0)
+	if (blob_keep(&l->spool, NULL, &layer.digest, e) < 0)
 		return -1;
-	write_config(l, diff_id, &config);
+	write_config(l, &diff_id, &config);
 	return load_found_made(l, l->order->name, &config, &layer, 1, e);
 }
 

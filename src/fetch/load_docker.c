@@ -111,7 +111,7 @@ static int file_make(void *arg, const struct entry *en, struct err *e)
 	if (strcmp(en->path, "manifest.json") == 0 || f->is_there)
 		return 0;
 	l->file = f;
-	return blob_begin(&l->blob, l->blobs, en->size, e);
+	return blob_begin(&l->blob, l->blobs, SHA256_SIZE, en->size, e);
 }
 
 static int file_data(void *arg, const void *p, size_t n, uint64_t at, struct err *e)
@@ -139,7 +139,7 @@ static int file_end(void *arg, struct err *e)
 		return 0;
 	l->file->size = l->blob.n;
 	l->file->is_there = true;
-	return blob_keep(&l->blob, NULL, l->file->digest, e);
+	return blob_keep(&l->blob, NULL, &l->file->digest, e);
 }
 
 /* ---- images of them ---- */
@@ -172,7 +172,7 @@ static int read_config(struct load *l, const char *path, struct buf *b, struct e
 
 	if (!f)
 		return -1;
-	blob_name(f->digest, name);
+	blob_name(&f->digest, name);
 	return fd_read_file(l->blobs, name, MANIFEST_BYTES_MAX, b, e);
 }
 
@@ -182,17 +182,17 @@ static int take_layer(struct load *l, const char *path, struct made_layer *ret, 
 	const struct loaded_file *f = find(l, path, e);
 	AUTO_FD fd = -1;
 	char name[BLOB_NAME_MAX];
-	unsigned char plain[SHA256_SIZE];
+	struct digest plain;
 
 	if (!f)
 		return -1;
-	blob_name(f->digest, name);
+	blob_name(&f->digest, name);
 	fd = openat(l->blobs, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return err_sys(e, errno, "open a layer");
-	memcpy(ret->digest, f->digest, SHA256_SIZE);
+	ret->digest = f->digest;
 	ret->size = f->size;
-	return tar_plain_digest(fd, plain, &ret->packing, e);
+	return tar_plain_digest(fd, &plain, &ret->packing, e);
 }
 
 static int take_image(struct load *l, const struct docker_image *im, struct err *e)

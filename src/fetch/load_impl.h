@@ -24,7 +24,7 @@ struct load {
 	struct buf index, docker; /* index.json and manifest.json */
 	struct buf *to;
 	bool is_layout;
-	unsigned char want[SHA256_SIZE]; /* of `blob`, with has_want */
+	struct digest want; /* of `blob`, with has_want */
 	bool has_want;
 	struct loaded_file *file;  /* that `blob` will be */
 	struct map files;          /* of an archive of docker's, by path: struct loaded_file */
@@ -33,13 +33,13 @@ struct load {
 
 struct loaded_file {
 	const char *target; /* of a symlink: where it leads; NULL: a file */
-	unsigned char digest[SHA256_SIZE];
+	struct digest digest;
 	uint64_t size;
 	bool is_there;
 };
 
 struct made_layer {
-	unsigned char digest[SHA256_SIZE];
+	struct digest digest;
 	uint64_t size;
 	const char *packing; /* "", "gzip", "zstd" */
 };

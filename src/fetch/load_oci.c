@@ -6,7 +6,6 @@
 
 #include "base/err.h"
 #include "base/escape.h"
-#include "base/hex.h"
 #include "base/json_out.h"
 #include "fetch/asker.h"
 #include "fetch/load_impl.h"
@@ -15,28 +14,30 @@
 
 #include "base/banned.h"
 
-#define BLOBS_FOLDER "blobs/sha256/"
-
 /* ---- taking blobs out ---- */
 
-static bool parse_place(const char *path, unsigned char digest[SHA256_SIZE])
+/* "blobs/sha256/0123...": but for one character the text of a digest. */
+static bool parse_place(const char *path, struct digest *ret)
 {
-	struct str s = str_of(path);
+	struct str kind, hex;
+	char text[DIGEST_TEXT_MAX + 1];
 
-	if (!str_starts(s, STR(BLOBS_FOLDER)))
+	if (!str_starts(str_of(path), STR("blobs/")) || !str_cut(str_skip(str_of(path), sizeof("blobs/") - 1), '/', &kind, &hex))
 		return false;
-	s = str_skip(s, sizeof(BLOBS_FOLDER) - 1);
-	return s.n == SHA256_HEX_LEN && hex_decode(s, digest, SHA256_SIZE);
+	if (kind.n + 1 + hex.n > DIGEST_TEXT_MAX)
+		return false;
+	(void)snprintf(text, sizeof(text), "%.*s:%.*s", STR_ARG(kind), STR_ARG(hex));
+	return digest_parse(str_of(text), ret);
 }
 
 static int blob_make(void *arg, const struct entry *en, struct err *e)
 {
 	struct load *l = arg;
 
-	l->has_want = en->kind == ENTRY_FILE && parse_place(en->path, l->want) && !blob_exists(l->blobs, l->want, en->size);
+	l->has_want = en->kind == ENTRY_FILE && parse_place(en->path, &l->want) && !blob_exists(l->blobs, &l->want, en->size);
 	if (asker_is_gone(l->asker))
 		return err_set(e, ERR_UNAVAILABLE, "nobody waits for this any more");
-	return l->has_want ? blob_begin(&l->blob, l->blobs, en->size, e) : 0;
+	return l->has_want ? blob_begin(&l->blob, l->blobs, l->want.size, en->size, e) : 0;
 }
 
 static int blob_data(void *arg, const void *p, size_t n, uint64_t at, struct err *e)
@@ -60,7 +61,7 @@ static int blob_end(void *arg, struct err *e)
 {
 	struct load *l = arg;
 
-	return l->has_want ? blob_keep(&l->blob, l->want, NULL, e) : 0;
+	return l->has_want ? blob_keep(&l->blob, &l->want, NULL, e) : 0;
 }
 
 /* ---- documents among them ---- */
@@ -68,14 +69,12 @@ static int blob_end(void *arg, struct err *e)
 static int read_blob(const struct load *l, const struct blob_ref *ref, struct buf *b, struct err *e)
 {
 	char name[BLOB_NAME_MAX];
-	unsigned char is[SHA256_SIZE];
 
-	blob_name(ref->digest, name);
+	blob_name(&ref->digest, name);
 	buf_clear(b);
 	if (fd_read_file(l->blobs, name, MANIFEST_BYTES_MAX, b, e) < 0)
 		return err_set(e, e->code == ERR_NOT_FOUND ? ERR_INVALID : e->code, "the archive lacks a document that it names");
-	sha256(buf_str(b), is);
-	return memcmp(is, ref->digest, sizeof(is)) == 0 && (ref->size == 0 || b->n == ref->size) ?
+	return digest_is_of(&ref->digest, buf_str(b)) && (ref->size == 0 || b->n == ref->size) ?
 		       0 : err_set(e, ERR_INVALID, "a document that is not what its digest says");
 }
 
@@ -104,7 +103,7 @@ static int find_manifest(struct load *l, const struct layout_entry *entry, const
 static int check_layers(const struct load *l, const struct manifest *m, struct err *e)
 {
 	for (size_t i = 0; i < m->n_layers; i++)
-		if (!blob_exists(l->blobs, m->layers[i].digest, m->layers[i].size))
+		if (!blob_exists(l->blobs, &m->layers[i].digest, m->layers[i].size))
 			return err_set(e, ERR_INVALID, "the archive lacks layer %zu, or has it in another size", i + 1);
 	return 0;
 }
@@ -122,7 +121,7 @@ static int take_image(struct load *l, const struct layout_entry *entry, struct e
 		return -1;
 	if (read_blob(l, &m.config, &config, e) < 0 || check_layers(l, &m, e) < 0)
 		return -1;
-	return asker_found(l->asker, ref.digest, name, buf_str(&manifest), buf_str(&config), e);
+	return asker_found(l->asker, &ref.digest, name, buf_str(&manifest), buf_str(&config), e);
 }
 
 int load_layout(struct load *l, struct err *e)
@@ -153,11 +152,10 @@ int load_found_made(struct load *l, const char *name, struct buf *config, const 
 {
 	AUTO(buf_done) struct buf manifest = BUF_INIT(MANIFEST_BYTES_MAX);
 	struct json_out o = json_out(&manifest);
-	unsigned char digest[SHA256_SIZE];
-	char text[DIGEST_TEXT_LEN + 1], type[64];
+	struct digest digest = digest_of(buf_str(config), SHA256_SIZE);
+	char text[DIGEST_TEXT_MAX + 1], type[64];
 
-	sha256(buf_str(config), digest);
-	digest_write(digest, text);
+	digest_write(&digest, text);
 	json_open(&o, '{');
 	json_key(&o, "schemaVersion"), json_int(&o, 2);
 	json_key(&o, "mediaType"), json_cstr(&o, TYPE_OCI_MANIFEST);
@@ -168,7 +166,7 @@ int load_found_made(struct load *l, const char *name, struct buf *config, const 
 	json_close(&o, '}');
 	json_key(&o, "layers"), json_open(&o, '[');
 	for (size_t i = 0; i < n; i++) {
-		digest_write(layers[i].digest, text);
+		digest_write(&layers[i].digest, text);
 		(void)snprintf(type, sizeof(type), TYPE_OCI_LAYER "%s%s", layers[i].packing[0] ? "+" : "", layers[i].packing);
 		json_open(&o, '{');
 		json_key(&o, "mediaType"), json_cstr(&o, type);
@@ -180,6 +178,6 @@ int load_found_made(struct load *l, const char *name, struct buf *config, const 
 	json_close(&o, '}');
 	if (manifest.failed || config->failed)
 		return err_set(e, ERR_LIMIT, "an image with too much to say about it");
-	sha256(buf_str(&manifest), digest);
-	return asker_found(l->asker, digest, name, buf_str(&manifest), buf_str(config), e);
+	digest = digest_of(buf_str(&manifest), SHA256_SIZE);
+	return asker_found(l->asker, &digest, name, buf_str(&manifest), buf_str(config), e);
 }

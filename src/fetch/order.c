@@ -25,11 +25,13 @@ static const struct field rule_fields[] = {
 	{ 0 },
 };
 
+_Static_assert(DIGEST_TEXT_MAX >= REFERENCE_TAG_MAX, "either may stand in its place");
+
 static const struct field order_fields[] = {
 	FIELD(struct order, kind, FIELD_ENUM, "kind", .required = true, .names = kinds),
 	FIELD(struct order, registry, FIELD_STRING, "registry", .min = 1, .max = REFERENCE_REGISTRY_MAX),
 	FIELD(struct order, repository, FIELD_STRING, "repository", .min = 1, .max = REFERENCE_REPOSITORY_MAX),
-	FIELD(struct order, tag, FIELD_STRING, "tag", .min = 1, .max = REFERENCE_TAG_MAX),
+	FIELD(struct order, tag, FIELD_STRING, "tag", .min = 1, .max = DIGEST_TEXT_MAX),
 	FIELD(struct order, os, FIELD_STRING, "os", .min = 1, .max = 64),
 	FIELD(struct order, arch, FIELD_STRING, "arch", .min = 1, .max = 64),
 	FIELD(struct order, username, FIELD_STRING, "username", .max = SECRET_MAX, .secret = true),

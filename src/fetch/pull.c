@@ -23,9 +23,9 @@ static const char *const no_types[] = { NULL };
 
 struct document {
 	struct buf text;
-	unsigned char digest[SHA256_SIZE];
+	struct digest digest; /* that it was asked for with, or its sha256; once it is right */
 	char type[256];
-	char claimed[128]; /* the digest that came with it; "": none */
+	char claimed[160]; /* the digest that came with it; "": none */
 };
 #define DOCUMENT_INIT ((struct document){ .text = BUF_INIT(MANIFEST_BYTES_MAX) })
 
@@ -48,7 +48,14 @@ static int get_document(struct registry *r, const char *path, const char *const 
 		return err_set(e, ERR_NOT_FOUND, "'%s' has no such image", SHOWN(str_of(r->at.host)));
 	(void)snprintf(d->type, sizeof(d->type), "%s", c.t.type);
 	(void)snprintf(d->claimed, sizeof(d->claimed), "%s", c.t.digest);
-	sha256(buf_str(&d->text), d->digest);
+	return 0;
+}
+
+static int take_digest(struct document *d, const struct digest *want, struct err *e)
+{
+	if (!digest_is_of(want, buf_str(&d->text)))
+		return err_set(e, ERR_INVALID, "the registry's answer is not what its digest says");
+	d->digest = *want;
 	return 0;
 }
 
@@ -56,15 +63,15 @@ static int get_document(struct registry *r, const char *path, const char *const 
 static int get_exact(struct registry *r, const char *kind, const struct blob_ref *want, const char *const *accept,
 		     struct document *d, struct err *e)
 {
-	char path[512], digest[DIGEST_TEXT_LEN + 1];
+	char path[512], digest[DIGEST_TEXT_MAX + 1];
 
-	digest_write(want->digest, digest);
+	digest_write(&want->digest, digest);
 	(void)snprintf(path, sizeof(path), "%s/%s/%s", r->order->repository, kind, digest);
 	if (get_document(r, path, accept, d, e) < 0)
 		return -1;
-	if (memcmp(d->digest, want->digest, SHA256_SIZE) != 0 || (want->size > 0 && d->text.n != want->size))
+	if (want->size > 0 && d->text.n != want->size)
 		return err_set(e, ERR_INVALID, "the registry's answer is not what its digest says");
-	return 0;
+	return take_digest(d, &want->digest, e);
 }
 
 static int get_tagged(struct registry *r, struct document *d, struct err *e)
@@ -72,13 +79,14 @@ static int get_tagged(struct registry *r, struct document *d, struct err *e)
 	struct blob_ref want = { 0 };
 	char path[512];
 
-	if (digest_parse(str_of(r->order->tag), want.digest))
+	if (digest_parse(str_of(r->order->tag), &want.digest))
 		return get_exact(r, "manifests", &want, manifest_types, d, e);
 	(void)snprintf(path, sizeof(path), "%s/manifests/%s", r->order->repository, r->order->tag);
 	if (get_document(r, path, manifest_types, d, e) < 0)
 		return -1;
-	if (digest_parse(str_of(d->claimed), want.digest) && memcmp(want.digest, d->digest, SHA256_SIZE) != 0)
-		return err_set(e, ERR_INVALID, "the registry's answer is not what its digest says");
+	if (digest_parse(str_of(d->claimed), &want.digest))
+		return take_digest(d, &want.digest, e); /* by this one it can be had again */
+	d->digest = digest_of(buf_str(&d->text), SHA256_SIZE);
 	return 0;
 }
 
@@ -147,7 +155,7 @@ static int pull_from(struct registry *r, int blobs, struct err *e)
 		return -1;
 	if (get_exact(r, "blobs", &m.config, no_types, &config, e) < 0 || check_config(buf_str(&config.text), &m, &want, e) < 0)
 		return -1;
-	if (asker_found(a, manifest.digest, NULL, buf_str(&manifest.text), buf_str(&config.text), e) < 0 ||
+	if (asker_found(a, &manifest.digest, NULL, buf_str(&manifest.text), buf_str(&config.text), e) < 0 ||
 	    asker_wants(a, layers.wanted, e) < 0)
 		return -1;
 	layers.manifest = &m;

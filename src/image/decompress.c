@@ -37,7 +37,8 @@ int decompress_open(struct decompress *s, const struct tar_source *source, uint6
 	int k;
 
 	*s = (struct decompress){ .left = bytes_max, .is_hashed = source->ret_digest };
-	sha256_init(&s->sha);
+	if (s->is_hashed)
+		hasher_init(&s->hasher, source->ret_digest->size);
 	s->raw = archive_read_new();
 	if (!s->raw)
 		return err_no_memory(e);
@@ -74,7 +75,7 @@ ssize_t decompress_next(struct decompress *s, const void **ret, struct err *e)
 		return err_set(e, ERR_LIMIT, "the archive holds more bytes than an image may have");
 	s->left -= n;
 	if (s->is_hashed)
-		sha256_add(&s->sha, *ret, n);
+		hasher_add(&s->hasher, *ret, n);
 	return (ssize_t)n;
 }
 

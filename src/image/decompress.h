@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/digest.h"
 #include "base/own.h"
-#include "base/sha256.h"
 
 struct archive;
 struct err;
@@ -19,7 +19,7 @@ struct decompress {
 	struct archive *raw;
 	uint64_t left; /* bytes that may still come */
 	bool is_hashed;
-	struct sha256 sha;
+	struct hasher hasher;
 };
 
 /* SOURCE is read from where it is. Nothing is handed out beyond BYTES_MAX: ERR_LIMIT. */

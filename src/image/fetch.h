@@ -6,8 +6,9 @@
  * Credentials are in there and nowhere else. Then the fetcher talks, in messages of struct fetch_message:
  *
  *     pull   FOUND with two memfds, manifest and configuration, verified; the asker answers with a struct fetch_request
- *            that says which layers it wants. PROGRESS, now and then. DONE: each of them is in the folder, as sha256-HEX,
- *            verified and on the disk. FOUND may come again with another answer to it: a mirror has failed half-way.
+ *            that says which layers it wants. PROGRESS, now and then. DONE: each of them is in the folder, as sha256- and its
+ *            digest_name() in hexadecimal, verified and on the disk. FOUND may come again with another answer to it: a mirror
+ *            has failed half-way.
  *     check  DONE: the credentials are good for the image of that digest.
  *     sweep  DONE: nothing is left in the folder but what the order names.
  *     load   with a third descriptor, an archive to read. PROGRESS; FOUND for each image in it, with its name, to
@@ -17,8 +18,8 @@
 #pragma once
 #include <stdint.h>
 
+#include "base/digest.h"
 #include "base/err.h"
-#include "base/sha256.h"
 #include "image/manifest.h"
 #include "image/reference.h"
 
@@ -57,7 +58,7 @@ struct fetch_message {
 	uint32_t phase, layers, layers_done; /* of FETCH_PROGRESS */
 	uint32_t padding;
 	uint64_t bytes, total;               /* of FETCH_PROGRESS; total 0: not known */
-	unsigned char digest[SHA256_SIZE];   /* of FETCH_FOUND: that of the manifest */
+	struct digest digest;                /* of FETCH_FOUND: what the manifest was asked for with, or its sha256 */
 	char name[REFERENCE_TEXT_MAX + 1];   /* of FETCH_FOUND in a load: what the archive calls it; "": nothing */
 	struct err err;                      /* of FETCH_FAILED */
 };

@@ -114,8 +114,8 @@ static int check_workdir(const char *path, struct err *e)
 static int take_diff_ids(const struct string_list *ids, struct image_config *c, struct err *e)
 {
 	for (size_t i = 0; i < ids->n; i++)
-		if (!digest_parse(str_of(ids->items[i]), c->diff_ids[i]))
-			return err_set(e, ERR_INVALID, "diff id %zu is not sha256 and 64 digits", i + 1);
+		if (!digest_parse(str_of(ids->items[i]), &c->diff_ids[i]))
+			return err_set(e, ERR_INVALID, "diff id %zu is neither sha256 and 64 digits nor sha512 and 128", i + 1);
 	c->n_diff_ids = ids->n;
 	return 0;
 }

@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "base/digest.h"
 #include "base/err.h"
-#include "base/sha256.h"
 #include "image/layer.h"
 #include "sys/fd.h"
 #include "sys/tree.h"
@@ -29,7 +29,7 @@ struct fixture {
 	int dir;
 	struct buf tar;
 	struct err e;
-	unsigned char digest[SHA256_SIZE];
+	struct digest digest;
 };
 
 static int setup(void **state)
@@ -41,6 +41,7 @@ static int setup(void **state)
 	f->dir = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	assert_true(f->dir >= 0);
 	f->tar = BUF_INIT((size_t)1 << 20);
+	f->digest.size = SHA256_SIZE;
 	(void)umask(022);
 	*state = f;
 	return 0;
@@ -116,7 +117,7 @@ static int note_mark(int dir, void *arg, struct err *e)
 static int unpack_as(struct fixture *f, enum entry_form form, struct tar_limits limits, uint64_t entries_max)
 {
 	static struct layer layer;
-	const struct tar_source source = { .fd = -1, .bytes = buf_str(&f->tar), .form = form, .ret_digest = f->digest };
+	const struct tar_source source = { .fd = -1, .bytes = buf_str(&f->tar), .form = form, .ret_digest = &f->digest };
 	int r;
 
 	layer_init(&layer, f->dir, entries_max, note_mark, f);
@@ -416,18 +417,28 @@ static void directories_get_their_times_last(void **state)
 	assert_int_equal(mode_of(f, "tmp"), S_IFDIR | 01777); /* left out by the layer, and never 0755 */
 }
 
-static void the_digest_is_of_all_that_was_read(void **state)
+static void assert_digest_is_of_all_that_was_read(struct fixture *f, uint32_t size)
 {
-	struct fixture *f = *state;
-	unsigned char want[SHA256_SIZE];
+	struct digest want;
 
 	add(f, (struct head){ "/abs/f", NULL, '0', 0644, "x", 0 });
 	end(f);
 	assert_true(buf_add(&f->tar, "whatever follows", 16));
-	sha256(buf_str(&f->tar), want);
+	want = digest_of(buf_str(&f->tar), size);
+	f->digest.size = size;
 	assert_int_equal(unpack_layer(f), 0);
-	assert_memory_equal(f->digest, want, sizeof(want));
+	assert_true(digest_eq(&f->digest, &want));
 	assert_content(f, "abs/f", "x");
+}
+
+static void the_digest_is_of_all_that_was_read(void **state)
+{
+	assert_digest_is_of_all_that_was_read(*state, SHA256_SIZE);
+}
+
+static void the_digest_is_of_the_kind_that_was_asked_for(void **state)
+{
+	assert_digest_is_of_all_that_was_read(*state, SHA512_SIZE);
 }
 
 /* A few bytes of gzip are as many zeros as one likes, and those behind the end mark count as well. */
@@ -463,6 +474,7 @@ int main(void)
 		TEST(opaque_directories_are_given_away_to_be_marked),
 		TEST(directories_get_their_times_last),
 		TEST(the_digest_is_of_all_that_was_read),
+		TEST(the_digest_is_of_the_kind_that_was_asked_for),
 		TEST(what_follows_the_end_counts),
 	};
 

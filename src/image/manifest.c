@@ -126,8 +126,9 @@ static int read_document(struct str text, struct arena *a, struct document *doc,
 
 static int blob_of(const struct descriptor *d, const char *what, struct blob_ref *ret, struct err *e)
 {
-	if (!digest_parse(str_of(d->digest), ret->digest))
-		return err_set(e, ERR_INVALID, "%s: the digest '%s' is not sha256 and 64 digits", what, SHOWN(str_of(d->digest)));
+	if (!digest_parse(str_of(d->digest), &ret->digest))
+		return err_set(e, ERR_INVALID, "%s: the digest '%s' is neither sha256 and 64 digits nor sha512 and 128", what,
+			       SHOWN(str_of(d->digest)));
 	ret->size = (uint64_t)d->size;
 	return 0;
 }

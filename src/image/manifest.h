@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/decode.h"
-#include "base/sha256.h"
+#include "base/digest.h"
 #include "base/str.h"
 
 struct arena;
@@ -39,7 +39,7 @@ struct platform {
 struct platform platform_of_host(void);
 
 struct blob_ref { /* what a document says about another one, or about a layer */
-	unsigned char digest[SHA256_SIZE];
+	struct digest digest;
 	uint64_t size;
 };
 
@@ -81,7 +81,7 @@ struct image_config {
 	struct string_list env; /* "NAME=value" */
 	struct string_list entrypoint, cmd;
 	const char *workdir, *user; /* NULL: not said; the former is absolute */
-	unsigned char diff_ids[MANIFEST_LAYERS_MAX][SHA256_SIZE];
+	struct digest diff_ids[MANIFEST_LAYERS_MAX];
 	size_t n_diff_ids;
 };
 int image_config_parse(struct str text, struct arena *a, struct image_config *ret, struct err *e);

@@ -17,6 +17,7 @@
 
 #define HEX "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde"
 #define D(n) "\"sha256:" HEX n "\""
+#define D512 "\"sha512:" HEX "0" HEX "5\""
 #define CONFIG "{\"mediaType\":\"" TYPE_OCI_CONFIG "\",\"digest\":" D("0") ",\"size\":7}"
 #define LAYER(n) "{\"mediaType\":\"" TYPE_OCI_LAYER "+gzip\",\"digest\":" D(n) ",\"size\":100}"
 #define IMAGE(layers) "{\"schemaVersion\":2,\"config\":" CONFIG ",\"layers\":[" layers "]}"
@@ -37,9 +38,9 @@ static void a_manifest_names_its_configuration_and_layers(void **state)
 	assert_int_equal(m.n_layers, 2);
 	assert_int_equal(m.layers_bytes, 200);
 	assert_int_equal(m.config.size, 7);
-	assert_int_equal(m.config.digest[31], 0xe0);
-	assert_int_equal(m.layers[0].digest[31], 0xe1);
-	assert_int_equal(m.layers[1].digest[31], 0xe2);
+	assert_int_equal(m.config.digest.bytes[31], 0xe0);
+	assert_int_equal(m.layers[0].digest.bytes[31], 0xe1);
+	assert_int_equal(m.layers[1].digest.bytes[31], 0xe2);
 }
 
 static void what_breaks_a_rule_is_no_manifest(void **state)
@@ -64,7 +65,7 @@ static void what_breaks_a_rule_is_no_manifest(void **state)
 		{ "{\"schemaVersion\":2,\"config\":{\"mediaType\":\"" TYPE_OCI_CONFIG "\",\"digest\":" D("0")
 		  ",\"size\":4194305},\"layers\":[" LAYER("1") "]}", "more than 4194304 bytes" },
 		{ IMAGE("{\"mediaType\":\"text/plain\",\"digest\":" D("1") ",\"size\":1}"), "text/plain" },
-		{ IMAGE("{\"mediaType\":\"" TYPE_OCI_LAYER "\",\"digest\":\"sha512:00\",\"size\":1}"), "is not sha256" },
+		{ IMAGE("{\"mediaType\":\"" TYPE_OCI_LAYER "\",\"digest\":\"sha512:00\",\"size\":1}"), "is neither sha256" },
 		{ IMAGE("{\"mediaType\":\"" TYPE_OCI_LAYER "\",\"digest\":" D("1") ",\"size\":-1}"), "size" },
 		{ IMAGE("{\"mediaType\":\"" TYPE_OCI_LAYER "\",\"digest\":" D("1") ",\"size\":0}"), "no bytes" },
 		{ IMAGE("{\"mediaType\":\"" TYPE_OCI_LAYER "\",\"digest\":" D("1") "}"), "size" },
@@ -168,7 +169,7 @@ static void an_index_has_an_entry_for_the_platform_or_says_which(void **state)
 		if (cases[i].why)
 			assert_string_equal(e.msg, cases[i].why);
 		else
-			assert_int_equal(entry.blob.digest[31], cases[i].last);
+			assert_int_equal(entry.blob.digest.bytes[31], cases[i].last);
 	}
 }
 
@@ -192,7 +193,7 @@ static void a_configuration_is_read_as_far_as_it_is_known(void **state)
 	assert_string_equal(c.workdir, "/w");
 	assert_string_equal(c.user, "app:staff");
 	assert_int_equal(c.n_diff_ids, 1);
-	assert_int_equal(c.diff_ids[0][31], 0xe1);
+	assert_int_equal(c.diff_ids[0].bytes[31], 0xe1);
 	assert_int_equal(image_config_parse(STR("{\"config\":{\"WorkingDir\":\"\",\"User\":\"\"}," ROOTFS "}"), &a, &c, &e), 0);
 	assert_null(c.workdir);
 	assert_null(c.user);
@@ -232,6 +233,25 @@ static void a_configuration_is_believed_in_nothing(void **state)
 	}
 }
 
+static void digests_of_both_kinds_may_be_mixed(void **state)
+{
+	AUTO(arena_done) struct arena a = ARENA_INIT(MANIFEST_ARENA_MAX);
+	static struct manifest m;
+	static struct image_config c;
+	struct err e = { 0 };
+
+	(void)state;
+	assert_int_equal(manifest_parse(STR(IMAGE(LAYER("1") ",{\"mediaType\":\"" TYPE_OCI_LAYER "\",\"digest\":" D512 ",\"size\":1}")), &m, &e), 0);
+	assert_int_equal(m.layers[0].digest.size, SHA256_SIZE);
+	assert_int_equal(m.layers[1].digest.size, SHA512_SIZE);
+	assert_int_equal(m.layers[1].digest.bytes[SHA512_SIZE - 1], 0xe5);
+	assert_int_equal(image_config_parse(STR("{\"rootfs\":{\"diff_ids\":[" D512 "," D("2") "]}}"), &a, &c, &e), 0);
+	assert_int_equal(c.diff_ids[0].size, SHA512_SIZE);
+	assert_int_equal(c.diff_ids[1].size, SHA256_SIZE);
+	assert_int_equal(image_config_parse(STR("{\"rootfs\":{\"diff_ids\":[\"sha512:00\"]}}"), &a, &c, &e), -1);
+	assert_non_null(strstr(e.msg, "diff id 1 is neither sha256"));
+}
+
 static void configuration_manifest_and_platform_belong_together(void **state)
 {
 	struct manifest m = { .n_layers = 1 };
@@ -258,6 +278,7 @@ int main(void)
 		cmocka_unit_test(an_index_has_an_entry_for_the_platform_or_says_which),
 		cmocka_unit_test(a_configuration_is_read_as_far_as_it_is_known),
 		cmocka_unit_test(a_configuration_is_believed_in_nothing),
+		cmocka_unit_test(digests_of_both_kinds_may_be_mixed),
 		cmocka_unit_test(configuration_manifest_and_platform_belong_together),
 	};
 

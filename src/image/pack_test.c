@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "base/digest.h"
 #include "base/err.h"
 #include "base/own.h"
 #include "image/entry.h"
@@ -29,7 +30,8 @@ struct rig {
 	char dir[64];
 	int root, out;
 	struct pack_spec spec;
-	unsigned char digest[SHA256_SIZE], read_digest[SHA256_SIZE];
+	unsigned char digest[SHA256_SIZE];
+	struct digest read_digest;
 	struct buf seen; /* a line for each entry */
 	struct err e;
 };
@@ -131,15 +133,16 @@ static void pack_and_read(struct rig *r)
 {
 	static const struct tar_sink sink = { make, attr, data, end };
 	const struct tar_limits limits = TAR_LIMITS_DEFAULT;
-	const struct tar_source source = { .fd = r->out, .form = ENTRY_LAYER, .ret_digest = r->read_digest };
+	const struct tar_source source = { .fd = r->out, .form = ENTRY_LAYER, .ret_digest = &r->read_digest };
 
+	r->read_digest.size = SHA256_SIZE;
 	if (pack_tree(&r->spec, r->digest, &r->e) < 0)
 		fail_msg("%s", r->e.msg);
 	assert_int_equal(lseek(r->out, 0, SEEK_SET), 0);
 	assert_int_equal(tar_prepare(&r->e), 0);
 	if (tar_read(&source, &limits, &sink, r, &r->e) < 0)
 		fail_msg("%s", r->e.msg);
-	assert_memory_equal(r->digest, r->read_digest, SHA256_SIZE);
+	assert_memory_equal(r->digest, r->read_digest.bytes, SHA256_SIZE);
 }
 
 static void has(const struct rig *r, const char *line)

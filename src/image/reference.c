@@ -18,25 +18,6 @@ static bool is_word(char c)
 	return is_lower(c) || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-/* ---- digests ---- */
-
-bool digest_parse(struct str text, unsigned char out[SHA256_SIZE])
-{
-	if (text.n != DIGEST_TEXT_LEN || !str_starts(text, STR("sha256:")))
-		return false;
-	text = str_skip(text, sizeof("sha256:") - 1);
-	for (size_t i = 0; i < text.n; i++)
-		if (text.p[i] >= 'A' && text.p[i] <= 'F')
-			return false;
-	return hex_decode(text, out, SHA256_SIZE);
-}
-
-void digest_write(const unsigned char digest[SHA256_SIZE], char out[DIGEST_TEXT_LEN + 1])
-{
-	memcpy(out, "sha256:", sizeof("sha256:") - 1);
-	hex_encode(out + sizeof("sha256:") - 1, digest, SHA256_SIZE);
-}
-
 /* ---- registries ---- */
 
 static bool is_port(struct str s)
@@ -202,8 +183,8 @@ static int take_digest(struct str *text, struct reference *r, struct err *e)
 
 	if (!str_cut(*text, '@', &name, &digest))
 		return 0;
-	if (!digest_parse(digest, r->digest))
-		return err_set(e, ERR_INVALID, "the digest must be 'sha256:' and 64 small hexadecimal digits");
+	if (!digest_parse(digest, &r->digest))
+		return err_set(e, ERR_INVALID, "the digest must be 'sha256:' and 64, or 'sha512:' and 128 small hexadecimal digits");
 	r->has_digest = true;
 	*text = name;
 	return 0;
@@ -268,10 +249,10 @@ int reference_parse(struct str text, struct reference *ret, struct err *e)
 
 bool reference_write(const struct reference *r, struct buf *b)
 {
-	char digest[DIGEST_TEXT_LEN + 1];
+	char digest[DIGEST_TEXT_MAX + 1];
 
 	if (!r->has_digest)
 		return buf_addf(b, "%s/%s:%s", r->registry, r->repository, r->tag);
-	digest_write(r->digest, digest);
+	digest_write(&r->digest, digest);
 	return buf_addf(b, "%s/%s@%s", r->registry, r->repository, digest);
 }

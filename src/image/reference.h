@@ -3,13 +3,13 @@
  *
  *     python:3.12                      docker.io/library/python:3.12
  *     ghcr.io/org/tool                 ghcr.io/org/tool:latest
- *     localhost:5000/a/b@sha256:...    that very image, whatever its tags are
+ *     localhost:5000/a/b@sha256:...    that very image, whatever its tags are; @sha512:..., too
  *
  * What stands before the first '/' is a registry if it could not be a folder: it has a '.' or a ':', or is 'localhost'. */
 #pragma once
 #include <stdbool.h>
 
-#include "base/sha256.h"
+#include "base/digest.h"
 #include "base/str.h"
 
 struct buf;
@@ -26,7 +26,7 @@ struct reference {
 	char repository[REFERENCE_REPOSITORY_MAX + 1];
 	char tag[REFERENCE_TAG_MAX + 1]; /* "": there is only a digest */
 	bool has_digest;                 /* then the tag says nothing */
-	unsigned char digest[SHA256_SIZE];
+	struct digest digest;
 };
 
 /* ERR_INVALID says what is wrong, for whoever wrote it. */
@@ -37,8 +37,3 @@ bool reference_write(const struct reference *r, struct buf *b);
 
 /* "host", "host:port", "[::1]:port": what may stand in a URL, too. */
 bool registry_valid(struct str host);
-
-/* "sha256:" and 64 small hexadecimal digits, the one way a digest is written. */
-#define DIGEST_TEXT_LEN (sizeof("sha256:") - 1 + SHA256_HEX_LEN)
-bool digest_parse(struct str text, unsigned char out[SHA256_SIZE]);
-void digest_write(const unsigned char digest[SHA256_SIZE], char out[DIGEST_TEXT_LEN + 1]);

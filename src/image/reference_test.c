@@ -32,6 +32,8 @@ static void names_are_completed_as_people_mean_them(void **state)
 		{ "127.0.0.1:1/a__b.c-d--e/f", "127.0.0.1:1", "a__b.c-d--e/f", "latest", "127.0.0.1:1/a__b.c-d--e/f:latest" },
 		{ "a@sha256:" HEX, "docker.io", "library/a", "", "docker.io/library/a@sha256:" HEX },
 		{ "h.test:80/a:tag@sha256:" HEX, "h.test:80", "a", "tag", "h.test:80/a@sha256:" HEX },
+		{ "a@sha512:" HEX HEX, "docker.io", "library/a", "", "docker.io/library/a@sha512:" HEX HEX },
+		{ "h.test/a:tag@sha512:" HEX HEX, "h.test", "a", "tag", "h.test/a@sha512:" HEX HEX },
 	};
 
 	(void)state;
@@ -74,6 +76,9 @@ static void what_is_no_name_is_refused_with_a_reason(void **state)
 		{ "a@md5:0", "the digest must be" },
 		{ "a@sha256:" "0123456789ABCDEF0123456789abcdef0123456789abcdef0123456789abcdef", "the digest must be" },
 		{ "a@sha256:" HEX "0", "the digest must be" },
+		{ "a@sha256:" HEX HEX, "the digest must be" },
+		{ "a@sha512:" HEX, "the digest must be" },
+		{ "a@sha512:" HEX HEX "0", "the digest must be" },
 		{ "host.test:0/a", "is no registry" },
 		{ "host.test:70000/a", "is no registry" },
 		{ "host.test:/a", "is no registry" },

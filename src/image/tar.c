@@ -78,16 +78,17 @@ static int open_source(struct reader *r, const struct tar_source *s, const struc
 
 /* ---- what is inside, as bytes ---- */
 
-int tar_plain_digest(int fd, unsigned char out[SHA256_SIZE], const char **ret_kind, struct err *e)
+int tar_plain_digest(int fd, struct digest *ret, const char **ret_kind, struct err *e)
 {
 	AUTO(decompress_done) struct decompress d = { 0 };
-	const struct tar_source source = { .fd = fd, .ret_digest = out };
+	struct digest plain = { .size = SHA256_SIZE };
+	const struct tar_source source = { .fd = fd, .ret_digest = &plain };
 
 	if (lseek(fd, 0, SEEK_SET) < 0)
 		return err_sys(e, errno, "read the archive from its start");
 	if (decompress_open(&d, &source, TAR_BYTES_MAX, e) < 0 || decompress_drain(&d, e) < 0)
 		return -1;
-	sha256_end(&d.sha, out);
+	hasher_end(&d.hasher, ret);
 	*ret_kind = decompress_kind(&d);
 	return 0;
 }
@@ -223,7 +224,7 @@ static int finish(struct reader *r, const struct tar_source *source, struct err 
 	if (check_end(r, e) < 0 || decompress_drain(&r->stream, e) < 0)
 		return -1;
 	if (source->ret_digest)
-		sha256_end(&r->stream.sha, source->ret_digest);
+		hasher_end(&r->stream.hasher, source->ret_digest);
 	return 0;
 }
 

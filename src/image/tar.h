@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "image/entry.h"
 
+struct digest;
 struct err;
 
 /* I2. The header of one entry is bounded too: the reader takes no more than 1 MiB of pax or long names, and a zstd window
@@ -29,7 +30,7 @@ struct tar_source {
 	int fd;           /* to be read from where it is; -1: */
 	struct str bytes;
 	enum entry_form form;
-	unsigned char *ret_digest; /* or NULL: SHA256_SIZE bytes, the digest of all of it once decompressed */
+	struct digest *ret_digest; /* or NULL: the digest of all of it once decompressed, of the kind that its size says */
 };
 
 /* For each entry: make, then any number of attr, for a file data in ascending order, end. */
@@ -44,8 +45,8 @@ struct tar_sink {
 int tar_read(const struct tar_source *source, const struct tar_limits *limits, const struct tar_sink *sink, void *arg,
 	     struct err *e);
 
-/* The digest of what is in FD once it is decompressed, read from its start; *ret_kind is "" for what is not, "gzip", "zstd" or "xz". */
-int tar_plain_digest(int fd, unsigned char out[32], const char **ret_kind, struct err *e);
+/* The sha256 of what is in FD once it is decompressed, read from its start; *ret_kind is "" for what is not, "gzip", "zstd" or "xz". */
+int tar_plain_digest(int fd, struct digest *ret, const char **ret_kind, struct err *e);
 
 /* Once per process before it gives up the right to open files: names are taken as they are, and nothing is looked up. */
 int tar_prepare(struct err *e);

@@ -3,8 +3,8 @@
  *
  * It is started with root's rights, an empty environment and the descriptors below. Without an argument it reads the tar
  * of a root file system (ENTRY_TAR); with one, the blob of a layer (ENTRY_LAYER) whose bytes, decompressed, must have the
- * SHA-256 that the argument is, in hex. It gives the rights up before it reads the first byte of the tar: what does so is root of USERNS alone, without a network, in a mount namespace
- * whose root is TARGET. It writes one struct unpack_report, its error all zero on success, to REPORT and ends. What it says is as trustworthy
+ * digest that the argument is, as digest_write() writes it. It gives the rights up before it reads the first byte of the tar:
+ * what does so is root of USERNS alone, without a network, in a mount namespace whose root is TARGET. It writes one struct unpack_report, its error all zero on success, to REPORT and ends. What it says is as trustworthy
  * as the tar: only the words of an error are taken from it, and nothing but a report that says success is one.
  *
  * TARGET is an empty directory. Its files have the ids that USERNS maps, as the tar numbers them, from 0 on: they are

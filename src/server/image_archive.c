@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "base/escape.h"
@@ -79,6 +80,8 @@ static int open_folder(struct archive_source *s, struct err *e)
 	s->length = TAR_END_BYTES;
 	if (add_file(s, "oci-layout", e) < 0 || add_file(s, "index.json", e) < 0)
 		return err_wrap(e, "this is no OCI layout");
+	if (faccessat(s->dir, "blobs/sha512", F_OK, AT_SYMLINK_NOFOLLOW) == 0) /* their names are longer than a record has room for */
+		return err_set(e, ERR_INVALID, "the layout has blobs by sha512: load a tar of it");
 	return add_blobs(s, e);
 }
 

@@ -26,47 +26,47 @@ void puller_wake(struct puller *p)
 
 /* ---- layers ---- */
 
-static struct str digest_key(const unsigned char digest[SHA256_SIZE])
+static struct str name_key(const unsigned char name[DIGEST_NAME_SIZE])
 {
-	return (struct str){ (const char *)digest, SHA256_SIZE };
+	return (struct str){ (const char *)name, DIGEST_NAME_SIZE };
 }
 
-bool layer_is_given(const struct puller *p, const unsigned char digest[SHA256_SIZE])
+bool layer_is_given(const struct puller *p, const unsigned char name[DIGEST_NAME_SIZE])
 {
-	return map_get(&p->given, digest_key(digest)) != NULL;
+	return map_get(&p->given, name_key(name)) != NULL;
 }
 
-int layer_give(struct puller *p, const unsigned char digest[SHA256_SIZE], struct err *e)
+int layer_give(struct puller *p, const unsigned char name[DIGEST_NAME_SIZE], struct err *e)
 {
 	unsigned char *own;
 
-	if (layer_is_given(p, digest))
+	if (layer_is_given(p, name))
 		return 0;
-	own = malloc(SHA256_SIZE);
+	own = malloc(DIGEST_NAME_SIZE);
 	if (!own)
 		return err_no_memory(e);
-	memcpy(own, digest, SHA256_SIZE);
-	if (map_put(&p->given, digest_key(own), own))
+	memcpy(own, name, DIGEST_NAME_SIZE);
+	if (map_put(&p->given, name_key(own), own))
 		return 0;
 	free(own);
 	return err_no_memory(e);
 }
 
 /* What is noted here and lost is found out again: a blob is swept later, a layer asked for once more. */
-static void note_layer(struct puller *p, const unsigned char digest[SHA256_SIZE], bool is_given)
+static void note_layer(struct puller *p, const unsigned char name[DIGEST_NAME_SIZE], bool is_given)
 {
 	struct store_tx *tx = store_tx_new();
 	struct err e = { 0 };
 
-	store_tx_layer(tx, digest, is_given);
+	store_tx_layer(tx, name, is_given);
 	if (store_submit(p->store, tx, NULL, NULL, &e) < 0)
 		log_warn("cannot write down a layer, ignoring", LOG_ERR(&e));
 }
 
-static void blob_file(const unsigned char digest[SHA256_SIZE], char out[BLOB_NAME_SIZE])
+static void blob_file(const unsigned char name[DIGEST_NAME_SIZE], char out[BLOB_NAME_SIZE])
 {
 	memcpy(out, FETCH_BLOB_PREFIX, sizeof(FETCH_BLOB_PREFIX) - 1);
-	hex_encode(out + sizeof(FETCH_BLOB_PREFIX) - 1, digest, SHA256_SIZE);
+	hex_encode(out + sizeof(FETCH_BLOB_PREFIX) - 1, name, DIGEST_NAME_SIZE);
 }
 
 static bool has_blob(const struct puller *p, const struct pulled_layer *layer)
@@ -74,14 +74,14 @@ static bool has_blob(const struct puller *p, const struct pulled_layer *layer)
 	char name[BLOB_NAME_SIZE];
 	struct stat st;
 
-	blob_file(layer->digest, name);
+	blob_file(layer->name, name);
 	return fstatat(p->blobs, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == layer->size;
 }
 
 static bool is_complete(const struct puller *p, const struct image *im, bool with_blobs)
 {
 	for (size_t i = 0; i < im->pub.n_layers; i++) {
-		bool is_given = !with_blobs && layer_is_given(p, im->pub.layers[i].digest);
+		bool is_given = !with_blobs && layer_is_given(p, im->pub.layers[i].name);
 
 		if (!is_given && !has_blob(p, &im->pub.layers[i]))
 			return false;
@@ -89,58 +89,58 @@ static bool is_complete(const struct puller *p, const struct image *im, bool wit
 	return true;
 }
 
-int pull_open_blob(struct puller *p, const unsigned char digest[SHA256_SIZE], struct err *e)
+int pull_open_blob(struct puller *p, const unsigned char name[DIGEST_NAME_SIZE], struct err *e)
 {
-	char name[BLOB_NAME_SIZE];
+	char file[BLOB_NAME_SIZE];
 	AUTO_FD fd = -1;
 	struct stat st;
 
-	blob_file(digest, name);
-	fd = openat(p->blobs, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	blob_file(name, file);
+	fd = openat(p->blobs, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return err_sys(e, errno, "open the blob '%s'", name);
-	return S_ISREG(st.st_mode) ? take_fd(&fd) : err_set(e, ERR_NOT_FOUND, "the blob '%s' is no file", name);
+		return err_sys(e, errno, "open the blob '%s'", file);
+	return S_ISREG(st.st_mode) ? take_fd(&fd) : err_set(e, ERR_NOT_FOUND, "the blob '%s' is no file", file);
 }
 
-void pull_release_blob(struct puller *p, const unsigned char digest[SHA256_SIZE])
+void pull_release_blob(struct puller *p, const unsigned char name[DIGEST_NAME_SIZE])
 {
 	struct err e = { 0 };
 
-	if (layer_is_given(p, digest))
+	if (layer_is_given(p, name))
 		return;
-	if (layer_give(p, digest, &e) < 0) {
+	if (layer_give(p, name, &e) < 0) {
 		log_warn("a blob stays until the next release, ignoring", LOG_ERR(&e));
 		return;
 	}
-	note_layer(p, digest, true);
+	note_layer(p, name, true);
 	p->sweep.is_wanted = p->sweep.is_wanted || !p->spec.config->keep_blobs;
 	puller_wake(p);
 }
 
-void pull_layer_gone(struct puller *p, const unsigned char digest[SHA256_SIZE])
+void pull_layer_gone(struct puller *p, const unsigned char name[DIGEST_NAME_SIZE])
 {
-	void *own = map_del(&p->given, digest_key(digest));
+	void *own = map_del(&p->given, name_key(name));
 
 	if (own)
-		note_layer(p, digest, false);
+		note_layer(p, name, false);
 	free(own);
 }
 
-static bool has_layer(const struct image *im, const unsigned char digest[SHA256_SIZE])
+static bool has_layer(const struct image *im, const unsigned char name[DIGEST_NAME_SIZE])
 {
 	for (size_t i = 0; i < im->pub.n_layers; i++)
-		if (memcmp(im->pub.layers[i].digest, digest, SHA256_SIZE) == 0)
+		if (memcmp(im->pub.layers[i].name, name, DIGEST_NAME_SIZE) == 0)
 			return true;
 	return false;
 }
 
-bool pull_layer_wanted(const struct puller *p, const unsigned char digest[SHA256_SIZE])
+bool pull_layer_wanted(const struct puller *p, const unsigned char name[DIGEST_NAME_SIZE])
 {
 	for (const struct image *im = p->images.first; im; im = im->next)
-		if (has_layer(im, digest))
+		if (has_layer(im, name))
 			return true;
 	for (const struct pull_job *j = p->jobs; j; j = j->next)
-		if (j->found && has_layer(j->found, digest))
+		if (j->found && has_layer(j->found, name))
 			return true;
 	return false;
 }
@@ -150,11 +150,11 @@ static void keep_layers(const struct puller *p, const struct image *im, bool wit
 	char hex[SHA256_HEX_LEN + 1];
 
 	for (size_t i = 0; i < im->pub.n_layers; i++) {
-		const unsigned char *digest = im->pub.layers[i].digest;
+		const unsigned char *name = im->pub.layers[i].name;
 
-		if (layer_is_given(p, digest) && !with_blobs)
+		if (layer_is_given(p, name) && !with_blobs)
 			continue;
-		hex_encode(hex, digest, SHA256_SIZE);
+		hex_encode(hex, name, DIGEST_NAME_SIZE);
 		json_cstr(o, hex);
 	}
 }
@@ -243,7 +243,7 @@ static struct image *settle(struct pull_job *j)
 		image_enter(j->p, j->found);
 		return j->found;
 	}
-	if (old && j->is_check && memcmp(old->digest, j->checked, sizeof(j->checked)) != 0)
+	if (old && j->is_check && !digest_eq(&old->digest, &j->checked))
 		return NULL; /* another one took its place meanwhile, which nobody has asked about */
 	if (old && j->is_check && !j->username && old->pub.is_private)
 		make_public(j->p, old);
@@ -314,7 +314,7 @@ static bool try_begin(struct pull_job *j)
 		return true;
 	j->is_check = is_present;
 	if (is_present)
-		memcpy(j->checked, im->digest, sizeof(j->checked));
+		j->checked = im->digest;
 	if (job_begin(j, &e) == 0) {
 		j->p->n_active++;
 		return true;

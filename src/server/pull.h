@@ -12,9 +12,9 @@
 #include <stdint.h>
 
 #include "base/decode.h"
+#include "base/digest.h"
 #include "base/own.h"
 #include "base/err.h"
-#include "base/sha256.h"
 #include "net/loop.h"
 #include "server/store/store.h"
 
@@ -38,14 +38,15 @@ struct pull_order {
 };
 
 struct pulled_layer {
-	unsigned char digest[SHA256_SIZE]; /* of the blob as stored */
-	unsigned char diff_id[SHA256_SIZE]; /* of the tar in it */
+	unsigned char name[DIGEST_NAME_SIZE]; /* of the blob, and of the layer: what all below know it by */
+	struct digest digest;  /* of the blob as stored */
+	struct digest diff_id; /* of the tar in it */
 	uint64_t size;
 };
 
 struct pulled_image {
 	const char *name, *os, *arch; /* the former whole: "docker.io/library/python:3.12" */
-	const char *digest;           /* of the manifest: "sha256:..." */
+	const char *digest;           /* of the manifest: "sha256:...", or "sha512:..." */
 	struct pulled_layer *layers;  /* lowest first */
 	size_t n_layers;
 	uint64_t size;                /* of all layers */
@@ -119,13 +120,13 @@ void load_cancel(struct load_job *l);
 /* ---- layers ---- */
 
 /* A descriptor to read the blob of a layer with. ERR_NOT_FOUND: it was released, or lost. */
-int pull_open_blob(struct puller *p, const unsigned char digest[SHA256_SIZE], struct err *e);
+int pull_open_blob(struct puller *p, const unsigned char name[DIGEST_NAME_SIZE], struct err *e);
 /* The runtime has the layer: the file goes, unless images.keep_blobs. Again and again is fine. */
-void pull_release_blob(struct puller *p, const unsigned char digest[SHA256_SIZE]);
+void pull_release_blob(struct puller *p, const unsigned char name[DIGEST_NAME_SIZE]);
 /* The runtime does not have it any more. When it is wanted next, it is pulled. */
-void pull_layer_gone(struct puller *p, const unsigned char digest[SHA256_SIZE]);
+void pull_layer_gone(struct puller *p, const unsigned char name[DIGEST_NAME_SIZE]);
 /* Whether an image in the catalogue has it: what is in none may be thrown away. */
-bool pull_layer_wanted(const struct puller *p, const unsigned char digest[SHA256_SIZE]);
+bool pull_layer_wanted(const struct puller *p, const unsigned char name[DIGEST_NAME_SIZE]);
 
 /* ---- the catalogue ---- */
 

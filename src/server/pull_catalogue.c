@@ -13,8 +13,8 @@
 static void forget_layers(struct puller *p, const struct image *im)
 {
 	for (size_t i = 0; i < im->pub.n_layers; i++)
-		if (!pull_layer_wanted(p, im->pub.layers[i].digest))
-			pull_layer_gone(p, im->pub.layers[i].digest);
+		if (!pull_layer_wanted(p, im->pub.layers[i].name))
+			pull_layer_gone(p, im->pub.layers[i].name);
 }
 
 static void replace_image(struct puller *p, struct image *old, struct image *by)
@@ -39,7 +39,7 @@ static bool is_used(const struct puller *p, const struct image *im)
 static bool is_twice(const struct puller *p, const struct image *im)
 {
 	for (const struct image *other = p->images.first; other; other = other->next)
-		if (other != im && memcmp(other->digest, im->digest, sizeof(im->digest)) == 0)
+		if (other != im && digest_eq(&other->digest, &im->digest))
 			return true;
 	return false;
 }
@@ -49,7 +49,7 @@ static struct image *find_displaced(const struct puller *p, const struct image *
 {
 	struct image *old = image_list_find(&p->images, im->pub.name, im->pub.os, im->pub.arch);
 
-	if (!old || memcmp(old->digest, im->digest, sizeof(im->digest)) == 0 || is_twice(p, old))
+	if (!old || digest_eq(&old->digest, &im->digest) || is_twice(p, old))
 		return NULL;
 	return is_used(p, old) ? old : NULL;
 }
@@ -166,8 +166,8 @@ int images_remove(struct puller *p, const char *uri, size_t *ret_n, struct err *
 {
 	AUTO(buf_done) struct buf name = BUF_INIT(REFERENCE_TEXT_MAX);
 	struct reference ref;
-	unsigned char digest[SHA256_SIZE];
-	bool is_digest = digest_parse(str_of(uri), digest);
+	struct digest digest;
+	bool is_digest = digest_parse(str_of(uri), &digest);
 	struct store_tx *tx;
 	size_t n = 0, stay = 0;
 	int r;
@@ -178,7 +178,7 @@ int images_remove(struct puller *p, const char *uri, size_t *ret_n, struct err *
 	store_tx_durable(tx);
 	for (struct image *im = p->images.first, *next; im; im = next) {
 		next = im->next;
-		if (is_digest ? memcmp(im->digest, digest, SHA256_SIZE) != 0 : strcmp(im->pub.name, buf_z(&name)) != 0)
+		if (is_digest ? !digest_eq(&im->digest, &digest) : strcmp(im->pub.name, buf_z(&name)) != 0)
 			continue;
 		r = remove_one(p, im, tx, e);
 		if (r < 0) {
@@ -219,9 +219,9 @@ static int load_image(const struct store_image *from, void *arg, struct err *e)
 	return 0;
 }
 
-static int load_layer(const unsigned char digest[SHA256_SIZE], void *arg, struct err *e)
+static int load_layer(const unsigned char name[DIGEST_NAME_SIZE], void *arg, struct err *e)
 {
-	return layer_give(arg, digest, e);
+	return layer_give(arg, name, e);
 }
 
 int catalogue_load(struct puller *p, enum store_fault *ret_fault, struct err *e)

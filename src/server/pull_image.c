@@ -26,30 +26,22 @@ void image_unref(struct image *im)
 static int copy_texts(struct image *im, const struct store_image *from, struct err *e)
 {
 	char *manifest = arena_dup(&im->arena, from->manifest), *config = arena_dup(&im->arena, from->config);
-	char *digest = arena_alloc(&im->arena, DIGEST_TEXT_LEN + 1);
+	char *digest = arena_alloc(&im->arena, DIGEST_TEXT_MAX + 1);
 
 	im->pub.name = arena_dup(&im->arena, str_of(from->name));
 	im->pub.os = arena_dup(&im->arena, str_of(from->os));
 	im->pub.arch = arena_dup(&im->arena, str_of(from->arch));
 	if (!manifest || !config || !digest || !im->pub.name || !im->pub.os || !im->pub.arch)
 		return err_no_memory(e);
-	digest_write(from->digest, digest);
+	digest_write(&from->digest, digest);
 	im->pub.digest = digest;
 	im->manifest = (struct str){ manifest, from->manifest.n };
 	im->config = (struct str){ config, from->config.n };
-	memcpy(im->digest, from->digest, sizeof(im->digest));
+	im->digest = from->digest;
 	im->pub.is_private = from->is_private;
 	im->pub.is_kept = from->is_kept;
 	im->pub.pulled_us = from->pulled_us;
 	return 0;
-}
-
-static bool has_digest(struct str text, const unsigned char digest[SHA256_SIZE])
-{
-	unsigned char is[SHA256_SIZE];
-
-	sha256(text, is);
-	return memcmp(is, digest, sizeof(is)) == 0;
 }
 
 static int take_layers(struct image *im, const struct manifest *m, const struct image_config *c, struct err *e)
@@ -59,8 +51,9 @@ static int take_layers(struct image *im, const struct manifest *m, const struct 
 	if (!layers)
 		return err_no_memory(e);
 	for (size_t i = 0; i < m->n_layers; i++) {
-		memcpy(layers[i].digest, m->layers[i].digest, SHA256_SIZE);
-		memcpy(layers[i].diff_id, c->diff_ids[i], SHA256_SIZE);
+		layers[i].digest = m->layers[i].digest;
+		layers[i].diff_id = c->diff_ids[i];
+		digest_name(&layers[i].digest, layers[i].name);
 		layers[i].size = m->layers[i].size;
 	}
 	im->pub.layers = layers;
@@ -75,9 +68,9 @@ static int understand(struct image *im, struct err *e)
 	struct manifest m;
 	struct image_config c;
 
-	if (!has_digest(im->manifest, im->digest) || manifest_parse(im->manifest, &m, e) < 0)
+	if (!digest_is_of(&im->digest, im->manifest) || manifest_parse(im->manifest, &m, e) < 0)
 		return e->code != ERR_NONE ? -1 : err_set(e, ERR_INVALID, "a manifest that is not what its digest says");
-	if (im->config.n != m.config.size || !has_digest(im->config, m.config.digest))
+	if (im->config.n != m.config.size || !digest_is_of(&m.config.digest, im->config))
 		return err_set(e, ERR_INVALID, "a configuration that is not what its digest says");
 	if (image_config_parse(im->config, &im->arena, &c, e) < 0 || image_check(&m, &c, &platform, e) < 0)
 		return -1;
@@ -99,6 +92,10 @@ struct image *image_new(const struct store_image *from, struct err *e)
 	}
 	im->refs = 1;
 	im->arena = ARENA_INIT(2 * MANIFEST_ARENA_MAX);
+	if (!digest_valid(&from->digest)) {
+		(void)err_set(e, ERR_INVALID, "a digest that is none");
+		return NULL;
+	}
 	if (copy_texts(im, from, e) < 0 || understand(im, e) < 0)
 		return NULL;
 	im->bytes = sizeof(*im) + im->arena.used;
@@ -131,10 +128,9 @@ static struct store_image as_stored(const struct image *im)
 {
 	struct store_image out = {
 		.name = im->pub.name, .os = im->pub.os, .arch = im->pub.arch, .manifest = im->manifest, .config = im->config,
-		.is_private = im->pub.is_private, .is_kept = im->pub.is_kept, .pulled_us = im->pub.pulled_us,
+		.is_private = im->pub.is_private, .is_kept = im->pub.is_kept, .pulled_us = im->pub.pulled_us, .digest = im->digest,
 	};
 
-	memcpy(out.digest, im->digest, sizeof(out.digest));
 	return out;
 }
 
@@ -154,7 +150,7 @@ struct image *image_without_name(const struct image *im, struct err *e)
 	if (reference_parse(str_of(im->pub.name), &ref, e) < 0)
 		return NULL;
 	ref.has_digest = true;
-	memcpy(ref.digest, im->digest, sizeof(ref.digest));
+	ref.digest = im->digest;
 	if (!reference_write(&ref, &name)) {
 		(void)err_no_memory(e);
 		return NULL;

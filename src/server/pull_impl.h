@@ -26,7 +26,7 @@ struct image { /* pub.name is whole */
 	unsigned refs;
 	struct arena arena; /* of all that pub points to */
 	struct pulled_image pub;
-	unsigned char digest[SHA256_SIZE];
+	struct digest digest;
 	struct str manifest, config;
 	size_t bytes; /* of memory */
 };
@@ -68,7 +68,7 @@ struct pull_job {
 	bool refresh, with_blobs, is_kept;
 	/* how far it is */
 	bool is_check; /* of an image that is there, which has this digest */
-	unsigned char checked[SHA256_SIZE];
+	struct digest checked;
 	struct image *found;
 	bool is_want_due; /* the fetcher waits to hear which layers of it are wanted */
 	struct pull_progress progress;
@@ -120,8 +120,8 @@ void job_end(struct pull_job *j, const struct err *e); /* from the loop: tells e
 void job_told(struct pull_job *j);                      /* j->progress has changed */
 void puller_wake(struct puller *p);                     /* there may be something to begin */
 void puller_keep_names(const struct puller *p, struct json_out *o); /* the blobs that are needed, as an array of JSON */
-int layer_give(struct puller *p, const unsigned char digest[SHA256_SIZE], struct err *e); /* the runtime has it */
-bool layer_is_given(const struct puller *p, const unsigned char digest[SHA256_SIZE]);
+int layer_give(struct puller *p, const unsigned char name[DIGEST_NAME_SIZE], struct err *e); /* the runtime has it */
+bool layer_is_given(const struct puller *p, const unsigned char name[DIGEST_NAME_SIZE]);
 
 /* pull_catalogue.c */
 void image_write_entry(const struct puller *p, const struct image *im, struct store_tx *tx); /* and what becomes of the one before */

@@ -102,14 +102,16 @@ static void write_job(const struct pull_job *j, struct buf *b)
 {
 	const struct config_images *c = j->p->spec.config;
 	struct json_out o = json_out(b);
-	char digest[DIGEST_TEXT_LEN + 1];
+	const struct digest *by = j->is_check ? &j->checked : j->ref.has_digest ? &j->ref.digest : NULL;
+	char digest[DIGEST_TEXT_MAX + 1];
 
-	digest_write(j->is_check ? j->checked : j->ref.digest, digest);
+	if (by)
+		digest_write(by, digest);
 	json_open(&o, '{');
 	json_key(&o, "kind"), json_cstr(&o, j->is_check ? "check" : "pull");
 	json_key(&o, "registry"), json_cstr(&o, j->ref.registry);
 	json_key(&o, "repository"), json_cstr(&o, j->ref.repository);
-	json_key(&o, "tag"), json_cstr(&o, j->is_check || j->ref.has_digest ? digest : j->ref.tag);
+	json_key(&o, "tag"), json_cstr(&o, by ? digest : j->ref.tag);
 	json_key(&o, "os"), json_cstr(&o, j->os);
 	json_key(&o, "arch"), json_cstr(&o, j->arch);
 	json_key(&o, "seconds"), json_int(&o, c->pull_seconds);
@@ -166,7 +168,7 @@ static int want(struct pull_job *j, struct err *e)
 	if (j->is_want_due)
 		return 0;
 	for (size_t i = 0; i < j->found->pub.n_layers; i++)
-		if (j->with_blobs || !layer_is_given(j->p, j->found->pub.layers[i].digest))
+		if (j->with_blobs || !layer_is_given(j->p, j->found->pub.layers[i].name))
 			rq.layers[i / 64] |= UINT64_C(1) << (i % 64);
 	r = passing_send(j->talk.fd, &rq, sizeof(rq), NULL, 0, e);
 	return r == 0 ? err_set(e, ERR_UNAVAILABLE, "the fetcher takes no answer") : r < 0 ? -1 : 0;
@@ -185,7 +187,7 @@ struct image *image_received(const struct puller *p, struct store_image *from, c
 	}
 	if (read_memfd(passed->fds[0], &manifest, e) < 0 || read_memfd(passed->fds[1], &config, e) < 0)
 		return NULL;
-	memcpy(from->digest, m->digest, sizeof(from->digest));
+	from->digest = m->digest;
 	from->manifest = buf_str(&manifest);
 	from->config = buf_str(&config);
 	im = image_new(from, e);

@@ -297,7 +297,7 @@ static bool is_used(const char *digest, void *arg)
 	return strcmp(digest, arg) == 0;
 }
 
-static void pull_version(struct rig *r, const char *uri, unsigned version, char digest[DIGEST_TEXT_LEN + 1])
+static void pull_version(struct rig *r, const char *uri, unsigned version, char digest[DIGEST_TEXT_MAX + 1])
 {
 	struct waiter w = { 0 };
 
@@ -305,7 +305,7 @@ static void pull_version(struct rig *r, const char *uri, unsigned version, char 
 	serve_pull(r, version);
 	await(r, &w);
 	assert_true(w.is_there);
-	memcpy(digest, w.digest, DIGEST_TEXT_LEN + 1);
+	memcpy(digest, w.digest, DIGEST_TEXT_MAX + 1);
 	serve_sweep(r);
 }
 
@@ -322,7 +322,7 @@ static const struct pulled_image *kept_one(const struct rig *r, const char *dige
 
 static void an_image_that_is_used_outlives_its_name(void **state)
 {
-	char one[DIGEST_TEXT_LEN + 1], two[DIGEST_TEXT_LEN + 1], nobody[] = "sha256:";
+	char one[DIGEST_TEXT_MAX + 1], two[DIGEST_TEXT_MAX + 1], nobody[] = "sha256:";
 	unsigned char layer[SHA256_SIZE];
 	struct rig r;
 	size_t n;
@@ -361,7 +361,7 @@ static void an_image_that_is_used_outlives_its_name(void **state)
 
 static void an_image_with_another_name_needs_no_keeping(void **state)
 {
-	char one[DIGEST_TEXT_LEN + 1], two[DIGEST_TEXT_LEN + 1];
+	char one[DIGEST_TEXT_MAX + 1], two[DIGEST_TEXT_MAX + 1];
 	struct rig r;
 
 	(void)state;

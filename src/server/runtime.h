@@ -109,7 +109,7 @@ struct runtime_snapshot {
 
 struct runtime_layer { /* one of the two */
 	const char *snapshot;      /* its name */
-	const unsigned char *blob; /* of an image: its digest */
+	const unsigned char *blob; /* of an image: its name */
 };
 
 /* How far the image of a create is that has to be fetched first. */

@@ -127,7 +127,7 @@ static bool add_to(struct wire_request *rq, const struct wanted_layer *wanted)
 	if (rq->n_layers == WIRE_LAYERS_MAX)
 		return false;
 	l->kind = WIRE_LAYER_BLOB;
-	memcpy(l->name, wanted->layer.digest, sizeof(l->name));
+	memcpy(l->name, wanted->layer.name, sizeof(l->name));
 	rq->n_layers++;
 	return true;
 }
@@ -184,8 +184,8 @@ static void on_added(const struct runtime_failure *failure, void *arg)
 	if (failure) {
 		create_fail(ic, failure);
 	} else {
-		native_layer_note(ic->n, wanted->layer.digest);
-		pull_release_blob(ic->n->puller, wanted->layer.digest);
+		native_layer_note(ic->n, wanted->layer.name);
+		pull_release_blob(ic->n->puller, wanted->layer.name);
 		ic->progress.layers_done++;
 		ic->progress.bytes += wanted->layer.size;
 		tell_progress(ic);
@@ -203,20 +203,20 @@ static void add_one(struct image_create *ic, struct wanted_layer *wanted)
 	struct err e = { 0 };
 	AUTO_FD fd = -1;
 
-	if (native_layer_is_there(n, wanted->layer.digest)) {
-		pull_release_blob(n->puller, wanted->layer.digest);
+	if (native_layer_is_there(n, wanted->layer.name)) {
+		pull_release_blob(n->puller, wanted->layer.name);
 		ic->progress.layers_done++;
 		ic->progress.bytes += wanted->layer.size;
 		return;
 	}
-	fd = pull_open_blob(n->puller, wanted->layer.digest, &e);
+	fd = pull_open_blob(n->puller, wanted->layer.name, &e);
 	if (fd >= 0) {
 		if (ic->adding++ == 0)
 			tell_progress(ic);
 		native_layer_add(n, &wanted->layer, fd, on_added, wanted);
 		KILL_POINT("server.image.layer_asked");
 	} else if (!ic->is_again && e.code == ERR_NOT_FOUND) {
-		pull_layer_gone(n->puller, wanted->layer.digest);
+		pull_layer_gone(n->puller, wanted->layer.name);
 		ic->wants_again = true;
 	} else {
 		pull_failed(ic, &e);
@@ -262,13 +262,13 @@ void native_layers_changed(struct native *n)
 }
 
 /* Whether a create is about to need it. */
-bool native_layer_is_wanted(const struct native *n, const unsigned char digest[SHA256_SIZE])
+bool native_layer_is_wanted(const struct native *n, const unsigned char name[DIGEST_NAME_SIZE])
 {
 	for (const struct image_create *ic = n->image_creates; ic; ic = ic->next)
 		for (size_t i = 0; ic->layers && i < ic->n_layers; i++)
-			if (memcmp(ic->layers[i].layer.digest, digest, SHA256_SIZE) == 0)
+			if (memcmp(ic->layers[i].layer.name, name, DIGEST_NAME_SIZE) == 0)
 				return true;
-	return pull_layer_wanted(n->puller, digest);
+	return pull_layer_wanted(n->puller, name);
 }
 
 /* ---- the image ---- */
@@ -395,7 +395,7 @@ static int name_source(struct image_create *ic)
 	if (!ic->spec.image_digest)
 		return 0;
 	ref.has_digest = reference_parse(str_of(ic->spec.image), &ref, &(struct err){ 0 }) == 0 &&
-			 digest_parse(str_of(ic->spec.image_digest), ref.digest);
+			 digest_parse(str_of(ic->spec.image_digest), &ref.digest);
 	if (!ref.has_digest || !reference_write(&ref, &name))
 		return -1;
 	ic->uri = arena_dup(&ic->arena, buf_str(&name));

@@ -18,7 +18,7 @@ struct fixture {
 	unsigned done, failed, progress, resolved;
 	struct runtime_failure failure;
 	struct runtime_progress last;
-	char digest[DIGEST_TEXT_LEN + 1];
+	char digest[DIGEST_TEXT_MAX + 1];
 };
 
 static void on_created(const struct runtime_failure *failure, void *arg)
@@ -186,7 +186,8 @@ static void an_image_is_pulled_its_layers_added_and_the_box_made(void **state)
 		adds[i] = hear_call(f, WIRE_LAYER_ADD);
 		layer_digest(1, i, digest);
 		assert_memory_equal(adds[i].layers[0].name, digest, sizeof(digest));
-		assert_memory_equal(adds[i].diff_id, digest, sizeof(digest));
+		assert_memory_equal(adds[i].blob.bytes, digest, sizeof(digest));
+		assert_memory_equal(adds[i].diff_id.bytes, digest, sizeof(digest));
 	}
 	assert_int_equal(f->resolved, 1); /* before anything of it is made */
 	assert_string_equal(f->digest, images_at(f->r.p, 0)->digest);
@@ -314,7 +315,7 @@ static void what_stands_on_a_snapshot_has_the_image_of_its_digest(void **state)
 {
 	struct fixture *f = *state;
 	unsigned char layer[SHA256_SIZE];
-	char one[DIGEST_TEXT_LEN + 1];
+	char one[DIGEST_TEXT_MAX + 1];
 	struct wire_request rq;
 
 	tell_layers(f, 1);

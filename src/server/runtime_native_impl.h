@@ -44,7 +44,7 @@ struct call {
 	unsigned port;
 	struct dial *dialing;
 	struct runtime_log_query query;
-	unsigned char digest[SHA256_SIZE]; /* of the layer that is dropped */
+	unsigned char layer[DIGEST_NAME_SIZE]; /* that is dropped */
 	struct wire_reply *rows;
 	size_t n_rows, cap_rows;
 };
@@ -68,7 +68,7 @@ struct native {
 	/* images of registries */
 	struct puller *puller; /* NULL: there are none */
 	struct image_create *image_creates;
-	struct map layers; /* digests of those that the warden has, each its own value */
+	struct map layers; /* names of those that the warden has, each its own value */
 	bool are_layers_known;
 	struct timer layer_sweep;
 	size_t sweep_at;
@@ -111,16 +111,16 @@ int native_spec_make(const struct runtime_spec *spec, const struct native_config
 void native_image_create(struct native *n, const struct runtime_spec *spec, runtime_done_fn *fn, void *arg);
 void native_image_cancel(struct runtime *rt, const char *id);
 void native_layers_changed(struct native *n); /* they are known now: who waited for that goes on */
-bool native_layer_is_wanted(const struct native *n, const unsigned char digest[SHA256_SIZE]);
+bool native_layer_is_wanted(const struct native *n, const unsigned char name[DIGEST_NAME_SIZE]);
 void native_images_done(struct native *n);
 
 /* runtime_native_layers.c */
 int native_layers_open(struct native *n, struct err *e);
 void native_layers_done(struct native *n);
 void native_layers_ask(struct native *n); /* the warden is there, and may have others than the last one */
-bool native_layer_is_there(const struct native *n, const unsigned char digest[SHA256_SIZE]);
+bool native_layer_is_there(const struct native *n, const unsigned char name[DIGEST_NAME_SIZE]);
 bool native_has_layers(const struct native *n, const struct pulled_image *image); /* all of them */
-void native_layer_note(struct native *n, const unsigned char digest[SHA256_SIZE]);
+void native_layer_note(struct native *n, const unsigned char name[DIGEST_NAME_SIZE]);
 void native_layer_add(struct native *n, const struct pulled_layer *layer, int blob, runtime_done_fn *fn, void *arg);
 void native_answer_layers(struct call *c, const struct wire_reply *rp);
 void native_answer_drop(struct call *c);

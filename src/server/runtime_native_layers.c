@@ -14,39 +14,39 @@
 
 /* ---- which there are ---- */
 
-static struct str key_of(const unsigned char *digest)
+static struct str key_of(const unsigned char *name)
 {
-	return (struct str){ (const char *)digest, SHA256_SIZE };
+	return (struct str){ (const char *)name, DIGEST_NAME_SIZE };
 }
 
-bool native_layer_is_there(const struct native *n, const unsigned char digest[SHA256_SIZE])
+bool native_layer_is_there(const struct native *n, const unsigned char name[DIGEST_NAME_SIZE])
 {
-	return map_get(&n->layers, key_of(digest));
+	return map_get(&n->layers, key_of(name));
 }
 
 bool native_has_layers(const struct native *n, const struct pulled_image *image)
 {
 	for (size_t i = 0; i < image->n_layers; i++)
-		if (!native_layer_is_there(n, image->layers[i].digest))
+		if (!native_layer_is_there(n, image->layers[i].name))
 			return false;
 	return n->are_layers_known;
 }
 
 /* One that is not noted for lack of memory is asked for again, which costs little. */
-void native_layer_note(struct native *n, const unsigned char digest[SHA256_SIZE])
+void native_layer_note(struct native *n, const unsigned char name[DIGEST_NAME_SIZE])
 {
-	unsigned char *own = native_layer_is_there(n, digest) ? NULL : malloc(SHA256_SIZE);
+	unsigned char *own = native_layer_is_there(n, name) ? NULL : malloc(DIGEST_NAME_SIZE);
 
 	if (!own)
 		return;
-	memcpy(own, digest, SHA256_SIZE);
+	memcpy(own, name, DIGEST_NAME_SIZE);
 	if (!map_put(&n->layers, key_of(own), own))
 		free(own);
 }
 
-static void forget(struct native *n, const unsigned char digest[SHA256_SIZE])
+static void forget(struct native *n, const unsigned char name[DIGEST_NAME_SIZE])
 {
-	free(map_del(&n->layers, key_of(digest)));
+	free(map_del(&n->layers, key_of(name)));
 }
 
 static void forget_all(struct native *n)
@@ -70,8 +70,8 @@ static void tell_missing(struct native *n)
 
 	for (size_t i = 0; (image = images_at(n->puller, i)); i++)
 		for (size_t k = 0; k < image->n_layers; k++)
-			if (!native_layer_is_there(n, image->layers[k].digest))
-				pull_layer_gone(n->puller, image->layers[k].digest);
+			if (!native_layer_is_there(n, image->layers[k].name))
+				pull_layer_gone(n->puller, image->layers[k].name);
 }
 
 static void on_listed(const struct runtime_failure *failure, void *arg)
@@ -118,44 +118,45 @@ void native_layers_ask(struct native *n)
 
 /* ---- adding and dropping ---- */
 
-static struct wire_request request_of(const unsigned char digest[SHA256_SIZE])
+static struct wire_request request_of(const unsigned char name[DIGEST_NAME_SIZE])
 {
 	struct wire_request rq = { .n_layers = 1, .layers = { { .kind = WIRE_LAYER_BLOB } } };
 
-	memcpy(rq.layers[0].name, digest, SHA256_SIZE);
+	memcpy(rq.layers[0].name, name, DIGEST_NAME_SIZE);
 	return rq;
 }
 
 void native_layer_add(struct native *n, const struct pulled_layer *layer, int blob, runtime_done_fn *fn, void *arg)
 {
 	struct call *c = native_call_new(&n->rt, WIRE_LAYER_ADD, arg);
-	struct wire_request rq = request_of(layer->digest);
+	struct wire_request rq = request_of(layer->name);
 
 	if (!c) {
 		fn(&native_no_memory, arg);
 		return;
 	}
-	memcpy(rq.diff_id, layer->diff_id, sizeof(rq.diff_id));
+	rq.blob = layer->digest;
+	rq.diff_id = layer->diff_id;
 	c->fn.done = fn;
 	native_call_send(c, "", &rq, blob);
 }
 
 void native_answer_drop(struct call *c)
 {
-	forget(c->n, c->digest);
-	pull_layer_gone(c->n->puller, c->digest);
+	forget(c->n, c->layer);
+	pull_layer_gone(c->n->puller, c->layer);
 	native_call_free(c);
 }
 
 /* A sandbox that has it keeps it: then this fails, and there is a next time. */
-static void drop(struct native *n, const unsigned char digest[SHA256_SIZE])
+static void drop(struct native *n, const unsigned char name[DIGEST_NAME_SIZE])
 {
 	struct call *c = native_call_new(&n->rt, WIRE_LAYER_DROP, n);
-	struct wire_request rq = request_of(digest);
+	struct wire_request rq = request_of(name);
 
 	if (!c)
 		return;
-	memcpy(c->digest, digest, SHA256_SIZE);
+	memcpy(c->layer, name, DIGEST_NAME_SIZE);
 	native_call_send(c, "", &rq, -1);
 }
 
@@ -198,7 +199,7 @@ static void on_sweep(void *arg)
 	struct native *n = arg;
 	unsigned char unwanted[SWEEP_DROPS][SHA256_SIZE];
 	size_t found = 0, seen = 0;
-	const unsigned char *digest;
+	const unsigned char *name;
 	struct str key;
 
 	timer_in(&n->layer_sweep, SWEEP_MS);
@@ -209,9 +210,9 @@ static void on_sweep(void *arg)
 		return;
 	}
 	images_drop_unused(n->puller);
-	for (; seen < SWEEP_LAYERS && found < SWEEP_DROPS && (digest = map_next(&n->layers, &n->sweep_at, &key)); seen++)
-		if (!native_layer_is_wanted(n, digest))
-			memcpy(unwanted[found++], digest, SHA256_SIZE);
+	for (; seen < SWEEP_LAYERS && found < SWEEP_DROPS && (name = map_next(&n->layers, &n->sweep_at, &key)); seen++)
+		if (!native_layer_is_wanted(n, name))
+			memcpy(unwanted[found++], name, DIGEST_NAME_SIZE);
 	if (seen < SWEEP_LAYERS && found < SWEEP_DROPS)
 		n->sweep_at = 0;
 	for (size_t i = 0; i < found; i++)

@@ -74,7 +74,7 @@ struct box { /* a sandbox, and what only the model knows of it */
 	struct sandbox pub;
 	char id[ID_MAX + 1], pool[ID_MAX + 1];
 	char reason[ROW_REASON_MAX + 1], message[ROW_MESSAGE_MAX + 1];
-	char digest[DIGEST_TEXT_LEN + 1]; /* of its image */
+	char digest[DIGEST_TEXT_MAX + 1]; /* of its image */
 	struct arena arena;
 	struct arena stack; /* of struct box_stack */
 	struct labels *labels;

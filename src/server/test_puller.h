@@ -38,7 +38,7 @@ struct waiter {
 	struct pull op;
 	unsigned calls, told;
 	bool is_there, is_private;
-	char digest[DIGEST_TEXT_LEN + 1];
+	char digest[DIGEST_TEXT_MAX + 1];
 	struct err e;
 };
 
@@ -183,24 +183,24 @@ static inline void layer_digest(unsigned version, unsigned n, unsigned char out[
 
 static inline void write_documents(unsigned version, struct buf *manifest, struct buf *config)
 {
-	unsigned char digest[SHA256_SIZE];
-	char text[DIGEST_TEXT_LEN + 1];
+	struct digest digest = { .size = SHA256_SIZE };
+	char text[DIGEST_TEXT_MAX + 1];
 	const struct platform host = platform_of_host();
 
 	buf_addf(config, "{\"os\":\"%s\",\"architecture\":\"%s\",\"rootfs\":{\"type\":\"layers\",\"diff_ids\":[", host.os, host.arch);
 	for (unsigned i = 0; i < LAYERS; i++) {
-		layer_digest(version, i, digest);
-		digest_write(digest, text);
+		layer_digest(version, i, digest.bytes);
+		digest_write(&digest, text);
 		buf_addf(config, "%s\"%s\"", i ? "," : "", text);
 	}
 	buf_addf(config, "]}}");
-	sha256(buf_str(config), digest);
-	digest_write(digest, text);
+	digest = digest_of(buf_str(config), SHA256_SIZE);
+	digest_write(&digest, text);
 	buf_addf(manifest, "{\"schemaVersion\":2,\"config\":{\"mediaType\":\"" TYPE_OCI_CONFIG "\",\"digest\":\"%s\",\"size\":%zu},"
 		 "\"layers\":[", text, config->n);
 	for (unsigned i = 0; i < LAYERS; i++) {
-		layer_digest(version, i, digest);
-		digest_write(digest, text);
+		layer_digest(version, i, digest.bytes);
+		digest_write(&digest, text);
 		buf_addf(manifest, "%s{\"mediaType\":\"" TYPE_OCI_LAYER "\",\"digest\":\"%s\",\"size\":5}", i ? "," : "", text);
 	}
 	buf_addf(manifest, "]}");
@@ -215,8 +215,8 @@ static inline void say_found(struct rig *r, int fd, unsigned version, bool is_li
 	int fds[2];
 
 	write_documents(version, &manifest, &config);
-	sha256(buf_str(&manifest), m.digest);
-	m.digest[0] ^= is_lie;
+	m.digest = digest_of(buf_str(&manifest), SHA256_SIZE);
+	m.digest.bytes[0] ^= is_lie;
 	fds[0] = memfd_sealed_bytes("m", buf_str(&manifest), &r->e);
 	fds[1] = memfd_sealed_bytes("c", buf_str(&config), &r->e);
 	say(r, fd, &m, fds, 2);

@@ -61,7 +61,7 @@ struct fake {
 	enum runtime_network network; /* of the last create, with its policy */
 	char policy[512];
 	const char *policy_now, *activity; /* what is answered to who asks; NULL: nobody keeps one */
-	char token[RUNTIME_TOKEN_MAX + 1], env[256], entrypoint[256], image[256], digest[96];
+	char token[RUNTIME_TOKEN_MAX + 1], env[256], entrypoint[256], image[256], digest[160];
 	struct runtime_limits limits;
 	struct runtime_log_query query;
 	unsigned cancels;

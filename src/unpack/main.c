@@ -7,9 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/digest.h"
 #include "base/err.h"
-#include "base/hex.h"
-#include "base/sha256.h"
 #include "base/str.h"
 #include "image/layer.h"
 #include "image/pack.h"
@@ -51,12 +50,12 @@ static int read_all(const struct tar_source *tar, int root, struct err *e)
 }
 
 /* WANT: what a layer's digest must be; NULL: it is no layer. */
-static int unpack(const unsigned char *want, struct err *e)
+static int unpack(const struct digest *want, struct err *e)
 {
 	const struct confine_spec spec = { .target = UNPACK_FD_TARGET, .userns = UNPACK_FD_USERNS, .map = -1 };
-	unsigned char digest[SHA256_SIZE];
+	struct digest digest = want ? *want : (struct digest){ 0 };
 	const struct tar_source tar = { .fd = UNPACK_FD_TAR, .form = want ? ENTRY_LAYER : ENTRY_TAR,
-					.ret_digest = want ? digest : NULL };
+					.ret_digest = want ? &digest : NULL };
 	int root;
 
 	if (tar_prepare(e) < 0)
@@ -66,7 +65,7 @@ static int unpack(const unsigned char *want, struct err *e)
 		return err_wrap(e, "give up rights");
 	if (read_all(&tar, root, e) < 0)
 		return -1;
-	if (want && memcmp(digest, want, sizeof(digest)) != 0)
+	if (want && !digest_eq(&digest, want))
 		return err_set(e, ERR_INVALID, "its content has another digest than its image says");
 	return 0;
 }
@@ -98,7 +97,7 @@ static int pack(const uint64_t max[2], unsigned char digest[SHA256_SIZE], struct
 struct order {
 	bool packs, has_want;
 	uint64_t max[2];
-	unsigned char want[SHA256_SIZE];
+	struct digest want;
 };
 
 static bool parse(int argc, char **argv, struct order *o)
@@ -108,7 +107,7 @@ static bool parse(int argc, char **argv, struct order *o)
 		return str_to_u64(str_of(argv[2]), 0, INT64_MAX, &o->max[0]) && str_to_u64(str_of(argv[3]), 0, INT64_MAX, &o->max[1]) &&
 		       fcntl(UNPACK_FD_MAP, F_GETFD) >= 0;
 	}
-	o->has_want = argc == 2 && hex_decode(str_of(argv[1]), o->want, sizeof(o->want));
+	o->has_want = argc == 2 && digest_parse(str_of(argv[1]), &o->want);
 	return argc == 1 || o->has_want;
 }
 
@@ -123,7 +122,7 @@ int main(int argc, char **argv)
 		(void)!write(STDERR_FILENO, usage, sizeof(usage) - 1);
 		_exit(2);
 	}
-	rc = o.packs ? pack(o.max, r.digest, &r.err) : unpack(o.has_want ? o.want : NULL, &r.err);
+	rc = o.packs ? pack(o.max, r.digest, &r.err) : unpack(o.has_want ? &o.want : NULL, &r.err);
 	if (rc == 0)
 		r.err = (struct err){ 0 };
 	(void)!write(UNPACK_FD_REPORT, &r, sizeof(r)); /* fewer than PIPE_BUF bytes: all or nothing */

@@ -19,10 +19,10 @@
 
 /* ---- hashing ---- */
 
-int blob_digest_begin(struct blob_digest *d, int fd, struct err *e)
+int blob_digest_begin(struct blob_digest *d, int fd, uint32_t kind, struct err *e)
 {
 	*d = (struct blob_digest){ .fd = fd, .bytes = malloc(STEP_BYTES) };
-	sha256_init(&d->sha);
+	hasher_init(&d->hasher, kind);
 	return d->bytes ? 0 : err_no_memory(e);
 }
 
@@ -36,10 +36,10 @@ int blob_digest_step(struct blob_digest *d, struct err *e)
 	if (n < 0)
 		return err_sys(e, errno, "read the blob");
 	if (n == 0) {
-		sha256_end(&d->sha, d->digest);
+		hasher_end(&d->hasher, &d->digest);
 		return 0;
 	}
-	sha256_add(&d->sha, d->bytes, (size_t)n);
+	hasher_add(&d->hasher, d->bytes, (size_t)n);
 	d->at += (uint64_t)n;
 	return 1;
 }
@@ -87,17 +87,17 @@ static int unpack(const struct blob_layer_spec *spec, const struct layer_draft *
 	AUTO(blob_digest_done) struct blob_digest d = BLOB_DIGEST_INIT;
 	const struct unpacker_spec run = {
 		.program = spec->unpack, .id_base = spec->id_base, .blob = spec->blob, .target = draft->target,
-		.diff_id = spec->diff_id, .meanwhile = hash_meanwhile, .arg = &d,
+		.diff_id = &spec->diff_id, .meanwhile = hash_meanwhile, .arg = &d,
 	};
 	struct stat st;
 
-	if (blob_check(spec->blob, &st, e) < 0 || blob_digest_begin(&d, spec->blob, e) < 0)
+	if (blob_check(spec->blob, &st, e) < 0 || blob_digest_begin(&d, spec->blob, spec->digest.size, e) < 0)
 		return -1;
 	if (lseek(spec->blob, 0, SEEK_SET) < 0)
 		return err_sys(e, errno, "read the blob");
 	if (unpacker_run(&run, e) < 0 || check_unchanged(spec->blob, &st, e) < 0)
 		return -1;
-	if (memcmp(d.digest, spec->digest, sizeof(d.digest)) != 0)
+	if (!digest_eq(&d.digest, &spec->digest))
 		return err_set(e, ERR_INVALID, "the blob has another digest than its image says");
 	return 0;
 }

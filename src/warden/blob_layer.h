@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/blob_layer.h - the layer of a blob of an OCI image: "blob-" and the digest of the blob as it is stored.
+/* warden/blob_layer.h - the layer of a blob of an OCI image: "blob-" and the name of the blob as it is stored (base/digest.h).
  *
  * The blob is the server's word alone until it was read here: it is hashed from the descriptor that is unpacked, and what
  * is in it by who unpacks it. Both must be what was announced before the layer has its name. */
@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
+#include "base/digest.h"
 #include "base/own.h"
-#include "base/sha256.h"
 #include "box/slot.h"
 
 struct err;
@@ -18,7 +18,7 @@ struct blob_layer_spec {
 	const char *layers_path;
 	const char *name; /* of the layer */
 	int blob;         /* readable */
-	unsigned char digest[SHA256_SIZE], diff_id[SHA256_SIZE];
+	struct digest digest, diff_id;
 	const char *unpack; /* the program */
 	uint64_t id_base;   /* of ids that are nobody else's while this runs */
 };
@@ -30,16 +30,16 @@ int blob_check(int fd, struct stat *ret, struct err *e);
  * ERR_INVALID is the blob's own fault, ERR_LIMIT a disk that is full; their words name no path of the host. */
 int blob_layer_make(const struct blob_layer_spec *spec, struct err *e);
 
-/* The digest of a file, in steps and without moving its position. */
+/* The digest of a file, of KIND bytes, in steps and without moving its position. */
 struct blob_digest {
 	int fd;
 	char *bytes;
 	uint64_t at;
-	struct sha256 sha;
-	unsigned char digest[SHA256_SIZE]; /* when a step has said that it was the last */
+	struct hasher hasher;
+	struct digest digest; /* when a step has said that it was the last */
 };
 #define BLOB_DIGEST_INIT ((struct blob_digest){ .fd = -1 })
-int blob_digest_begin(struct blob_digest *d, int fd, struct err *e);
+int blob_digest_begin(struct blob_digest *d, int fd, uint32_t kind, struct err *e);
 int blob_digest_step(struct blob_digest *d, struct err *e); /* 1: there is more; 0; -1 */
 void blob_digest_done(struct blob_digest *d);
 DEFINE_AUTO_DONE(struct blob_digest, blob_digest_done)

@@ -170,8 +170,8 @@ static struct layer_add *new_add(struct warden *w, const char *name, const struc
 	memcpy(a->name, name, strlen(name) + 1);
 	a->spec = (struct blob_layer_spec){ .layers_path = w->host.layers_path, .name = a->name, .unpack = images_unpacker(w),
 					    .id_base = ID_BASE + a->place * (uint64_t)USERNS_IDS };
-	memcpy(a->spec.digest, rq->layers[0].name, sizeof(a->spec.digest));
-	memcpy(a->spec.diff_id, rq->diff_id, sizeof(a->spec.diff_id));
+	a->spec.digest = rq->blob;
+	a->spec.diff_id = rq->diff_id;
 	a->next = w->adds;
 	w->adds = a;
 	return a;
@@ -208,7 +208,7 @@ void layers_add(struct warden *w, const struct wire_request *rq, struct passed *
 	layers = layer_dir_open(w->host.layers_path, &e);
 	if (w->is_stopping || layers < 0)
 		refuse(w, t, ERR_UNAVAILABLE, layers < 0 ? "the layers cannot be opened" : "stopping");
-	else if (a && memcmp(a->spec.diff_id, rq->diff_id, sizeof(rq->diff_id)) != 0)
+	else if (a && !digest_eq(&a->spec.diff_id, &rq->diff_id))
 		refuse(w, t, ERR_CONFLICT, "this blob is being unpacked, and has another content");
 	else if (!a && layer_dir_has(layers, name))
 		answer(w, t, NULL);

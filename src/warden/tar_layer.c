@@ -69,12 +69,12 @@ int tar_layer_find(int layers, const char *path, const struct stat *st, char ret
 
 /* ---- making ---- */
 
-static int digest_of(int fd, char ret[SLOT_LAYER_NAME_MAX + 1], struct err *e)
+static int name_of(int fd, char ret[SLOT_LAYER_NAME_MAX + 1], struct err *e)
 {
 	AUTO(blob_digest_done) struct blob_digest d = BLOB_DIGEST_INIT;
 	int k;
 
-	if (blob_digest_begin(&d, fd, e) < 0)
+	if (blob_digest_begin(&d, fd, SHA256_SIZE, e) < 0)
 		return -1;
 	do
 		k = blob_digest_step(&d, e);
@@ -82,7 +82,7 @@ static int digest_of(int fd, char ret[SLOT_LAYER_NAME_MAX + 1], struct err *e)
 	if (k < 0)
 		return -1;
 	memcpy(ret, LAYER, sizeof(LAYER));
-	hex_encode(ret + sizeof(LAYER) - 1, d.digest, sizeof(d.digest));
+	hex_encode(ret + sizeof(LAYER) - 1, d.digest.bytes, SHA256_SIZE);
 	return 0;
 }
 
@@ -151,7 +151,7 @@ int tar_layer_make(const struct tar_layer_spec *spec, struct err *e)
 	if (layers < 0)
 		return -1;
 	tar = m.tar = open_tar(spec->path, &m.st, e);
-	if (tar < 0 || digest_of(tar, m.name, e) < 0)
+	if (tar < 0 || name_of(tar, m.name, e) < 0)
 		return -1;
 	if (layer_dir_has(layers, m.name) ? check_unchanged(tar, spec->path, &m.st, e) < 0 : unpack(&m, e) < 0)
 		return -1;

@@ -11,8 +11,8 @@
 #include <sys/xattr.h>
 
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/err.h"
-#include "base/hex.h"
 #include "base/own.h"
 #include "image/unpack.h"
 #include "sys/fd.h"
@@ -82,7 +82,7 @@ static int spawn(struct run *r, char *const argv[], const struct spawn_fd *fds, 
 static int start(struct run *r, struct err *e)
 {
 	AUTO_FD userns = userns_make(-1, r->spec->id_base, e);
-	char name[] = PROGRAM, diff_id[SHA256_HEX_LEN + 1] = "";
+	char name[] = PROGRAM, diff_id[DIGEST_TEXT_MAX + 1] = "";
 	char *const argv[] = { name, r->spec->diff_id ? diff_id : NULL, NULL };
 	const struct spawn_fd fds[] = {
 		{ r->spec->blob, UNPACK_FD_TAR },     { r->spec->target, UNPACK_FD_TARGET }, { userns, UNPACK_FD_USERNS },
@@ -92,7 +92,7 @@ static int start(struct run *r, struct err *e)
 	if (userns < 0)
 		return -1;
 	if (r->spec->diff_id)
-		hex_encode(diff_id, r->spec->diff_id, SHA256_SIZE);
+		digest_write(r->spec->diff_id, diff_id);
 	return spawn(r, argv, fds, ARRAY_LEN(fds), e);
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/sha256.h"
 
+struct digest;
 struct err;
 
 struct unpacker_spec {
@@ -16,7 +17,7 @@ struct unpacker_spec {
 	uint64_t id_base; /* of ids that are nobody else's while this runs */
 	int blob;         /* read from where it is */
 	int target;       /* an empty directory */
-	const unsigned char *diff_id; /* of a layer: SHA256_SIZE bytes; NULL: the tar of a root file system */
+	const struct digest *diff_id; /* of a layer; NULL: the tar of a root file system */
 	/* Done in small steps meanwhile; or NULL. 1: there is more, 0: that was all, -1: the unpacker is ended. */
 	int (*meanwhile)(void *arg, struct err *e);
 	void *arg;

@@ -37,32 +37,31 @@ static struct archive_part *add_part(struct archive *a, const char *name)
 	return p;
 }
 
-static void place_of(const unsigned char digest[SHA256_SIZE], char out[ARCHIVE_NAME_MAX])
+/* All of them are known by their sha256. */
+static void place_of(const struct digest *digest, char out[ARCHIVE_NAME_MAX])
 {
 	char hex[SHA256_HEX_LEN + 1];
 
-	hex_encode(hex, digest, SHA256_SIZE);
+	hex_encode(hex, digest->bytes, SHA256_SIZE);
 	(void)snprintf(out, ARCHIVE_NAME_MAX, "blobs/sha256/%s", hex);
 }
 
 static void add_document(struct archive *a, struct str text)
 {
-	unsigned char digest[SHA256_SIZE];
+	const struct digest digest = digest_of(text, SHA256_SIZE);
 	char place[ARCHIVE_NAME_MAX];
 
-	sha256(text, digest);
-	place_of(digest, place);
+	place_of(&digest, place);
 	buf_add_str(&add_part(a, place)->bytes, text);
 }
 
 static void write_index(const struct archive_image *im, struct buf *b)
 {
+	const struct digest digest = digest_of(im->manifest, SHA256_SIZE);
 	struct json_out o = json_out(b);
-	unsigned char digest[SHA256_SIZE];
-	char text[DIGEST_TEXT_LEN + 1];
+	char text[DIGEST_TEXT_MAX + 1];
 
-	sha256(im->manifest, digest);
-	digest_write(digest, text);
+	digest_write(&digest, text);
 	json_open(&o, '{');
 	json_key(&o, "schemaVersion"), json_int(&o, 2);
 	json_key(&o, "mediaType"), json_cstr(&o, TYPE_OCI_INDEX);
@@ -84,12 +83,11 @@ static void write_index(const struct archive_image *im, struct buf *b)
 /* For docker and all who read its archives. */
 static void write_docker(const struct archive_image *im, struct buf *b)
 {
+	const struct digest digest = digest_of(im->config, SHA256_SIZE);
 	struct json_out o = json_out(b);
-	unsigned char digest[SHA256_SIZE];
 	char place[ARCHIVE_NAME_MAX];
 
-	sha256(im->config, digest);
-	place_of(digest, place);
+	place_of(&digest, place);
 	json_open(&o, '['), json_open(&o, '{');
 	json_key(&o, "Config"), json_cstr(&o, place);
 	json_key(&o, "RepoTags"), json_open(&o, '[');
@@ -98,7 +96,7 @@ static void write_docker(const struct archive_image *im, struct buf *b)
 	json_close(&o, ']');
 	json_key(&o, "Layers"), json_open(&o, '[');
 	for (size_t i = 0; i < im->n_layers; i++) {
-		place_of(im->layers[i].digest, place);
+		place_of(&im->layers[i].digest, place);
 		json_cstr(&o, place);
 	}
 	json_close(&o, ']');
@@ -108,7 +106,7 @@ static void write_docker(const struct archive_image *im, struct buf *b)
 static bool is_repeated(const struct archive_image *im, size_t i)
 {
 	for (size_t j = 0; j < i; j++)
-		if (memcmp(im->layers[j].digest, im->layers[i].digest, SHA256_SIZE) == 0)
+		if (digest_eq(&im->layers[j].digest, &im->layers[i].digest))
 			return true;
 	return false;
 }
@@ -124,15 +122,30 @@ static void add_layers(struct archive *a, const struct archive_image *im)
 			closep(&fd);
 			continue;
 		}
-		place_of(im->layers[i].digest, place);
+		place_of(&im->layers[i].digest, place);
 		part = add_part(a, place);
 		part->fd = fd;
 		part->size = im->layers[i].size;
 	}
 }
 
+static int check_digests(const struct archive_image *im, struct err *e)
+{
+	struct manifest m;
+	bool fits;
+
+	if (manifest_parse(im->manifest, &m, e) < 0)
+		return -1;
+	fits = m.config.digest.size == SHA256_SIZE;
+	for (size_t i = 0; i < m.n_layers; i++)
+		fits = fits && m.layers[i].digest.size == SHA256_SIZE;
+	return fits ? 0 : err_set(e, ERR_CONFLICT, "an image that knows its parts by sha512 cannot be saved");
+}
+
 int archive_fill(struct archive *a, const struct archive_image *im, struct err *e)
 {
+	if (check_digests(im, e) < 0)
+		return -1;
 	if (im->n_layers > MANIFEST_LAYERS_MAX)
 		return err_set(e, ERR_LIMIT, "more than %d layers", MANIFEST_LAYERS_MAX);
 	buf_add_str(&add_part(a, "oci-layout")->bytes, STR("{\"imageLayoutVersion\":\"1.0.0\"}"));

@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/digest.h"
 #include "base/own.h"
-#include "base/sha256.h"
 #include "image/manifest.h"
 
 struct err;
@@ -39,7 +39,7 @@ void archive_done(struct archive *a);
 DEFINE_AUTO_DONE(struct archive, archive_done)
 
 struct archive_layer {
-	unsigned char digest[SHA256_SIZE];
+	struct digest digest;
 	uint64_t size;
 	int fd; /* of its blob */
 };
@@ -51,7 +51,8 @@ struct archive_image {
 	size_t n_layers;
 };
 
-/* A is all zero. Takes the descriptors when it succeeds. */
+/* A is all zero. Takes the descriptors when it succeeds. ERR_CONFLICT: it has parts that are known by their sha512, whose names are
+ * longer than those of files in our archives. */
 int archive_fill(struct archive *a, const struct archive_image *im, struct err *e);
 /* The answer; from now on only `ended` is called. -1: too many streams. */
 int archive_send(struct archive *a, struct reply *rp, void (*ended)(void *arg), void *arg, struct err *e);

@@ -27,9 +27,9 @@ struct puller *request_puller(const struct request *rq, struct reply *rp)
 
 /* ---- images as JSON ---- */
 
-static void write_digest(struct json_out *o, const unsigned char digest[SHA256_SIZE])
+static void write_digest(struct json_out *o, const struct digest *digest)
 {
-	char text[DIGEST_TEXT_LEN + 1];
+	char text[DIGEST_TEXT_MAX + 1];
 
 	digest_write(digest, text);
 	json_cstr(o, text);
@@ -47,7 +47,7 @@ void write_image(struct json_out *o, const struct pulled_image *im)
 	json_key(o, "size"), json_uint(o, im->size);
 	json_key(o, "layers"), json_open(o, '[');
 	for (size_t i = 0; i < im->n_layers; i++)
-		write_digest(o, im->layers[i].digest);
+		write_digest(o, &im->layers[i].digest);
 	json_close(o, ']');
 	json_key(o, "private"), json_bool(o, im->is_private);
 	json_key(o, "kept"), json_bool(o, im->is_kept);

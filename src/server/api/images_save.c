@@ -43,8 +43,8 @@ static int open_layers(struct puller *p, const struct pulled_image *im, struct a
 		       struct err *e)
 {
 	for (; *n < im->n_layers; ++*n) {
-		layers[*n] = (struct archive_layer){ .size = im->layers[*n].size, .fd = pull_open_blob(p, im->layers[*n].digest, e) };
-		memcpy(layers[*n].digest, im->layers[*n].digest, SHA256_SIZE);
+		layers[*n] = (struct archive_layer){ .size = im->layers[*n].size, .fd = pull_open_blob(p, im->layers[*n].name, e) };
+		layers[*n].digest = im->layers[*n].digest;
 		if (layers[*n].fd < 0)
 			return -1;
 	}

@@ -96,7 +96,7 @@ static int write_config(const struct exporting *x, struct buf *b, struct err *e)
 	const struct json_limits limits = { .bytes = MANIFEST_BYTES_MAX };
 	const struct json *root = json_parse(&a, buf_str(&x->config), &limits, NULL, e);
 	struct json_out o = json_out(b);
-	char text[DIGEST_TEXT_LEN + 1];
+	char text[DIGEST_TEXT_MAX + 1];
 
 	if (!root)
 		return -1;
@@ -108,7 +108,7 @@ static int write_config(const struct exporting *x, struct buf *b, struct err *e)
 	json_key(&o, "type"), json_cstr(&o, "layers");
 	json_key(&o, "diff_ids"), json_open(&o, '[');
 	for (size_t i = 0; i < x->n; i++) {
-		digest_write(x->layers[i].digest, text);
+		digest_write(&x->layers[i].digest, text);
 		json_cstr(&o, text);
 	}
 	json_close(&o, ']'), json_close(&o, '}');
@@ -116,9 +116,9 @@ static int write_config(const struct exporting *x, struct buf *b, struct err *e)
 	return b->failed ? err_no_memory(e) : 0;
 }
 
-static void write_descriptor(struct json_out *o, const char *type, const unsigned char digest[SHA256_SIZE], uint64_t size)
+static void write_descriptor(struct json_out *o, const char *type, const struct digest *digest, uint64_t size)
 {
-	char text[DIGEST_TEXT_LEN + 1];
+	char text[DIGEST_TEXT_MAX + 1];
 
 	digest_write(digest, text);
 	json_open(o, '{');
@@ -131,16 +131,15 @@ static void write_descriptor(struct json_out *o, const char *type, const unsigne
 static int write_manifest(const struct exporting *x, struct str config, struct buf *b, struct err *e)
 {
 	struct json_out o = json_out(b);
-	unsigned char digest[SHA256_SIZE];
+	struct digest digest = digest_of(config, SHA256_SIZE);
 
-	sha256(config, digest);
 	json_open(&o, '{');
 	json_key(&o, "schemaVersion"), json_int(&o, 2);
 	json_key(&o, "mediaType"), json_cstr(&o, TYPE_OCI_MANIFEST);
-	json_key(&o, "config"), write_descriptor(&o, TYPE_OCI_CONFIG, digest, config.n);
+	json_key(&o, "config"), write_descriptor(&o, TYPE_OCI_CONFIG, &digest, config.n);
 	json_key(&o, "layers"), json_open(&o, '[');
 	for (size_t i = 0; i < x->n; i++)
-		write_descriptor(&o, TYPE_OCI_LAYER, x->layers[i].digest, x->layers[i].size);
+		write_descriptor(&o, TYPE_OCI_LAYER, &x->layers[i].digest, x->layers[i].size);
 	json_close(&o, ']');
 	json_close(&o, '}');
 	return b->failed ? err_no_memory(e) : 0;
@@ -198,7 +197,7 @@ static void on_packed(const unsigned char digest[SHA256_SIZE], const struct runt
 		fail(x, &f);
 		return;
 	}
-	memcpy(x->layers[x->at].digest, digest, SHA256_SIZE);
+	x->layers[x->at].digest = digest_of_sha256(digest);
 	x->layers[x->at].size = (uint64_t)st.st_size;
 	x->layers[x->at++].fd = take_fd(&x->fd);
 	KILL_POINT("server.export.packed");
@@ -252,7 +251,7 @@ static struct exporting *exporting_new(const struct snapshot *sn, const struct p
 	(void)snprintf(x->os, sizeof(x->os), "%s", im->os);
 	(void)snprintf(x->arch, sizeof(x->arch), "%s", im->arch);
 	for (size_t i = 0; i < im->n_layers; i++)
-		memcpy(x->sources[x->n++].blob, im->layers[i].digest, SHA256_SIZE);
+		memcpy(x->sources[x->n++].blob, im->layers[i].name, DIGEST_NAME_SIZE);
 	for (size_t i = sn->row.layers.n; i > 0; i--) {
 		struct source *s = &x->sources[x->n++];
 

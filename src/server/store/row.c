@@ -114,7 +114,7 @@ static const struct field limit_fields[] = {
 
 static const struct field spec_fields[] = {
 	FIELD(struct spec, image, FIELD_STRING, "image", .required = true, .min = 1, .max = ROW_IMAGE_MAX),
-	FIELD(struct spec, digest, FIELD_STRING, "digest", .min = 1, .max = DIGEST_TEXT_LEN),
+	FIELD(struct spec, digest, FIELD_STRING, "digest", .min = 1, .max = DIGEST_TEXT_MAX),
 	FIELD(struct spec, entrypoint, FIELD_STRINGS, "entrypoint", .required = true, .min = 1, .max = ROW_ARGS_MAX),
 	FIELD(struct spec, env, FIELD_STRINGS, "env", .required = true, .max = ROW_ENV_MAX),
 	FIELD(struct spec, platform, FIELD_OBJECT, "platform", .fields = platform_fields),
@@ -310,9 +310,9 @@ bool row_is_instant(int64_t us)
 
 bool row_digest_valid(const char *text)
 {
-	unsigned char digest[SHA256_SIZE];
+	struct digest digest;
 
-	return digest_parse(str_of(text), digest);
+	return digest_parse(str_of(text), &digest);
 }
 
 int row_load_text(struct str s, size_t max, const char *what, struct arena *a, const char **ret, struct err *e)

@@ -57,7 +57,7 @@ struct spec {
 
 static const struct field spec_fields[] = {
 	FIELD(struct spec, image, FIELD_STRING, "image", .required = true, .min = 1, .max = ROW_IMAGE_MAX),
-	FIELD(struct spec, digest, FIELD_STRING, "digest", .min = 1, .max = DIGEST_TEXT_LEN),
+	FIELD(struct spec, digest, FIELD_STRING, "digest", .min = 1, .max = DIGEST_TEXT_MAX),
 	FIELD(struct spec, layers, FIELD_STRINGS, "layers", .required = true, .max = RUNTIME_LAYERS_MAX),
 	{ 0 },
 };

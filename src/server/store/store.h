@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/digest.h"
 #include "base/own.h"
-#include "base/sha256.h"
 #include "base/str.h"
 #include "server/store/row.h"
 #include "server/store/snapshot_row.h"
@@ -69,7 +69,7 @@ int store_load_snapshots(struct store *s, store_snapshot_fn *fn, void *arg, enum
 /* An image that is present: what its registry said about it. NAME is whole, as reference_write() writes it. */
 struct store_image {
 	const char *name, *os, *arch;
-	unsigned char digest[SHA256_SIZE]; /* of the manifest */
+	struct digest digest; /* of the manifest */
 	struct str manifest, config;
 	bool is_private; /* nobody gets it who has no access to it in the registry (I5) */
 	bool is_kept;    /* for those who stand on it alone: it goes with the last of them */
@@ -78,7 +78,7 @@ struct store_image {
 
 struct store_image_reader { /* each returns 0, or -1 to end it */
 	int (*image)(const struct store_image *image, void *arg, struct err *e);
-	int (*layer)(const unsigned char digest[SHA256_SIZE], void *arg, struct err *e); /* that the runtime has */
+	int (*layer)(const unsigned char name[DIGEST_NAME_SIZE], void *arg, struct err *e); /* that the runtime has */
 };
 int store_load_images(struct store *s, const struct store_image_reader *r, void *arg, enum store_fault *ret_fault, struct err *e);
 
@@ -171,7 +171,7 @@ void store_tx_pool_delete(struct store_tx *tx, const char *pool_id);
 
 void store_tx_image(struct store_tx *tx, const struct store_image *image); /* replaces one of the same name and platform */
 void store_tx_forget_image(struct store_tx *tx, const char *name, const char *os, const char *arch);
-void store_tx_layer(struct store_tx *tx, const unsigned char digest[SHA256_SIZE], bool is_given); /* the runtime has it, or not */
+void store_tx_layer(struct store_tx *tx, const unsigned char name[DIGEST_NAME_SIZE], bool is_given); /* the runtime has it, or not */
 void store_tx_durable(struct store_tx *tx); /* it is to survive power loss, too (S1) */
 
 /* A transaction with one of these survives a loss of power once it is committed (S1): the others only a crash of ours. */

@@ -398,13 +398,15 @@ struct image_loading {
 	void *arg;
 };
 
-static int load_digest(sqlite3_stmt *st, int i, unsigned char out[SHA256_SIZE], struct err *e)
+/* How long it is says what it is. */
+static int load_digest(sqlite3_stmt *st, int i, struct digest *ret, struct err *e)
 {
 	struct str digest = column_str(st, i);
 
-	if (digest.n != SHA256_SIZE)
+	if (digest.n != SHA256_SIZE && digest.n != SHA512_SIZE)
 		return err_set(e, ERR_INVALID, "a digest of an image that cannot be");
-	memcpy(out, digest.p, SHA256_SIZE);
+	*ret = (struct digest){ .size = (uint32_t)digest.n };
+	memcpy(ret->bytes, digest.p, digest.n);
 	return 0;
 }
 
@@ -420,15 +422,17 @@ static int load_image(sqlite3_stmt *st, struct loading *l, struct err *e)
 
 	if (!image.name || !image.os || !image.arch)
 		return err_no_memory(e);
-	return load_digest(st, 3, image.digest, e) < 0 ? -1 : im->r->image(&image, im->arg, e);
+	return load_digest(st, 3, &image.digest, e) < 0 ? -1 : im->r->image(&image, im->arg, e);
 }
 
 static int load_layer(sqlite3_stmt *st, struct loading *l, struct err *e)
 {
 	const struct image_loading *im = l->arg;
-	unsigned char digest[SHA256_SIZE];
+	struct str name = column_str(st, 0);
 
-	return load_digest(st, 0, digest, e) < 0 ? -1 : im->r->layer(digest, im->arg, e);
+	if (name.n != DIGEST_NAME_SIZE)
+		return err_set(e, ERR_INVALID, "a name of a layer that cannot be");
+	return im->r->layer((const unsigned char *)name.p, im->arg, e);
 }
 
 int connection_load_images(struct connection *c, const struct store_image_reader *r, void *arg, enum store_fault *ret_fault,

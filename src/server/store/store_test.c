@@ -402,7 +402,8 @@ static int see_image(const struct store_image *im, void *arg, struct err *e)
 
 	(void)e;
 	assert_string_equal(im->name, "docker.io/library/a:b");
-	assert_int_equal(im->digest[31], 7);
+	assert_int_equal(im->digest.size, SHA512_SIZE);
+	assert_int_equal(im->digest.bytes[63], 7);
 	assert_int_equal(im->pulled_us, 9);
 	(void)snprintf(seen->manifest, sizeof(seen->manifest), "%.*s", STR_ARG(im->manifest));
 	seen->is_private = im->is_private;
@@ -410,12 +411,12 @@ static int see_image(const struct store_image *im, void *arg, struct err *e)
 	return 0;
 }
 
-static int see_layer(const unsigned char digest[SHA256_SIZE], void *arg, struct err *e)
+static int see_layer(const unsigned char name[DIGEST_NAME_SIZE], void *arg, struct err *e)
 {
 	struct seen_images *seen = arg;
 
 	(void)e;
-	assert_int_equal(digest[0], 3);
+	assert_int_equal(name[0], 3);
 	seen->layers++;
 	return 0;
 }
@@ -435,7 +436,7 @@ static struct seen_images reread_images(struct rig *r)
 
 static void images_are_replaced_and_forgotten_by_name_and_platform(void **state)
 {
-	struct store_image im = { .name = "docker.io/library/a:b", .os = "linux", .arch = "amd64", .digest = { [31] = 7 },
+	struct store_image im = { .name = "docker.io/library/a:b", .os = "linux", .arch = "amd64", .digest = { .size = SHA512_SIZE, .bytes = { [63] = 7 } },
 				  .manifest = STR("{1}"), .config = STR("{}"), .is_private = true, .pulled_us = 9 };
 	const unsigned char layer[SHA256_SIZE] = { 3 };
 	struct seen_images seen;

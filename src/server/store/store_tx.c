@@ -224,9 +224,9 @@ void store_tx_spec(struct store_tx *tx, const struct sandbox_row *row)
 	add_text(tx, s, row->id);
 }
 
-static void add_digest(struct store_tx *tx, struct step *s, const unsigned char digest[SHA256_SIZE])
+static void add_sum(struct store_tx *tx, struct step *s, const unsigned char *sum, size_t n)
 {
-	add_bytes(tx, s, PARAM_BLOB, (struct str){ (const char *)digest, SHA256_SIZE });
+	add_bytes(tx, s, PARAM_BLOB, (struct str){ (const char *)sum, n });
 }
 
 void store_tx_image(struct store_tx *tx, const struct store_image *image)
@@ -236,7 +236,7 @@ void store_tx_image(struct store_tx *tx, const struct store_image *image)
 	add_text(tx, s, image->name);
 	add_text(tx, s, image->os);
 	add_text(tx, s, image->arch);
-	add_digest(tx, s, image->digest);
+	add_sum(tx, s, image->digest.bytes, image->digest.size);
 	add_bytes(tx, s, PARAM_BLOB, image->manifest);
 	add_bytes(tx, s, PARAM_BLOB, image->config);
 	add_int(s, image->is_private);
@@ -253,9 +253,9 @@ void store_tx_forget_image(struct store_tx *tx, const char *name, const char *os
 	add_text(tx, s, arch);
 }
 
-void store_tx_layer(struct store_tx *tx, const unsigned char digest[SHA256_SIZE], bool is_given)
+void store_tx_layer(struct store_tx *tx, const unsigned char name[DIGEST_NAME_SIZE], bool is_given)
 {
-	add_digest(tx, add_step(tx, is_given ? SQL_LAYER : SQL_FORGET_LAYER), digest);
+	add_sum(tx, add_step(tx, is_given ? SQL_LAYER : SQL_FORGET_LAYER), name, DIGEST_NAME_SIZE);
 }
 
 /* ---- snapshots ---- */
