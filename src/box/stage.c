@@ -17,7 +17,6 @@
 
 #define SAFE (MOUNT_NOSUID | MOUNT_NODEV | MOUNT_NOEXEC)
 #define TTY_GROUP 5
-#define STAGE_SIZE "64k" /* what a sandbox may write into its /dev */
 #define LAYERS_MAX 128
 #define CPUS_MAX 8192 /* of any kernel */
 
@@ -171,23 +170,11 @@ static int fill_dev(int dev, uid_t root, struct err *e)
 	return 0;
 }
 
-/* A folder of the stage's own tmpfs, mounted on itself. Each file system less is one less for which the kernel keeps a kilobyte
- * per 64 of them in every control group of memory. */
-static int cover_dev(int stage, uint64_t id_base, struct err *e)
-{
-	AUTO_FD dev = make_dir(stage, "dev", e) < 0 ? -1 : open_dir(stage, "dev", e);
-	AUTO_FD fd = dev < 0 ? -1 : mount_clone(dev, "", false, e);
-
-	if (fd < 0 || mount_restrict(fd, MOUNT_NOSUID | MOUNT_NOEXEC, false, e) < 0)
-		return -1;
-	if (fchmodat(stage, "dev", 0755, 0) < 0 || fchownat(dev, "", (uid_t)id_base, (gid_t)id_base, AT_EMPTY_PATH) < 0)
-		return err_sys(e, errno, "own '/dev'");
-	return mount_move(fd, dev, e);
-}
-
 static int make_dev(int stage, uint64_t id_base, struct err *e)
 {
 	char uid[24], tty[24];
+	const struct mount_option dev_options[] = { MOUNT_TEXT("mode", "755"), MOUNT_TEXT("size", "64k"),
+						    MOUNT_TEXT("uid", uid), MOUNT_TEXT("gid", uid) };
 	const struct mount_option pts_options[] = { MOUNT_FLAG("newinstance"), MOUNT_TEXT("ptmxmode", "0666"),
 						    MOUNT_TEXT("mode", "0620"), MOUNT_TEXT("gid", tty),
 						    MOUNT_TEXT("max", "1024") };
@@ -197,7 +184,7 @@ static int make_dev(int stage, uint64_t id_base, struct err *e)
 
 	(void)snprintf(uid, sizeof(uid), "%llu", (unsigned long long)id_base);
 	(void)snprintf(tty, sizeof(tty), "%llu", (unsigned long long)id_base + TTY_GROUP);
-	if (cover_dev(stage, id_base, e) < 0)
+	if (mount_new(stage, "dev", &(struct mount_spec){ "tmpfs", "dev", dev_options, 4, MOUNT_NOSUID | MOUNT_NOEXEC }, e) < 0)
 		return -1;
 	dev = open_dir(stage, "dev", e);
 	if (dev < 0 || fill_dev(dev, (uid_t)id_base, e) < 0)
@@ -398,8 +385,8 @@ static int fill_stage(int stage, const struct stage_spec *spec, struct err *e)
 
 int stage_make(const struct stage_spec *spec, struct err *e)
 {
-	const struct mount_option options[] = { MOUNT_TEXT("mode", "700"), MOUNT_TEXT("size", STAGE_SIZE) };
-	AUTO_FD stage = mount_make(&(struct mount_spec){ "tmpfs", "stage", options, 2, MOUNT_NOSUID }, e);
+	const struct mount_option options[] = { MOUNT_TEXT("mode", "700") };
+	AUTO_FD stage = mount_make(&(struct mount_spec){ "tmpfs", "stage", options, 1, MOUNT_NOSUID }, e);
 
 	if (stage < 0 || mount_move(stage, spec->at, e) < 0 || fill_stage(stage, spec, e) < 0)
 		return -1;
