@@ -224,7 +224,6 @@ def test_a_wrong_key_raises_401(kit):
     [
         ({"entrypoint": ["/nowhere"]}, 500, "NATIVE::SANDBOX_START_FAILED", "/nowhere"),
         ({"resource": {"memory": "nonsense"}}, 400, "SANDBOX::INVALID_PARAMETER", "resourceLimits.memory"),
-        ({"secure_access": True}, 400, "SANDBOX::INVALID_PARAMETER", "secureAccess"),
         ({"image": SandboxImageSpec(image="no such image")}, 400, "SANDBOX::INVALID_PARAMETER", "image.uri"),
     ],
 )
