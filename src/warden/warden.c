@@ -265,6 +265,10 @@ void warden_layer_unused(struct warden *w, const char *layer)
 {
 	if (is_layer_used(layer, w) || !w->host_layer[0])
 		return;
+	if (layer[0] && !str_starts(str_of(layer), STR(HOST_IMAGE_PREFIX))) {
+		images_sweep(w); /* of a tar, which may be another by now */
+		return;
+	}
 	w->has_old_layers = worker_is_busy(&w->layers);
 	if (!w->has_old_layers)
 		worker_start(&w->layers, &w->workers, sweep_work, on_swept, w, -1);
