@@ -105,7 +105,7 @@ def compare_creates(folder, small, large):
 # ---- unpacking -----------------------------------------------------------------------------------------------------
 
 LAYER_ADD = 12
-REQUEST = struct.Struct("=IIQ64sIII4x5Q32sI")
+REQUEST = struct.Struct("=IIQ64sIII4x5QI64sI64sI")
 REPLY = struct.Struct("=IIQ64sIIIiiI10Q16s2QI32sii496s4x")
 
 
@@ -115,7 +115,8 @@ def add_layer(path, one, serial):
         s.connect(str(path))
         blob.write(one.blob)
         blob.flush()
-        request = REQUEST.pack(1, LAYER_ADD, serial, b"", 0, 0, 0, 1, 1, 1, 1, 1, one.diff_id, 1) + struct.pack("=I32s", 1, one.digest)
+        request = REQUEST.pack(1, LAYER_ADD, serial, b"", 0, 0, 0, 1, 1, 1, 1, 1, len(one.digest), one.digest,
+                               len(one.diff_id), one.diff_id, 1) + struct.pack("=I32s", 1, one.digest)
         began = time.monotonic()
         socket.send_fds(s, [request], [blob.fileno()])
         answer = REPLY.unpack(s.recv(REPLY.size))
