@@ -19,6 +19,15 @@
 #define IS_CHECKED_FOR_LEAKS false
 #endif
 
+/* Of what a sandbox may do: starting programs, other processes, other ids, nodes, owners, new names of files. */
+static const char *const always[] = {
+	"execve", "execveat", "kill", "tkill", "process_vm_readv", "process_vm_writev", "process_mrelease",
+	"pidfd_send_signal", "pidfd_open", "chroot", "mknod", "mknodat", "chown", "fchown", "lchown", "fchownat", "setuid",
+	"setgid", "setreuid", "setregid", "setresuid", "setresgid", "setfsuid", "setfsgid", "setgroups", "capset",
+	"personality", "io_setup", "io_submit", "shmget", "semget", "msgget", "mq_open", "setxattr", "lsetxattr",
+	"fsetxattr", "setxattrat", "name_to_handle_at", "link", "linkat", "symlink", "symlinkat", "mkdir", "mkdirat",
+};
+
 static void deny(struct seccomp_rule *rules, size_t n, const char *name)
 {
 	int nr = filter_number(FILTER_NATIVE, name);
@@ -34,6 +43,8 @@ static int load_filter(const char *const *denied, size_t n, struct err *e)
 	struct seccomp_rule rules[FILTER_RULES_MAX];
 	struct seccomp_policy policy = filter_policy(FILTER_NATIVE, rules);
 
+	for (size_t i = 0; i < ARRAY_LEN(always); i++)
+		deny(rules, policy.n_rules, always[i]);
 	for (size_t i = 0; i < n; i++)
 		deny(rules, policy.n_rules, denied[i]);
 	if (!IS_CHECKED_FOR_LEAKS)

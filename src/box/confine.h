@@ -6,6 +6,6 @@
 
 struct err;
 
-/* Of this process, with one thread, for good. DENIED are names of calls; ptrace is one of them without being named. */
+/* Of this process, with one thread, for good. DENIED are names of further calls. */
 int confine_process(const char *const *denied, size_t n, struct err *e);
 void confine_process_end(void); /* right before exit(): lets the leak checker of test builds do its work */
