@@ -8,6 +8,8 @@ import pathlib
 import re
 import tempfile
 
+import pytest
+
 from api import EGRESS, TIMEOUT_S, Api, wait_for
 from conftest import BIN, EXECD, KEY, Server
 from internet import RESOLVER, Internet
@@ -230,3 +232,18 @@ def until_true(condition, timeout=5, what="it"):
 
 def addresses_in(text):
     return re.findall(r"\b\d+\.\d+\.\d+\.\d+\b", text)
+
+
+@pytest.fixture(scope="module")
+def net(spec):
+    with network(spec) as n:
+        yield n
+
+
+@pytest.fixture
+def box(net):
+    """box(policy, ...): a sandbox that goes after the test."""
+    before = len(net.boxes)
+    yield net.box
+    while len(net.boxes) > before:
+        net.boxes.pop().delete()

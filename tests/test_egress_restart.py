@@ -7,15 +7,9 @@ import pytest
 
 from api import wait_for
 from internet import OTHER
-from network import MISSING, network, rules
+from network import MISSING, net, rules  # noqa: F401
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
-
-
-@pytest.fixture(scope="module")
-def net(spec):
-    with network(spec) as n:
-        yield n
 
 
 def test_what_an_earlier_process_had_let_through_is_forgotten(net):

@@ -6,24 +6,9 @@ import time
 import pytest
 
 from internet import BAD, GOOD, HOST, OTHER, PRIVATE, RESOLVER, SHARED
-from network import AUTH_HEADER, MISSING, network, rules, until_true
+from network import AUTH_HEADER, MISSING, box, net, network, rules, until_true  # noqa: F401
 
 pytestmark = [pytest.mark.skipif(bool(MISSING), reason=MISSING)]
-
-
-@pytest.fixture(scope="module")
-def net(spec):
-    with network(spec) as n:
-        yield n
-
-
-@pytest.fixture
-def box(net):
-    """box(policy, ...): a sandbox that goes after the test."""
-    before = len(net.boxes)
-    yield net.box
-    while len(net.boxes) > before:
-        net.boxes.pop().delete()
 
 
 @pytest.fixture(scope="module")

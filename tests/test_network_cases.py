@@ -13,24 +13,9 @@ import time
 import pytest
 
 from internet import BAD, FOREIGN, GOOD, HOST, OTHER, SHARED, WEB6
-from network import MISSING, Net, network, rules, until_true
+from network import MISSING, Net, box, net, network, rules, until_true  # noqa: F401
 
 pytestmark = [pytest.mark.skipif(bool(MISSING), reason=MISSING)]
-
-
-@pytest.fixture(scope="module")
-def net(spec):
-    with network(spec) as n:
-        yield n
-
-
-@pytest.fixture
-def box(net):
-    """box(policy, ...): a sandbox that goes after the test."""
-    before = len(net.boxes)
-    yield net.box
-    while len(net.boxes) > before:
-        net.boxes.pop().delete()
 
 
 def nothing(found):

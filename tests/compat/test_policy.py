@@ -5,16 +5,10 @@ import shutil
 import pytest
 from scenario import HERE, MODES, Report, installed, steps_of
 
-from network import MISSING, network
+from network import MISSING, net  # noqa: F401
 
 pytestmark = [pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 STEPS = steps_of("js/policy.mjs")
-
-
-@pytest.fixture(scope="module")
-def net(spec):
-    with network(spec) as n:
-        yield n
 
 
 # ---- Python ----

@@ -12,17 +12,11 @@ import pytest
 
 from internet import BAD, FOREIGN, GOOD, HOST, OTHER, PRIVATE, RESOLVER, SHARED, WEB6
 from nameserver import put_name
-from network import MISSING, PRELUDE, Net, addresses_in, network, rules, until_true
+from network import MISSING, PRELUDE, Net, addresses_in, net, rules, until_true  # noqa: F401
 
 pytestmark = [pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 DENIED = ("timeout", "ECONNRESET", "ECONNREFUSED", "EPERM", "EACCES", "EHOSTUNREACH", "ENETUNREACH", "closed", "TLS UNEXPECTED_EOF_WHILE_READING",
           "EOPNOTSUPP", "EAFNOSUPPORT", "EADDRNOTAVAIL", "EPIPE", "EINVAL")  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def net(spec):
-    with network(spec) as n:
-        yield n
 
 
 @pytest.fixture(scope="module")
