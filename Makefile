@@ -88,7 +88,8 @@ help:
 	@echo 'make soak        the long forms of the load and fault tests'
 	@echo 'make clean       remove build/'
 
-deps-%:
+# A static pattern: make looks for no implicit rule of a phony target.
+deps-build deps-test deps-bench deps-lint: deps-%:
 	@tools/deps $*
 
 run: deps-build

@@ -96,3 +96,9 @@ def test_no_two_archives_define_the_same_name():
     names = subprocess.run(["nm", "-g", "--defined-only", *archives], capture_output=True, text=True, check=True).stdout
     seen = re.findall(r"^[0-9a-f]+ T (\w+)$", names, re.M)
     assert len(seen) > 500 and sorted({n for n in seen if seen.count(n) > 1}) == []
+
+
+@pytest.mark.parametrize("target, group", [("run", "build"), ("test", "test"), ("soak", "test"), ("bench", "bench"), ("lint", "lint"), ("fuzz", "lint")])
+def test_targets_install_what_they_need(target, group):
+    plan = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert f"tools/deps {group}\n" in plan
