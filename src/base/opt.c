@@ -120,8 +120,8 @@ static int set_choice(struct parser *p, const struct opt *o, const char *text, c
 	size_t n = 0;
 
 	for (const char *const *c = o->choices; c && *c; c++) {
-		if (str_is(str_of(text), *c)) {
-			*ret = text;
+		if (str_is(str_of(text), *c) || (o->ignores_case && str_eq_nocase(str_of(text), str_of(*c)))) {
+			*ret = *c;
 			return 0;
 		}
 		/* A list too long for the message is cut. */
@@ -154,6 +154,9 @@ static int set_value(struct parser *p, const struct opt *o, const char *text, bo
 	switch (o->kind) {
 	case OPT_FLAG:
 		*(bool *)at = is_on;
+		return 0;
+	case OPT_TOGGLE:
+		*(int *)at = is_on;
 		return 0;
 	case OPT_COUNT:
 		*(int *)at += *(int *)at < INT_MAX;
@@ -191,7 +194,7 @@ static const struct opt *find_negated(const struct parser *p, struct str name)
 {
 	const struct opt *o = str_starts(name, STR("no-")) ? find_long(p, str_skip(name, 3)) : NULL;
 
-	return o && o->kind == OPT_FLAG ? o : NULL;
+	return o && (o->kind == OPT_FLAG || o->kind == OPT_TOGGLE) ? o : NULL;
 }
 
 /* The word after the option: its value. */
@@ -294,6 +297,33 @@ static int check_operands(struct parser *p, int n)
 	return 0;
 }
 
+static bool is_given(const struct opt *o, const void *values)
+{
+	const void *at = (const char *)values + o->offset;
+
+	switch (o->kind) {
+	case OPT_STRING:
+		return *(const char *const *)at != NULL;
+	case OPT_INT:
+		return *(const int64_t *)at != 0;
+	case OPT_LIST:
+		return ((const struct opt_list *)at)->n > 0;
+	case OPT_FLAG:
+	case OPT_COUNT:
+	case OPT_TOGGLE:
+		break;
+	}
+	return true;
+}
+
+static int check_required(struct parser *p)
+{
+	for (const struct opt *o = p->c->opts; o && o->name; o++)
+		if (o->is_required && !is_given(o, p->values))
+			return err_set(p->e, ERR_INVALID, "missing option '--%s'", o->name);
+	return 0;
+}
+
 static const struct opt_command *find_command(const struct opt_command *c, const char *name)
 {
 	for (; c->name; c++)
@@ -316,7 +346,7 @@ int opt_parse(const struct opt_command *c, int argc, char **argv, void *values, 
 		if (!command)
 			return unknown_command(&p, argv[1]);
 	}
-	if (p.action == OPT_RUN && !c->commands && check_operands(&p, n) < 0)
+	if (p.action == OPT_RUN && !c->commands && (check_operands(&p, n) < 0 || check_required(&p) < 0))
 		return -1;
 	*ret = (struct opt_result){
 		.action = p.action,

@@ -34,6 +34,7 @@ enum opt_kind {
 	OPT_STRING, /* const char *, a pointer into argv; one of .choices if there are any */
 	OPT_INT,    /* int64_t; min and max bound it unless both are 0 */
 	OPT_LIST,   /* struct opt_list: every value given */
+	OPT_TOGGLE, /* int: 1 for --name, 0 for --no-name; what it was before says that neither was given */
 };
 
 #define OPT_LIST_MAX 256
@@ -51,6 +52,8 @@ struct opt {
 	const char *help; /* full sentences */
 	int64_t min, max;
 	const char *const *choices; /* NULL-terminated, or NULL */
+	bool ignores_case; /* of choices: "JSON" is taken for "json" */
+	bool is_required; /* of a string, a list or an integer: NULL, none or 0 in the end is an error */
 	bool is_file;     /* completed with file names */
 	bool is_hidden;   /* parsed, but not shown or completed */
 };
@@ -83,6 +86,8 @@ struct opt_command {
 	const struct opt_command *commands;
 	const struct opt_section *sections;
 	unsigned min_operands, max_operands;
+	const char *completes; /* a shell command that prints what an operand may be, one plain word per line; NULL: files. Bash expands
+				* them: quotes, '$' and the like must not be among them */
 	bool is_command_optional; /* with commands: it does something without one too */
 	bool stops_at_operand;  /* options end at the first operand, for commands that pass the rest on */
 	int (*run)(int argc, char **argv, void *arg); /* for the caller: not called here */

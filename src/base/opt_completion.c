@@ -43,7 +43,7 @@ static void each_command(struct script *s, const struct opt_command *c, int dept
 
 static bool takes_value(const struct opt *o)
 {
-	return o->kind != OPT_FLAG && o->kind != OPT_COUNT;
+	return o->kind != OPT_FLAG && o->kind != OPT_COUNT && o->kind != OPT_TOGGLE;
 }
 
 static struct str first_sentence(const char *text)
@@ -62,7 +62,7 @@ static struct str first_sentence(const char *text)
 static void quoted(struct buf *b, struct str s)
 {
 	for (size_t i = 0; i < s.n; i++) {
-		if (s.p[i] == '\'')
+		if (s.p[i] == '\'') /* NOLINT(clang-analyzer-core.NullDereference): what has a length has bytes */
 			buf_addf(b, "'\\''");
 		else
 			buf_add_char(b, s.p[i]);
@@ -116,14 +116,21 @@ static void bash_values(struct script *s, const struct opt_command *c)
 
 static void bash_words(struct script *s, const struct opt_command *c)
 {
-	/* A command without commands of its own takes operands: files, unless a dash says otherwise. */
-	buf_addf(s->out, "\t\t'%s') %swords='", buf_z(&s->path), c->commands ? "" : "[[ $cur == -* ]] && ");
+	/* A command without commands of its own takes operands: files (or what a command lists), unless a dash says otherwise. */
+	buf_addf(s->out, "\t\t'%s') ", buf_z(&s->path));
+	if (c->completes)
+		buf_addf(s->out, "if [[ $cur != -* ]]; then words=$(%s 2>/dev/null); else words='", c->completes);
+	else
+		buf_addf(s->out, "%swords='", c->commands ? "" : "[[ $cur == -* ]] && ");
 	for (const struct opt_command *sub = c->commands; sub && sub->name; sub++)
 		buf_addf(s->out, "%s ", sub->name);
 	for (const struct opt *o = c->opts; o && o->name; o++)
-		if (!o->is_hidden)
+		if (!o->is_hidden) {
 			buf_addf(s->out, "--%s ", o->name);
-	buf_addf(s->out, "--help%s' ;;\n", c->version ? " --version" : "");
+			if (o->kind == OPT_TOGGLE)
+				buf_addf(s->out, "--no-%s ", o->name);
+		}
+	buf_addf(s->out, "--help%s'%s ;;\n", c->version ? " --version" : "", c->completes ? "; fi" : "");
 }
 
 static void bash_script(struct script *s, const struct opt_command *program)
@@ -176,12 +183,18 @@ static void zsh_words(struct script *s, const struct opt_command *c)
 		zsh_item(s, "", sub->name, sub->summary);
 	buf_addf(s->out, " )\n\t\tflags=(");
 	for (const struct opt *o = c->opts; o && o->name; o++)
-		if (!o->is_hidden)
+		if (!o->is_hidden) {
 			zsh_item(s, "--", o->name, o->help);
+			if (o->kind == OPT_TOGGLE)
+				zsh_item(s, "--no-", o->name, o->help);
+		}
 	zsh_item(s, "--", "help", "Show this help");
 	if (c->version)
 		zsh_item(s, "--", "version", "Show the version");
-	buf_addf(s->out, " ) ;;\n");
+	buf_addf(s->out, " )");
+	if (c->completes)
+		buf_addf(s->out, "\n\t\t[[ ${words[CURRENT]} == -* ]] || compadd -- ${(f)\"$(%s 2>/dev/null)\"}", c->completes);
+	buf_addf(s->out, " ;;\n");
 }
 
 static void zsh_script(struct script *s, const struct opt_command *program)
@@ -257,6 +270,8 @@ static void fish_option(struct script *s, const struct opt *o)
 	if (how.failed)
 		s->out->failed = true;
 	fish_line(s, o->help, " -l %s%s", o->name, buf_z(&how));
+	if (o->kind == OPT_TOGGLE)
+		fish_line(s, o->help, " -l no-%s", o->name);
 }
 
 static void fish_words(struct script *s, const struct opt_command *c)
@@ -266,6 +281,8 @@ static void fish_words(struct script *s, const struct opt_command *c)
 	for (const struct opt *o = c->opts; o && o->name; o++)
 		if (!o->is_hidden)
 			fish_option(s, o);
+	if (c->completes)
+		fish_line(s, "", " -a '(%s 2>/dev/null)'", c->completes);
 	fish_line(s, "Show this help", " -l help");
 	if (c->version)
 		fish_line(s, "Show the version", " -l version");

@@ -145,11 +145,17 @@ static void page_option(struct buf *b, const struct page_ops *ops, const struct 
 	if (o->short_name)
 		buf_addf(&t, "-%c, ", o->short_name);
 	buf_addf(&t, "--%s", o->name);
-	if (o->kind != OPT_FLAG && o->kind != OPT_COUNT)
+	if (o->kind == OPT_TOGGLE)
+		buf_addf(&t, ", --no-%s", o->name);
+	else if (o->kind != OPT_FLAG && o->kind != OPT_COUNT)
 		buf_addf(&t, " %s", o->arg ? o->arg : "VALUE");
 	page_textf(b, ops, &t, true);
 	buf_addf(&t, "%s", o->help ? o->help : "");
-	if (o->kind == OPT_INT && (o->min != 0 || o->max != 0))
+	if (o->is_required)
+		buf_addf(&t, " Needed.");
+	if (o->kind == OPT_INT && (o->min != 0 || o->max != 0) && o->max == INT64_MAX)
+		buf_addf(&t, " At least %" PRId64 ".", o->min);
+	else if (o->kind == OPT_INT && (o->min != 0 || o->max != 0))
 		buf_addf(&t, " From %" PRId64 " to %" PRId64 ".", o->min, o->max);
 	for (const char *const *c = o->choices; c && *c; c++)
 		buf_addf(&t, "%s%s%s", c == o->choices ? " One of " : ", ", *c, c[1] ? "" : ".");

@@ -183,6 +183,103 @@ static void help_and_version_are_the_callers_business(void **state)
 	}
 }
 
+struct picky {
+	const char *output, *scope;
+	int64_t port;
+	int proxy;
+	struct opt_list rules;
+};
+
+static const struct opt picky_options[] = {
+	OPT(struct picky, output, OPT_STRING, "output", 'o', "FORMAT", "Write FORMAT.", .choices = formats, .ignores_case = true),
+	OPT(struct picky, scope, OPT_STRING, "scope", 's', "SCOPE", "Of what.", .is_required = true),
+	OPT(struct picky, port, OPT_INT, "port", 'p', "PORT", "Where.", .min = 1, .max = 65535, .is_required = true),
+	OPT(struct picky, rules, OPT_LIST, "rule", 0, "RULE", "What.", .is_required = true),
+	OPT(struct picky, proxy, OPT_TOGGLE, "proxy", 0, NULL, "Go another way."),
+	{ 0 }
+};
+
+static const struct opt_command picky_tool = { .name = "tool", .summary = "try things", .opts = picky_options,
+					       .operands = "THING", .max_operands = 1, .completes = "tool things" };
+
+static void what_is_required_must_be_given(void **state)
+{
+	static const struct {
+		const char *line, *want; /* the error, or NULL */
+	} cases[] = {
+		{ "-s a -p 1 --rule x", NULL },
+		{ "-p 1 --rule x", "missing option '--scope'" },
+		{ "-s a --rule x", "missing option '--port'" },
+		{ "-s a -p 1", "missing option '--rule'" },
+		{ "-s a -p 1 --rule x -o yaml", "option '--output': 'yaml' is not one of text, json" },
+		{ "--help", NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct picky o = { .proxy = -1 };
+		struct opt_result r;
+		struct err e = { 0 };
+		struct words w;
+
+		words_init(&w, cases[i].line);
+		assert_int_equal(opt_parse(&picky_tool, w.argc, w.argv, &o, &r, &e), cases[i].want ? -1 : 0);
+		assert_string_equal(e.msg, cases[i].want ? cases[i].want : "");
+		assert_int_equal(o.proxy, -1);
+	}
+}
+
+static void a_choice_may_be_spelt_in_any_case(void **state)
+{
+	struct picky o = { 0 };
+	struct opt_result r;
+	struct err e = { 0 };
+	struct words w;
+
+	(void)state;
+	words_init(&w, "-s a -p 1 --rule x -o JSON");
+	assert_int_equal(opt_parse(&picky_tool, w.argc, w.argv, &o, &r, &e), 0);
+	assert_string_equal(o.output, "json");
+}
+
+static void a_toggle_knows_on_off_and_neither(void **state)
+{
+	struct picky o = { .proxy = -1 };
+	struct opt_result r;
+	struct err e = { 0 };
+	struct words w;
+
+	(void)state;
+	words_init(&w, "-s a -p 1 --rule x --proxy");
+	assert_int_equal(opt_parse(&picky_tool, w.argc, w.argv, &o, &r, &e), 0);
+	assert_int_equal(o.proxy, 1);
+	words_init(&w, "-s a -p 1 --rule x --proxy --no-proxy");
+	assert_int_equal(opt_parse(&picky_tool, w.argc, w.argv, &o, &r, &e), 0);
+	assert_int_equal(o.proxy, 0);
+}
+
+static void operands_are_completed_by_a_command(void **state)
+{
+	static const struct {
+		const char *shell, *want;
+	} cases[] = {
+		{ "bash", "words=$(tool things 2>/dev/null)" },
+		{ "bash", "--proxy --no-proxy" },
+		{ "zsh", "compadd -- ${(f)\"$(tool things 2>/dev/null)\"}" },
+		{ "fish", "-a '(tool things 2>/dev/null)'" },
+		{ "fish", "-l no-proxy" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		AUTO(buf_done) struct buf b = BUF_INIT(64 * 1024);
+		struct err e = { 0 };
+
+		assert_int_equal(opt_completion(cases[i].shell, &picky_tool, &b, &e), 0);
+		assert_non_null(strstr(buf_z(&b), cases[i].want));
+	}
+}
+
 static void flags_may_say_true_or_false(void **state)
 {
 	struct words w;
@@ -549,6 +646,10 @@ int main(void)
 		cmocka_unit_test(an_empty_command_line_has_no_operands),
 		cmocka_unit_test(help_and_version_are_the_callers_business),
 		cmocka_unit_test(flags_may_say_true_or_false),
+		cmocka_unit_test(what_is_required_must_be_given),
+		cmocka_unit_test(a_choice_may_be_spelt_in_any_case),
+		cmocka_unit_test(a_toggle_knows_on_off_and_neither),
+		cmocka_unit_test(operands_are_completed_by_a_command),
 		cmocka_unit_test(mistakes_are_named),
 		cmocka_unit_test(a_list_has_a_ceiling),
 		cmocka_unit_test(operands_are_counted),

@@ -209,5 +209,6 @@ bool secret_eq(struct str a, struct str b)
 
 void secret_wipe(void *p, size_t n)
 {
-	explicit_bzero(p, n);
+	if (n > 0) /* of nothing there may be no address */
+		explicit_bzero(p, n);
 }
