@@ -73,6 +73,8 @@ static void call_repeat(struct http_call *call)
 /* The connection ended where it should not have. */
 static enum step call_broken(struct http_call *call, int sys)
 {
+	const struct transport *t = call->conn->t;
+	const char *why = t->ops->failure ? t->ops->failure(t) : "";
 	struct err e = { 0 };
 
 	if (can_be_repeated(call)) {
@@ -83,11 +85,12 @@ static enum step call_broken(struct http_call *call, int sys)
 		(void)err_set(&e, ERR_IO, "the connection ended in the middle of a response");
 	else
 		(void)err_set(&e, ERR_IO, "the connection ended before a response");
-	if (sys != 0) {
-		struct err why = { 0 };
+	if (*why)
+		(void)err_set(&e, ERR_IO, "%s", why);
+	else if (sys != 0) {
+		struct err copy = e;
 
-		(void)err_sys(&why, sys, "%s", e.msg);
-		e = why;
+		(void)err_sys(&e, sys, "%s", copy.msg);
 	}
 	call_fail(call, &e);
 	return STEP_WAIT;

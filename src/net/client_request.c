@@ -96,9 +96,10 @@ int call_write_head(struct http_call *call, const struct http_request *rq, bool 
 		return -1;
 	write_framing(out, rq);
 	buf_addf(out, "\r\n");
-	if (out->failed || out->n > HTTP_HEAD_MAX)
+	if (out->n > HTTP_HEAD_MAX)
 		return err_set(e, ERR_LIMIT, "a request head of more than %d bytes", HTTP_HEAD_MAX);
-	if (!buf_add_str(out, rq->body))
+	if (rq->body.n > HTTP_CLIENT_BODY_MAX)
 		return err_set(e, ERR_LIMIT, "a request body of %zu bytes", rq->body.n);
-	return 0;
+	buf_add_str(out, rq->body);
+	return out->failed ? err_no_memory(e) : 0;
 }

@@ -17,6 +17,7 @@
 
 #define CONDUIT_NARROW ((size_t)64 * 1024) /* what pipes have */
 #define CONDUIT_WIDE ((size_t)256 * 1024)  /* for long bodies: all that a unix socket has at once */
+#define CONDUIT_HUGE ((size_t)1024 * 1024) /* the most that a user gets: for few, through which much goes */
 #define CONDUIT_LONG ((uint64_t)1024 * 1024)
 
 struct conduit {

@@ -75,6 +75,14 @@ static bool is_ows(char c)
 	return c == ' ' || c == '\t';
 }
 
+bool http_is_request_id(struct str s)
+{
+	for (size_t i = 0; i < s.n; i++)
+		if (s.p[i] < 0x20 || s.p[i] > 0x7e)
+			return false;
+	return s.n > 0 && s.n <= HTTP_REQUEST_ID_MAX;
+}
+
 bool http_is_field_value(struct str s)
 {
 	return is_field_text(s) && (s.n == 0 || (!is_ows(s.p[0]) && !is_ows(s.p[s.n - 1])));

@@ -94,3 +94,5 @@ enum http_chunk http_chunk_next(struct http_chunked *c, struct str *in, struct s
 const char *http_reason(unsigned status);
 bool http_is_token(struct str s);       /* a method or header name */
 bool http_is_field_value(struct str s); /* no control bytes but HTAB, no blanks at the ends */
+#define HTTP_REQUEST_ID_MAX 128
+bool http_is_request_id(struct str s); /* visible ASCII and blanks: fit for a header and a log */

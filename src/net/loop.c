@@ -85,6 +85,16 @@ uint64_t loop_now_ms(const struct loop *l)
 	return l->now_ms;
 }
 
+void loop_look_at_clock(struct loop *l)
+{
+	l->now_ms = l->clock(l->clock_arg);
+}
+
+int loop_fd(const struct loop *l)
+{
+	return l->epfd;
+}
+
 void loop_stop(struct loop *l)
 {
 	l->is_stopping = true;
@@ -351,6 +361,18 @@ static int wait_ms(const struct loop *l, int max_wait_ms)
 		wait = MIN(wait, key > l->now_ms ? key - l->now_ms : 0);
 	}
 	return (int)wait;
+}
+
+int loop_due_ms(const struct loop *l)
+{
+	uint64_t now = l->clock(l->clock_arg), key;
+
+	if (l->first)
+		return 0;
+	if (l->heap_n == 0)
+		return -1;
+	key = l->heap[0]->key_ms;
+	return key > now ? (int)MIN(key - now, (uint64_t)WAIT_MAX_MS) : 0;
 }
 
 int loop_turn(struct loop *l, int max_wait_ms, struct err *e)

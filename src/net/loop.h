@@ -26,6 +26,12 @@ void loop_set_clock(struct loop *l, clock_fn *now_ms, void *arg); /* for tests; 
 void loop_set_slow(struct loop *l, uint64_t threshold_ms, slow_fn *fn, void *arg);
 uint64_t loop_now_ms(const struct loop *l);
 
+/* For a loop that is turned by another one: what to watch for reading, and after how many milliseconds it wants a turn even
+ * if nothing is to be read (-1: not by itself). Who sets timers between turns looks at the clock first. */
+int loop_fd(const struct loop *l);
+int loop_due_ms(const struct loop *l);
+void loop_look_at_clock(struct loop *l);
+
 int loop_run(struct loop *l, struct err *e);                  /* until loop_stop() */
 int loop_turn(struct loop *l, int max_wait_ms, struct err *e); /* one wait and what follows from it; -1 ms: no limit */
 void loop_stop(struct loop *l);

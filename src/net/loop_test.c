@@ -324,6 +324,35 @@ static void the_loop_runs_until_it_is_stopped(void **state)
 	loop_free(l);
 }
 
+static void nothing(void *arg)
+{
+	(void)arg;
+}
+
+static void another_loop_can_tell_when_it_wants_a_turn(void **state)
+{
+	struct fixture *f = *state;
+	struct deferred d = { 0 };
+	struct timer t = { 0 };
+
+	assert_true(loop_fd(f->loop) >= 0);
+	assert_int_equal(loop_due_ms(f->loop), -1);
+	assert_int_equal(timer_init(&t, f->loop, nothing, NULL, "t", &(struct err){ 0 }), 0);
+	f->now_ms += 700; /* nobody turned the loop meanwhile */
+	loop_look_at_clock(f->loop);
+	timer_in(&t, 100);
+	assert_int_equal(loop_due_ms(f->loop), 100);
+	f->now_ms += 40;
+	assert_int_equal(loop_due_ms(f->loop), 60);
+	f->now_ms += 100;
+	assert_int_equal(loop_due_ms(f->loop), 0);
+	timer_set(&t, f->now_ms + 1000);
+	defer(&d, f->loop, nothing, NULL, "d");
+	assert_int_equal(loop_due_ms(f->loop), 0);
+	defer_cancel(&d);
+	timer_done(&t);
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -338,6 +367,7 @@ int main(void)
 		TEST(readiness_is_what_was_asked_for),
 		TEST(watching_a_file_is_an_error),
 		TEST(a_callback_that_holds_the_loop_is_named),
+		TEST(another_loop_can_tell_when_it_wants_a_turn),
 		cmocka_unit_test(the_loop_runs_until_it_is_stopped),
 	};
 

@@ -64,7 +64,7 @@ static int take_array(struct str in, int64_t n, size_t at, struct redis_reply *r
 	}
 	r->kind = REDIS_ARRAY;
 	for (r->n = 0; r->n < (size_t)n; r->n++) {
-		size_t size;
+		size_t size = 0;
 		int rc = take_bulk(str_skip(in, at), &r->items[r->n], &size);
 
 		if (rc <= 0)

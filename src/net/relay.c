@@ -34,6 +34,7 @@ struct relay {
 	struct side side[2];
 	struct direction dir[2];
 	struct timer idle;
+	size_t pipe; /* bytes */
 	unsigned idle_ms, linger_ms;
 	struct deferred start;
 	relay_fn *done;
@@ -183,7 +184,7 @@ static bool uses_pipe(struct relay *r, int i)
 	if (d->no_pipe || d->moved < RELAY_SPLICE_AFTER)
 		return false;
 	d->no_pipe = !r->side[0].t->is_plain || !r->side[1].t->is_plain || r->side[i].t->is_filtered ||
-		     conduit_open(&d->pipe, CONDUIT_NARROW) < 0;
+		     conduit_open(&d->pipe, r->pipe) < 0;
 	return !d->no_pipe;
 }
 
@@ -204,7 +205,7 @@ static bool flush_pipe(struct relay *r, int i)
 static bool splice_piece(struct relay *r, int i)
 {
 	struct direction *d = &r->dir[i];
-	ssize_t got = conduit_fill(&d->pipe, r->side[i].t->fd, CONDUIT_NARROW);
+	ssize_t got = conduit_fill(&d->pipe, r->side[i].t->fd, r->pipe);
 
 	if (got < 0 && errno == EINVAL) { /* a kind of descriptor that cannot be spliced */
 		conduit_close(&d->pipe);
@@ -334,6 +335,7 @@ struct relay *relay_start(struct loop *l, const struct relay_spec *spec, struct 
 	r->loop = l;
 	r->done = spec->done;
 	r->arg = spec->arg;
+	r->pipe = spec->pipe ? spec->pipe : CONDUIT_NARROW;
 	r->idle_ms = spec->idle_ms ? spec->idle_ms : RELAY_IDLE_MS;
 	r->linger_ms = spec->linger_ms ? spec->linger_ms : RELAY_LINGER_MS;
 	for (int i = 0; i < 2; i++)

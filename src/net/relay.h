@@ -7,6 +7,7 @@
  * buffer. Between plain transports a direction that has moved RELAY_SPLICE_AFTER bytes goes through a pipe without
  * being copied; that needs SIGPIPE ignored or blocked, otherwise the copies stay. */
 #pragma once
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/own.h"
@@ -48,6 +49,7 @@ struct relay_spec {
 	struct transport *a, *b;       /* taken on success */
 	struct str early_a, early_b;   /* received from that side already (copied), for the other */
 	unsigned idle_ms;              /* no byte either way: RELAY_IDLE_MS when 0 */
+	size_t pipe;                   /* that a long direction's pipe may grow to: CONDUIT_NARROW when 0 */
 	unsigned linger_ms;            /* the same once one side has ended: RELAY_LINGER_MS when 0 */
 	relay_fn *done;                /* called from the loop, once; may be NULL */
 	void *arg;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/test_wire.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <time.h>
 
+#include "net/conduit.h"
 #include "net/relay.h"
 
 #include "base/banned.h"
@@ -49,12 +51,9 @@ static struct transport *tcp_transport(int *ret_far)
 	return t;
 }
 
-static void rig_open(struct rig *r, bool is_tcp, bool is_plain, struct str early_a, struct str early_b)
+static void rig_start(struct rig *r, bool is_tcp, bool is_plain, struct relay_spec spec)
 {
 	struct err e = { 0 };
-	struct relay_spec spec = {
-		.early_a = early_a, .early_b = early_b, .idle_ms = 60000, .linger_ms = 10000, .done = on_done, .arg = r,
-	};
 
 	*r = (struct rig){ 0 };
 	wire_open(&r->w);
@@ -64,6 +63,12 @@ static void rig_open(struct rig *r, bool is_tcp, bool is_plain, struct str early
 	r->relay = relay_start(r->w.loop, &spec, &e);
 	assert_non_null(r->relay);
 	wire_turn(&r->w);
+}
+
+static void rig_open(struct rig *r, bool is_tcp, bool is_plain, struct str early_a, struct str early_b)
+{
+	rig_start(r, is_tcp, is_plain, (struct relay_spec){ .early_a = early_a, .early_b = early_b, .idle_ms = 60000, .linger_ms = 10000,
+							    .done = on_done, .arg = r });
 }
 
 static void rig_close(struct rig *r)
@@ -194,6 +199,33 @@ static void bytes_are_spliced_where_sigpipe_is_harmless(void **state)
 	assert_int_equal(count_pipes(), before + 2);
 	rig_close(&r);
 	assert_int_equal(sigprocmask(SIG_SETMASK, &old, NULL), 0);
+}
+
+/* Of the first that is found. */
+static int pipe_size(void)
+{
+	int size = -1;
+
+	for (int fd = 3; fd < 64 && size < 0; fd++)
+		size = fcntl(fd, F_GETPIPE_SZ);
+	return size;
+}
+
+static void pipes_grow_where_much_goes_and_the_owner_says_so(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	assert_true(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
+	for (int i = 0; i < 2; i++) {
+		rig_start(&r, true, true, (struct relay_spec){ .pipe = i ? CONDUIT_HUGE : 0, .done = on_done, .arg = &r });
+		move_both(&r, 512 * 1024, 0);
+		assert_int_equal(pipe_size(), CONDUIT_NARROW);
+		move_both(&r, 3 * MIB, 0);
+		assert_int_equal(pipe_size(), i ? CONDUIT_HUGE : CONDUIT_NARROW);
+		rig_close(&r);
+	}
+	assert_true(signal(SIGPIPE, SIG_DFL) != SIG_ERR);
 }
 
 static void early_bytes_come_first(void **state)
@@ -415,6 +447,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bytes_are_copied_and_each_side_may_end_first),
 		cmocka_unit_test(bytes_are_spliced_where_sigpipe_is_harmless),
+		cmocka_unit_test(pipes_grow_where_much_goes_and_the_owner_says_so),
 		cmocka_unit_test(early_bytes_come_first),
 		cmocka_unit_test(too_many_early_bytes_leave_the_transports_to_the_caller),
 		cmocka_unit_test(a_side_that_does_not_read_stalls_only_the_direction_towards_it),

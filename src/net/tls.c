@@ -508,6 +508,11 @@ static bool tls_has_pending(const struct transport *base)
 	return SSL_pending(tls_of(base)->ssl) > 0;
 }
 
+static const char *tls_why(const struct transport *base)
+{
+	return tls_of(base)->failure;
+}
+
 static const struct transport_ops tls_ops = {
 	.name = "tls",
 	.recv = tls_recv,
@@ -518,11 +523,12 @@ static const struct transport_ops tls_ops = {
 	.interest = tls_interest,
 	.readiness = tls_readiness,
 	.has_pending = tls_has_pending,
+	.failure = tls_why,
 };
 
 const char *tls_failure(const struct transport *t)
 {
-	return t->ops == &tls_ops ? tls_of(t)->failure : "";
+	return t->ops == &tls_ops ? tls_why(t) : "";
 }
 
 /* Without a descriptor yet: a failure leaves it to the caller. */

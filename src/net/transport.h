@@ -26,6 +26,7 @@ struct transport_ops {
 	unsigned (*interest)(const struct transport *t, unsigned want);
 	unsigned (*readiness)(const struct transport *t, unsigned ready);
 	bool (*has_pending)(const struct transport *t); /* bytes can be received without the descriptor being ready */
+	const char *(*failure)(const struct transport *t); /* more than errno says about why it is broken, or ""; NULL: never */
 };
 
 struct transport {

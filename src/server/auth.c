@@ -168,9 +168,18 @@ static enum auth_verdict check_local(const struct http_head *head, bool is_secur
 
 /* ---- with a key ---- */
 
-static enum auth_verdict check_key(const struct auth *a, const struct http_head *head)
+bool auth_is_key(const struct auth *a, struct str given)
 {
 	unsigned char digest[SHA256_SIZE];
+
+	if (!a->has_key)
+		return true;
+	sha256(given, digest);
+	return secret_eq((struct str){ (const char *)digest, sizeof(digest) }, (struct str){ (const char *)a->digest, sizeof(a->digest) });
+}
+
+static enum auth_verdict check_key(const struct auth *a, const struct http_head *head)
+{
 	struct str given = { 0 };
 	unsigned n = 0;
 
@@ -182,11 +191,7 @@ static enum auth_verdict check_key(const struct auth *a, const struct http_head 
 	}
 	if (n == 0 || (n == 1 && given.n == 0))
 		return AUTH_MISSING;
-	sha256(given, digest);
-	if (n > 1 || !secret_eq((struct str){ (const char *)digest, sizeof(digest) },
-				(struct str){ (const char *)a->digest, sizeof(a->digest) }))
-		return AUTH_INVALID;
-	return AUTH_OK;
+	return n == 1 && auth_is_key(a, given) ? AUTH_OK : AUTH_INVALID;
 }
 
 bool auth_has_key(const struct auth *a, const struct http_head *head)

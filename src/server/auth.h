@@ -57,6 +57,9 @@ bool auth_is_signed_path(struct str path);
 /* Whether the request has the key, or nobody needs one. */
 bool auth_has_key(const struct auth *a, const struct http_head *head);
 
+/* The same of what came by another way than a request. */
+bool auth_is_key(const struct auth *a, struct str given);
+
 bool auth_is_loopback_name(struct str host); /* a Host header: localhost, 127.0.0.0/8 or [::1], with any port */
 bool auth_is_loopback_addr(const struct sockaddr *sa);
 bool auth_is_own_origin(struct str origin, struct str host, bool is_secure);

@@ -23,18 +23,10 @@ struct ticket {
 	bool is_counted, is_counted_by_key;
 	bool is_gateway;
 	struct str subject;
-	char id[REQUEST_ID_MAX + 1];
+	char id[HTTP_REQUEST_ID_MAX + 1];
 };
 
 /* ---- request ids ---- */
-
-bool request_id_valid(struct str id)
-{
-	for (size_t i = 0; i < id.n; i++)
-		if (id.p[i] < 0x20 || id.p[i] > 0x7e)
-			return false;
-	return id.n > 0 && id.n <= REQUEST_ID_MAX;
-}
 
 static void ticket_issue(struct request *rq)
 {
@@ -45,7 +37,7 @@ static void ticket_issue(struct request *rq)
 	rq->ticket = t;
 	if (!t)
 		return;
-	if (request_id_valid(given)) {
+	if (http_is_request_id(given)) {
 		memcpy(t->id, given.p, given.n);
 		rq->id = (struct str){ t->id, given.n };
 	} else if (uuid_hex32(&s->random, t->id, &(struct err){ 0 }) == 0) { /* without one the request goes on */

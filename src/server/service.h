@@ -17,7 +17,6 @@ struct err;
 struct field;
 struct plane;
 
-#define REQUEST_ID_MAX 128
 #define CODE_INVALID_PARAMETER "SANDBOX::INVALID_PARAMETER"
 #define CODE_UNKNOWN_ERROR "GENERAL::UNKNOWN_ERROR"
 
@@ -68,6 +67,5 @@ struct str service_noted(const struct request *rq);
 int service_reply_problems(struct reply *rp, const struct decode *d, const char *where);
 
 /* ---- for tests ---- */
-bool request_id_valid(struct str id);
 bool origin_valid(struct str origin);
 void service_write_error(unsigned status, const char *code, const char *message, struct buf *body);

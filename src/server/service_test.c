@@ -368,15 +368,15 @@ static void documents_come_with_their_policy(void **state)
 
 static void ids_and_origins_are_limited_to_what_may_be_repeated(void **state)
 {
-	char longest[REQUEST_ID_MAX + 2];
+	char longest[HTTP_REQUEST_ID_MAX + 2];
 
 	(void)state;
 	memset(longest, 'x', sizeof(longest));
-	assert_true(request_id_valid((struct str){ longest, REQUEST_ID_MAX }));
-	assert_false(request_id_valid((struct str){ longest, REQUEST_ID_MAX + 1 }));
-	assert_false(request_id_valid(STR("")));
-	assert_false(request_id_valid(STR("a\tb")));
-	assert_true(request_id_valid(STR(" ~")));
+	assert_true(http_is_request_id((struct str){ longest, HTTP_REQUEST_ID_MAX }));
+	assert_false(http_is_request_id((struct str){ longest, HTTP_REQUEST_ID_MAX + 1 }));
+	assert_false(http_is_request_id(STR("")));
+	assert_false(http_is_request_id(STR("a\tb")));
+	assert_true(http_is_request_id(STR(" ~")));
 	assert_true(origin_valid(STR("null")));
 	assert_true(origin_valid(STR("chrome-extension://abc_d")));
 	assert_true(origin_valid(STR("http://[::1]:80")));

@@ -2,9 +2,7 @@
 #include "server/api/proxy_headers.h"
 
 #include "base/err.h"
-#include "server/api/access.h"
-#include "server/auth.h"
-#include "server/service.h"
+#include "net/proxy_header.h"
 
 #include "base/banned.h"
 
@@ -20,10 +18,6 @@ static bool is_in(struct str name, const char *const *list)
 
 static bool request_header_passes(const struct http_head *head, const struct proxy_request_rules *rules, struct str name)
 {
-	static const char *const dropped[] = {
-		"Host", "Expect", AUTH_HEADER, "X-EXECD-ACCESS-TOKEN", "OPENSANDBOX-EGRESS-AUTH", ACCESS_HEADER, HOP_HEADER,
-		"OpenSandbox-Ingress-To", "OPEN-SANDBOX-INGRESS", "Forwarded", "X-Forwarded-Port", "X-Forwarded-Server", "X-Real-IP", NULL,
-	};
 	/* What clients send to this server's origin is for this server; what they send to a gateway is not. */
 	static const char *const dropped_here[] = {
 		"Authorization", "Cookie", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", NULL,
@@ -33,7 +27,7 @@ static bool request_header_passes(const struct http_head *head, const struct pro
 		return true;
 	if (!rules->is_gateway && is_in(name, dropped_here))
 		return false;
-	return !is_in(name, dropped) && !http_is_hop_by_hop(head, name);
+	return !proxy_header_is_ours(name) && !proxy_header_is_token(name) && !http_is_hop_by_hop(head, name);
 }
 
 static int add(struct http_header *out, size_t *n, const char *name, struct str value, struct err *e)
@@ -71,12 +65,7 @@ int proxy_request_headers(const struct http_head *head, const struct proxy_reque
 
 bool proxy_response_header_passes(const struct http_head *head, struct str name, bool with_cors)
 {
-	/* The server writes the first two itself. The others would speak for the whole origin, which many share. */
-	static const char *const dropped[] = {
-		"Date", "X-Request-ID", "Alt-Svc", "Clear-Site-Data", "Public-Key-Pins", "Service-Worker-Allowed",
-		"Strict-Transport-Security", NULL,
-	};
 	static const char *const cors[] = { "Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", NULL };
 
-	return !is_in(name, dropped) && !(with_cors && is_in(name, cors)) && !http_is_hop_by_hop(head, name);
+	return !proxy_header_is_for_origin(name) && !(with_cors && is_in(name, cors)) && !http_is_hop_by_hop(head, name);
 }
