@@ -11,10 +11,12 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "box/stage.h"
 #include "sys/cgroup_devices.h"
 #include "sys/cgroup_limits.h"
 #include "sys/fd.h"
 #include "sys/memfd.h"
+#include "sys/mounts.h"
 
 #include "base/banned.h"
 
@@ -58,6 +60,9 @@ static int make_folders(struct box_host *h, const struct box_host_spec *spec, st
 	if (h->boxes < 0)
 		return err_sys(e, errno, "open '%s'", h->boxes_path);
 	spread(h->boxes);
+	if (stage_prepare(h->stage_path, e) < 0)
+		return -1;
+	h->has_stage = true;
 	return 0;
 }
 
@@ -117,6 +122,18 @@ int box_host_limit_devices(const struct cgroup *g, struct err *e)
 	return cgroup_limit_devices(g, devices, ARRAY_LEN(devices), e);
 }
 
+/* One list of devices at the top does for all boxes. With boxes in it that an earlier version made it may not work: then each has
+ * a group with the list. Nobody asks for the huge pages of one box, and v1 does not know whose the traffic of a disk is. */
+static int share_groups(struct box_host *h, struct err *e)
+{
+	int io = h->layout.where[CGROUP_IO];
+	unsigned shared = CGROUP_BIT(CGROUP_HUGETLB) | (io >= 0 && !h->layout.at[io].is_v2 ? CGROUP_BIT(CGROUP_IO) : 0);
+
+	h->has_devices = box_host_limit_devices(&h->top, &(struct err){ 0 }) == 0;
+	cgroup_layout_share(&h->layout, shared | (h->has_devices ? CGROUP_BIT(CGROUP_DEVICES) : 0));
+	return cgroup_entry_open_shared(&h->top, &h->shared, e);
+}
+
 int box_host_open(struct box_host *h, const struct box_host_spec *spec, struct err *e)
 {
 	*h = BOX_HOST_INIT;
@@ -127,17 +144,22 @@ int box_host_open(struct box_host *h, const struct box_host_spec *spec, struct e
 		box_host_done(h);
 		return err_wrap(e, "prepare this host for sandboxes");
 	}
-	/* With boxes in it that are not ours to change it may not work; each box is limited in any case. */
-	(void)box_host_limit_devices(&h->top, &(struct err){ 0 });
+	if (share_groups(h, e) < 0) {
+		box_host_done(h);
+		return -1;
+	}
 	return 0;
 }
 
 void box_host_done(struct box_host *h)
 {
+	cgroup_entry_done(&h->shared);
 	cgroup_done(&h->top);
 	cgroup_layout_done(&h->layout);
 	closep(&h->execd);
 	closep(&h->boxes);
+	if (h->has_stage)
+		(void)mount_detach(h->stage_path, &(struct err){ 0 }); /* it goes with the namespace at the latest */
 	box_store_done(&h->store);
 	*h = BOX_HOST_INIT;
 }

@@ -23,6 +23,8 @@ struct box_host_spec {
 struct box_host {
 	struct cgroup_layout layout;
 	struct cgroup top; /* above all boxes */
+	struct cgroup_entry shared; /* to be in it where boxes have no groups of their own */
+	bool has_devices; /* it is limited to those of a box, and with it all that is below */
 	struct seccomp_program filter;
 	int execd; /* sealed copy */
 	struct box_store store; /* their disks, and layers */
@@ -33,10 +35,11 @@ struct box_host {
 	char layers_path[BOX_PATH_MAX]; /* a layer per name */
 	char boxes_path[BOX_PATH_MAX];
 	char disks_path[BOX_PATH_MAX]; /* a disk per number */
-	char stage_path[BOX_PATH_MAX]; /* an empty directory, to be covered */
+	char stage_path[BOX_PATH_MAX]; /* see stage_prepare() */
+	bool has_stage;
 };
 
-/* To those that a box has (V1). A group that inherits them from the top one is left as it is. */
+/* To those that a box has (V1): for a box's own group, where the top could not be limited. */
 int box_host_limit_devices(const struct cgroup *g, struct err *e);
 
 int box_host_open(struct box_host *h, const struct box_host_spec *spec, struct err *e);

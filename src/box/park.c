@@ -38,7 +38,7 @@
 /* CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE SYS_CHROOT SETFCAP (C1) */
 #define BOX_CAPS 0x800405fbULL
 #define CHILD_FDS_FROM 64 /* above the numbers that the guest expects */
-#define KEPT_MAX (16 + PARK_FILES + CGROUP_GAUGES + 3 * CGROUP_HIERARCHIES_MAX)
+#define KEPT_MAX (16 + PARK_FILES + CGROUP_GAUGES + 4 * CGROUP_HIERARCHIES_MAX)
 
 _Static_assert(CGROUP_GAUGES == GUEST_STATS, "execd expects as many");
 
@@ -53,15 +53,14 @@ static const struct limit rlimits[] = {
 struct child {
 	int control, userns, netns, listener, execd, oom;
 	int gauges[CGROUP_GAUGES], files[PARK_FILES];
-	int dir, layers, stage_at; /* opened here, in the child's own mounts */
+	int dir, layers, stage; /* opened here, in the child's own mounts */
 	int usr;                   /* -1: the host has none */
-	int whole[CGROUP_HIERARCHIES_MAX], user[CGROUP_HIERARCHIES_MAX], init[CGROUP_HIERARCHIES_MAX];
-	size_t n_whole, n_user, n_init;
+	int shared[CGROUP_HIERARCHIES_MAX], whole[CGROUP_HIERARCHIES_MAX], user[CGROUP_HIERARCHIES_MAX], init[CGROUP_HIERARCHIES_MAX];
+	size_t n_shared, n_whole, n_user, n_init;
 	int kept[KEPT_MAX]; /* all that were open before */
 	size_t n_kept;
 	const struct seccomp_program *filter;
 	uint64_t id_base;
-	int stage;
 	int root; /* that of the guess; -1: none */
 	const struct slot_guess *guess;
 };
@@ -92,7 +91,7 @@ static int keep_own(struct child *c, const struct park *p, struct err *e)
 	if (keep(c, &c->control, p->control, e) < 0 || keep(c, &c->userns, s->userns, e) < 0 ||
 	    keep(c, &c->netns, s->netns, e) < 0 || keep(c, &c->listener, s->listener, e) < 0 ||
 	    keep(c, &c->execd, p->host->execd, e) < 0 || keep(c, &c->oom, p->oom, e) < 0 ||
-	    keep_entry(c, c->whole, &c->n_whole, &p->whole, e) < 0 ||
+	    keep_entry(c, c->shared, &c->n_shared, &p->host->shared, e) < 0 || keep_entry(c, c->whole, &c->n_whole, &p->whole, e) < 0 ||
 	    keep_entry(c, c->user, &c->n_user, &p->user, e) < 0 || keep_entry(c, c->init, &c->n_init, &p->init, e) < 0)
 		return -1;
 	for (int i = 0; i < CGROUP_GAUGES; i++)
@@ -122,8 +121,8 @@ static int open_folders(struct child *c, const struct park *p, struct err *e)
 	c->usr = open_folder("/usr", &(struct err){ 0 }); /* a host may be without */
 	c->dir = open_folder(path, e);
 	c->layers = c->dir < 0 ? -1 : open_folder(p->host->layers_path, e);
-	c->stage_at = c->layers < 0 ? -1 : open_folder(p->host->stage_path, e);
-	return c->stage_at < 0 ? -1 : 0;
+	c->stage = c->layers < 0 ? -1 : open_folder(p->host->stage_path, e);
+	return c->stage < 0 ? -1 : 0;
 }
 
 /* ---- parked ---- */
@@ -131,7 +130,7 @@ static int open_folders(struct child *c, const struct park *p, struct err *e)
 /* The cgroup namespace is rooted where its maker is: programs then see their own limits at "/". */
 static int enter_groups(const struct child *c, struct err *e)
 {
-	if (cgroup_enter(c->whole, c->n_whole, e) < 0 || cgroup_enter(c->user, c->n_user, e) < 0)
+	if (cgroup_enter(c->shared, c->n_shared, e) < 0 || cgroup_enter(c->whole, c->n_whole, e) < 0 || cgroup_enter(c->user, c->n_user, e) < 0)
 		return -1;
 	if (unshare(CLONE_NEWCGROUP) < 0)
 		return err_sys(e, errno, "make a cgroup namespace");
@@ -182,10 +181,9 @@ static int become_parked(struct child *c, const struct park *p, struct err *e)
 	if (keep_own(c, p, e) < 0 || enter_groups(c, e) < 0 || namespace_enter(c->netns, NAMESPACE_NET, e) < 0 ||
 	    mount_private_all(e) < 0 || open_folders(c, p, e) < 0)
 		return -1;
-	spec = (struct stage_spec){ .at = c->stage_at, .layers = c->layers, .usr = c->usr, .dir = c->dir, .userns = c->userns,
+	spec = (struct stage_spec){ .stage = c->stage, .layers = c->layers, .usr = c->usr, .dir = c->dir, .userns = c->userns,
 				    .id_base = c->id_base };
-	c->stage = stage_make(&spec, e);
-	return c->stage < 0 || make_guessed(c, e) < 0 ? -1 : begin_session(e);
+	return stage_make(&spec, e) < 0 || make_guessed(c, e) < 0 ? -1 : begin_session(e);
 }
 
 /* False when the parent has gone: there is nothing to become. */

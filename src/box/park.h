@@ -34,7 +34,7 @@ enum { PARK_FILE_STATE, PARK_FILE_LOG0, PARK_FILE_LOG1, PARK_FILES };
 struct park {
 	const struct box_host *host;
 	const struct slot *slot;
-	struct cgroup_entry whole, user, init; /* to enter its groups: the one of all, where it has no leaves, and the leaves */
+	struct cgroup_entry whole, user, init; /* to enter its groups: the one of all, where it has no leaves, and where commands and execd are */
 	int oom; /* counter of the former's kills */
 	struct cgroup_gauges gauges;
 	const int *files; /* PARK_FILES of them */

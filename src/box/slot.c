@@ -57,7 +57,9 @@ static int limit_groups(struct slot *s, const struct slot_limits *l, struct err 
 {
 	struct cgroup_limits user = { .memory_bytes = l->memory_bytes, .pids = l->pids, .socket_bytes = SOCKETS_MEMORY,
 				      .no_swap = true };
-	struct cgroup_limits init = { .memory_bytes = ASIDE_MEMORY, .pids = ASIDE_PIDS, .no_swap = true };
+	struct cgroup_limits init = { .memory_bytes = cgroup_has(&s->init, CGROUP_MEMORY) ? ASIDE_MEMORY : 0,
+				      .pids = cgroup_has(&s->init, CGROUP_PIDS) ? ASIDE_PIDS : 0,
+				      .no_swap = cgroup_has(&s->init, CGROUP_MEMORY) };
 	struct cgroup_limits both = { .memory_bytes = l->memory_bytes + ASIDE_MEMORY, .pids = l->pids + ASIDE_PIDS,
 				      .cpu_milli = l->cpu_milli, .no_swap = true };
 	unsigned lacking = 0, more = 0;
@@ -98,10 +100,10 @@ static int make_groups(const struct box_host *h, struct slot *s, const struct sl
 	char name[16];
 
 	slot_name(s->number, name);
-	if (cgroup_make(&h->top, name, &s->group, e) < 0 || box_host_limit_devices(&s->group, e) < 0)
+	if (cgroup_make(&h->top, name, &s->group, e) < 0 || (!h->has_devices && box_host_limit_devices(&s->group, e) < 0))
 		return -1;
 	KILL_POINT("warden.slot.group");
-	if (cgroup_make_for(&s->group, "init", SPLIT, &s->init, e) < 0 || cgroup_make_for(&s->group, "user", SPLIT, &s->user, e) < 0)
+	if (cgroup_make_leaf(&s->group, "init", SPLIT, &s->init, e) < 0 || cgroup_make_for(&s->group, "user", SPLIT, &s->user, e) < 0)
 		return -1;
 	return limit_groups(s, limits, e);
 }
@@ -233,7 +235,7 @@ static int make_child(const struct box_host *h, struct slot *s, const struct slo
 	if (home < 0)
 		home = cgroup_clone_dir(&s->group);
 	if (oom < 0 || cgroup_entry_open_rest(&s->group, &s->user, &whole, e) < 0 || cgroup_entry_open(&s->user, &user, e) < 0 ||
-	    cgroup_entry_open(&s->init, &init, e) < 0 || cgroup_gauges_open(&s->user, &s->group, &gauges, e) < 0 ||
+	    cgroup_entry_open_back(&s->group, &s->init, &s->user, &init, e) < 0 || cgroup_gauges_open(&s->user, &s->group, &gauges, e) < 0 ||
 	    passing_pair(pair, e) < 0)
 		return -1;
 	s->pid = namespace_clone(flags | (h->for_parent ? CLONE_PARENT : 0), home, &s->pidfd, e);
@@ -482,6 +484,10 @@ int slot_kill(const struct box_host *h, const struct slot *s, struct err *e)
 	slot_name(s->number, name);
 	if (s->pidfd >= 0)
 		(void)process_signal(s->pidfd, SIGKILL, &(struct err){ 0 }); /* it may be gone, or not in its groups yet */
+	/* A process is in the group that kills before it is in the others. */
+	if (h->layout.where[CGROUP_FREEZER] >= 0 &&
+	    cgroup_open_for(&h->top, name, CGROUP_BIT(CGROUP_FREEZER), &g, &(struct err){ 0 }) == 0)
+		return cgroup_kill(&g, KILL_MS, e);
 	return cgroup_make(&h->top, name, &g, e) < 0 ? -1 : cgroup_kill(&g, KILL_MS, e);
 }
 

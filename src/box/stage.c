@@ -19,6 +19,7 @@
 #define TTY_GROUP 5
 #define LAYERS_MAX 128
 #define CPUS_MAX 8192 /* of any kernel */
+#define SHARED_SIZE "1m" /* of empty directories */
 
 static int open_dir(int dir, const char *path, struct err *e)
 {
@@ -32,13 +33,13 @@ static int make_dir(int dir, const char *path, struct err *e)
 	return mkdirat(dir, path, 0755) < 0 ? err_sys(e, errno, "make '%s' on the stage", path) : 0;
 }
 
-/* The mount FD at PATH below DIR, which is made. */
+/* The mount FD at PATH below DIR, which is made if need be. */
 static int place(int fd, int dir, const char *path, struct err *e)
 {
 	AUTO_FD target = -1;
 
-	if (make_dir(dir, path, e) < 0)
-		return -1;
+	if (mkdirat(dir, path, 0755) < 0 && errno != EEXIST)
+		return err_sys(e, errno, "make '%s' on the stage", path);
 	target = open_dir(dir, path, e);
 	return target < 0 ? -1 : mount_move(fd, target, e);
 }
@@ -67,54 +68,84 @@ static int mount_shifted(int stage, const char *path, int from, int userns, stru
 
 /* R4 and R5, and the pressure of the whole host, where everybody may plant triggers. What this kernel does not have is
  * skipped. */
-static const char *const masked[] = {
-	"proc/acpi", "proc/asound", "proc/interrupts", "proc/kcore", "proc/keys", "proc/kmsg", "proc/latency_stats",
-	"proc/sched_debug", "proc/scsi", "proc/sysrq-trigger", "proc/timer_list", "proc/timer_stats", "sys/firmware",
-	"sys/fs/bpf", "sys/kernel/debug", "sys/kernel/tracing", "sys/kernel/security", "sys/devices/virtual/powercap",
+static const char *const masked_folders[] = {
+	"proc/acpi", "proc/asound", "proc/scsi", "sys/firmware", "sys/fs/bpf", "sys/kernel/debug", "sys/kernel/tracing",
+	"sys/kernel/security", "sys/devices/virtual/powercap",
+};
+static const char *const masked_files[] = {
+	"proc/interrupts", "proc/kcore", "proc/keys", "proc/kmsg", "proc/latency_stats", "proc/sched_debug", "proc/sysrq-trigger",
+	"proc/timer_list", "proc/timer_stats",
 };
 static const char *const read_only[] = { "proc/bus", "proc/fs", "proc/irq", "proc/sys", "proc/pressure" };
 
-static int mask_one(int stage, const char *path, struct err *e)
-{
-	AUTO_FD target = openat(stage, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-	AUTO_FD fd = -1;
-	struct stat st;
+/* What hides, ready to be moved: one of each kind. */
+struct masks {
+	int stage;
+	int folder, file;
+};
 
-	if (target < 0)
-		return errno == ENOENT ? 0 : err_sys(e, errno, "open '%s'", path);
-	if (fstat(target, &st) < 0)
-		return err_sys(e, errno, "look at '%s'", path);
-	fd = mount_clone(stage, S_ISDIR(st.st_mode) ? "mask/folder" : "mask/file", false, e);
-	if (fd < 0 || mount_restrict(fd, MOUNT_RO | SAFE, false, e) < 0 || mount_move(fd, target, e) < 0)
-		return err_wrap(e, "mask '%s'", path);
-	return 0;
+static void masks_done(struct masks *m)
+{
+	closep(&m->folder);
+	closep(&m->file);
+}
+DEFINE_AUTO_DONE(struct masks, masks_done)
+
+/* A copy of what hide_with() has restricted. */
+static int next_mask(const struct masks *m, int *fd, struct err *e)
+{
+	if (*fd < 0)
+		*fd = mount_clone(m->stage, fd == &m->folder ? "mask/folder" : "mask/file", false, e);
+	return *fd < 0 ? -1 : 0;
+}
+
+/* 1 done, 0 there is nothing, -1. */
+static int mask_with(struct masks *m, int *fd, const char *path, struct err *e)
+{
+	int r = next_mask(m, fd, e) < 0 ? -1 : mount_move_to(*fd, m->stage, path, e);
+
+	if (r > 0)
+		(void)close(take_fd(fd));
+	return r;
+}
+
+/* Tried as what it is on every kernel that we know: looking at it first costs as much again. */
+static int mask_one(struct masks *m, const char *path, bool is_folder, struct err *e)
+{
+	int *likely = is_folder ? &m->folder : &m->file, *other = is_folder ? &m->file : &m->folder;
+	struct err why = { 0 };
+
+	if (mask_with(m, likely, path, &why) >= 0)
+		return 0;
+	return mask_with(m, other, path, e) < 0 ? err_wrap(e, "mask '%s'", path) : 0;
 }
 
 static int freeze_one(int stage, const char *path, struct err *e)
 {
-	AUTO_FD target = openat(stage, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-	AUTO_FD fd = -1;
+	struct err why = { 0 };
+	AUTO_FD fd = mount_clone(stage, path, true, &why);
 
-	if (target < 0)
-		return errno == ENOENT ? 0 : err_sys(e, errno, "open '%s'", path);
-	fd = mount_clone(target, "", true, e);
-	if (fd < 0 || mount_restrict(fd, MOUNT_RO | SAFE, true, e) < 0 || mount_move(fd, target, e) < 0)
+	if (fd < 0 && why.sys == ENOENT)
+		return 0;
+	if (fd < 0)
+		*e = why;
+	if (fd < 0 || mount_restrict(fd, MOUNT_RO | SAFE, true, e) < 0 || mount_move_to(fd, stage, path, e) < 0)
 		return err_wrap(e, "make '%s' read-only", path);
 	return 0;
 }
 
 /* Of each processor: how often it got hot tells of what others compute. */
-static int mask_throttles(int stage, struct err *e)
+static int mask_throttles(struct masks *m, struct err *e)
 {
 	char path[80];
 	struct stat st;
 
 	for (unsigned cpu = 0; cpu < CPUS_MAX; cpu++) {
 		(void)snprintf(path, sizeof(path), "sys/devices/system/cpu/cpu%u", cpu);
-		if (fstatat(stage, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		if (fstatat(m->stage, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			return errno == ENOENT ? 0 : err_sys(e, errno, "look at '%s'", path);
 		(void)snprintf(path, sizeof(path), "sys/devices/system/cpu/cpu%u/thermal_throttle", cpu);
-		if (mask_one(stage, path, e) < 0)
+		if (mask_one(m, path, true, e) < 0)
 			return -1;
 	}
 	return 0;
@@ -122,17 +153,15 @@ static int mask_throttles(int stage, struct err *e)
 
 static int make_masks(int stage, struct err *e)
 {
-	AUTO_FD file = -1;
+	AUTO(masks_done) struct masks m = { .stage = stage, .folder = -1, .file = -1 };
 
-	if (make_dir(stage, "mask", e) < 0 || make_dir(stage, "mask/folder", e) < 0)
-		return -1;
-	file = openat(stage, "mask/file", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0);
-	if (file < 0 || fchmodat(stage, "mask/folder", 0, 0) < 0)
-		return err_sys(e, errno, "make masks");
-	for (size_t i = 0; i < ARRAY_LEN(masked); i++)
-		if (mask_one(stage, masked[i], e) < 0)
+	for (size_t i = 0; i < ARRAY_LEN(masked_folders); i++)
+		if (mask_one(&m, masked_folders[i], true, e) < 0)
 			return -1;
-	if (mask_throttles(stage, e) < 0)
+	for (size_t i = 0; i < ARRAY_LEN(masked_files); i++)
+		if (mask_one(&m, masked_files[i], false, e) < 0)
+			return -1;
+	if (mask_throttles(&m, e) < 0)
 		return -1;
 	for (size_t i = 0; i < ARRAY_LEN(read_only); i++)
 		if (freeze_one(stage, read_only[i], e) < 0)
@@ -372,7 +401,7 @@ static int remake_usr(const struct stage_root *r, struct ranges *g, struct err *
 
 static int fill_stage(int stage, const struct stage_spec *spec, struct err *e)
 {
-	if (make_dir(stage, "root", e) < 0 || mount_shifted(stage, "layers", spec->layers, spec->userns, e) < 0)
+	if (mount_shifted(stage, "layers", spec->layers, spec->userns, e) < 0)
 		return -1;
 	if (spec->usr >= 0 &&
 	    (mount_shifted(stage, "usr", spec->usr, spec->userns, e) < 0 || cover_usr(stage, spec->dir, e) < 0))
@@ -385,12 +414,46 @@ static int fill_stage(int stage, const struct stage_spec *spec, struct err *e)
 
 int stage_make(const struct stage_spec *spec, struct err *e)
 {
-	const struct mount_option options[] = { MOUNT_TEXT("mode", "700") };
-	AUTO_FD stage = mount_make(&(struct mount_spec){ "tmpfs", "stage", options, 1, MOUNT_NOSUID }, e);
+	return fill_stage(spec->stage, spec, e);
+}
 
-	if (stage < 0 || mount_move(stage, spec->at, e) < 0 || fill_stage(stage, spec, e) < 0)
+/* ---- what all stages share ---- */
+
+/* A mount on itself: copies of it are as restricted as it is. */
+static int hide_with(int stage, const char *path, struct err *e)
+{
+	AUTO_FD target = openat(stage, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	AUTO_FD fd = target < 0 ? err_sys(e, errno, "open '%s'", path) : mount_clone(target, "", false, e);
+
+	return fd < 0 || mount_restrict(fd, MOUNT_RO | SAFE, false, e) < 0 || mount_move(fd, target, e) < 0 ? -1 : 0;
+}
+
+static int fill_shared(int stage, struct err *e)
+{
+	static const char *const places[] = { "root", "layers", "usr", "proc", "sys", "dev", "mask", "mask/folder" };
+	AUTO_FD file = -1;
+
+	for (size_t i = 0; i < ARRAY_LEN(places); i++)
+		if (make_dir(stage, places[i], e) < 0)
+			return -1;
+	file = openat(stage, "mask/file", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0);
+	if (file < 0 || fchmodat(stage, "mask/folder", 0, 0) < 0)
+		return err_sys(e, errno, "make masks");
+	return hide_with(stage, "mask/folder", e) < 0 ? -1 : hide_with(stage, "mask/file", e);
+}
+
+int stage_prepare(const char *path, struct err *e)
+{
+	const struct mount_option options[] = { MOUNT_TEXT("mode", "700"), MOUNT_TEXT("size", SHARED_SIZE) };
+	AUTO_FD at = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	AUTO_FD stage = -1;
+
+	if (at < 0)
+		return err_sys(e, errno, "open '%s'", path);
+	stage = mount_make(&(struct mount_spec){ "tmpfs", "stage", options, 2, MOUNT_NOSUID }, e);
+	if (stage < 0 || mount_move(stage, at, e) < 0)
 		return -1;
-	return take_fd(&stage);
+	return mount_private(stage, e) < 0 ? -1 : fill_shared(stage, e);
 }
 
 /* ---- the root ---- */

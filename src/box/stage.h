@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* box/stage.h - the mounts that every box has, made by its parked child before the image is known.
  *
- * They are put together below a tmpfs of the child's own, and moved into the root when there is one. Everything is made
- * outside of the sandbox's user namespace, so that even a root with every capability inside cannot change it. */
+ * They are put together at places that all children share, each in its own mount namespace, and moved into the root when there
+ * is one. Everything is made outside of the sandbox's user namespace, so that even a root with every capability inside cannot
+ * change it. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,8 +12,12 @@
 struct err;
 struct slot_layer;
 
+/* The places, and what hides things in /proc and /sys: on a small file system at PATH, an empty directory, in this mount
+ * namespace, of which those of the children are copies. Sandboxes see of it what hides, which nobody in them can open. */
+int stage_prepare(const char *path, struct err *e);
+
 struct stage_spec {
-	int at;          /* an empty directory to cover */
+	int stage;       /* the root of what stage_prepare() made, in this namespace; it may be O_PATH */
 	int layers;      /* the host's layers, shown with the box's ids as "layers" */
 	int usr;         /* the host's /usr, shown likewise as "usr", below a writable layer of the box; -1: none */
 	int dir;         /* the box's disk, with usr-upper and usr-work */
@@ -20,7 +25,7 @@ struct stage_spec {
 	uint64_t id_base;
 };
 
-/* Returns the root of the stage: proc, sys and dev are complete there, "root" is an empty directory. */
+/* Makes proc, sys and dev complete there; "root" is an empty directory. */
 int stage_make(const struct stage_spec *spec, struct err *e);
 
 struct stage_root {

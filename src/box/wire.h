@@ -133,7 +133,9 @@ enum wire_volume_fault {
 
 struct wire_stats {
 	uint64_t cpu_usec, memory_bytes, memory_peak_bytes, pids, disk_bytes, oom_kills;
+	uint64_t io_read_bytes, io_written_bytes; /* from and to disks, as far as the kernel knows whose they are */
 	uint64_t net_in_bytes, net_out_bytes, net_in_packets, net_out_packets; /* as the sandbox sees it; 0 without a network */
+	uint64_t net_refused_packets; /* of those that it has sent: dropped by what it may not reach */
 };
 
 struct wire_snapshot {

@@ -153,7 +153,9 @@ struct runtime_box {
 struct runtime_stats {
 	uint64_t cpu_usec, memory_bytes, memory_peak_bytes, pids, disk_bytes; /* used; 0: not known */
 	uint64_t oom_kills;
+	uint64_t io_read_bytes, io_written_bytes; /* from and to disks */
 	uint64_t net_in_bytes, net_out_bytes, net_in_packets, net_out_packets; /* as it sees it */
+	uint64_t net_refused_packets; /* of those that it has sent: what it may not reach */
 };
 
 /* One line of an inspection: "network", "10.1.2.3/30". Nothing of it is secret or a path of the host. */

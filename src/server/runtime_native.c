@@ -208,11 +208,9 @@ void native_call_send_all(struct call *c, const char *id, struct wire_request *r
 		native_call_fail_later(c);
 		return;
 	}
-	sent = c->n->unsent && n_fds == 0 ? 0 : passing_send(c->n->fd, rq, size, fds, n_fds, &c->failure);
-	if (sent == 0 && n_fds == 0 && native_queue(c->n, rq, size, &c->failure) == 0)
+	sent = c->n->unsent ? 0 : passing_send(c->n->fd, rq, size, fds, n_fds, &c->failure);
+	if (sent == 0 && native_queue(c->n, rq, size, fds, n_fds, &c->failure) == 0)
 		return;
-	if (sent == 0 && n_fds > 0)
-		(void)err_set(&c->failure, ERR_UNAVAILABLE, "the warden is busy");
 	if (sent != 1)
 		native_call_fail_later(c);
 }
@@ -482,7 +480,8 @@ static void answer_inspect(struct call *c, const struct wire_reply *rp)
 static void answer_stats(struct call *c, const struct wire_stats *w)
 {
 	struct runtime_stats stats = { w->cpu_usec, w->memory_bytes, w->memory_peak_bytes, w->pids, w->disk_bytes,
-				       w->oom_kills,  w->net_in_bytes, w->net_out_bytes, w->net_in_packets, w->net_out_packets };
+				       w->oom_kills,  w->io_read_bytes, w->io_written_bytes, w->net_in_bytes, w->net_out_bytes,
+				       w->net_in_packets, w->net_out_packets, w->net_refused_packets };
 	runtime_stats_fn *fn = c->fn.stats;
 	void *arg = c->arg;
 

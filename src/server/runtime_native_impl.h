@@ -137,7 +137,8 @@ void native_answer_snapshot(struct call *c, const struct wire_snapshot *w);
 void native_answer_snapshots(struct call *c, const struct wire_reply *rp);
 
 /* runtime_native_queue.c */
-int native_queue(struct native *n, const void *bytes, size_t size, struct err *e); /* leaves when there is room */
+/* Leaves when there is room; the descriptors stay the caller's, too. */
+int native_queue(struct native *n, const void *bytes, size_t size, const int *fds, size_t n_fds, struct err *e);
 void native_queue_flush(struct native *n);
 void native_queue_drop(struct native *n); /* nobody is there any more */
 

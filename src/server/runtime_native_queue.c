@@ -1,18 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Messages for the warden that its socket has no room for: a thousand requests into sandboxes in one turn are a thousand dials.
- * Only those without descriptors wait here; they leave in their order as soon as there is room. */
+ * They leave in their order as soon as there is room, with descriptors of their own. */
+#include <fcntl.h>
+
 #include "server/runtime_native_impl.h"
 #include "sys/passing.h"
 
 #include "base/banned.h"
 
 #define QUEUE_MAX 16384 /* messages */
+#define FDS_MAX 2       /* of a message */
 
 struct unsent {
 	struct unsent *next;
-	size_t size;
+	int fds[FDS_MAX];
+	size_t size, n_fds;
 	char bytes[];
 };
+
+static void unsent_free(struct unsent *m)
+{
+	for (size_t i = 0; i < m->n_fds; i++)
+		closep(&m->fds[i]);
+	free(m);
+}
+DEFINE_AUTO(struct unsent *, unsent_free)
 
 static void arm(struct native *n)
 {
@@ -28,7 +40,7 @@ static void drop_first(struct native *n)
 	if (!n->unsent)
 		n->last_unsent = NULL;
 	n->n_unsent--;
-	free(m);
+	unsent_free(m);
 }
 
 void native_queue_drop(struct native *n)
@@ -42,20 +54,33 @@ void native_queue_flush(struct native *n)
 {
 	struct err e = { 0 };
 
-	while (n->unsent && passing_send(n->fd, n->unsent->bytes, n->unsent->size, NULL, 0, &e) != 0)
+	while (n->unsent && passing_send(n->fd, n->unsent->bytes, n->unsent->size, n->unsent->fds, n->unsent->n_fds, &e) != 0)
 		drop_first(n);
 	arm(n);
 }
 
-int native_queue(struct native *n, const void *bytes, size_t size, struct err *e)
+static struct unsent *unsent_new(const void *bytes, size_t size, const int *fds, size_t n_fds)
 {
-	struct unsent *m = n->n_unsent < QUEUE_MAX ? malloc(sizeof(*m) + size) : NULL;
+	AUTO(unsent_free) struct unsent *m = calloc(1, sizeof(*m) + size);
+
+	for (; m && m->n_fds < n_fds; m->n_fds++) {
+		m->fds[m->n_fds] = fcntl(fds[m->n_fds], F_DUPFD_CLOEXEC, 0);
+		if (m->fds[m->n_fds] < 0)
+			return NULL;
+	}
+	if (!m)
+		return NULL;
+	m->size = size;
+	memcpy(m->bytes, bytes, size);
+	return take_ptr(&m);
+}
+
+int native_queue(struct native *n, const void *bytes, size_t size, const int *fds, size_t n_fds, struct err *e)
+{
+	struct unsent *m = n->n_unsent < QUEUE_MAX && n_fds <= FDS_MAX ? unsent_new(bytes, size, fds, n_fds) : NULL;
 
 	if (!m)
 		return err_set(e, ERR_UNAVAILABLE, "the warden is busy");
-	m->next = NULL;
-	m->size = size;
-	memcpy(m->bytes, bytes, size);
 	*(n->last_unsent ? &n->last_unsent->next : &n->unsent) = m;
 	n->last_unsent = m;
 	n->n_unsent++;

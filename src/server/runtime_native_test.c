@@ -541,6 +541,33 @@ static void a_thousand_calls_at_once_all_go_out_in_order(void **state)
 		f->rt->ops->pause(f->rt, "x", on_done, f); /* and some are left over at the end */
 }
 
+static void a_create_behind_a_thousand_calls_goes_out_with_its_descriptors(void **state)
+{
+	struct fixture *f = *state;
+	struct wire_request rq = { 0 };
+
+	for (unsigned i = 0; i < 1000; i++)
+		f->rt->ops->pause(f->rt, "ab-12", on_done, f);
+	start_create(f);
+	for (unsigned i = 0; i < 1000; i++) {
+		AUTO(passed_done) struct passed got = PASSED_INIT;
+
+		rq = hear(f, &got);
+		assert_int_equal(rq.call, WIRE_PAUSE);
+	}
+	{
+		AUTO(passed_done) struct passed got = PASSED_INIT;
+
+		rq = hear(f, &got);
+		assert_int_equal(rq.call, WIRE_CREATE);
+		assert_int_equal(got.n_fds, 1);
+	}
+	assert_int_equal(f->failed, 0);
+	for (unsigned i = 0; i < 1000; i++)
+		f->rt->ops->pause(f->rt, "ab-12", on_done, f);
+	start_create(f); /* and one that never leaves */
+}
+
 static void lists_come_in_rows(void **state)
 {
 	struct fixture *f = *state;
@@ -654,6 +681,7 @@ int main(void)
 		TEST(named_volumes_are_made_and_removed),
 		TEST(a_dial_gives_the_socket_as_a_transport),
 		TEST(a_thousand_calls_at_once_all_go_out_in_order),
+		TEST(a_create_behind_a_thousand_calls_goes_out_with_its_descriptors),
 		TEST(lists_come_in_rows),
 		TEST(logs_stats_and_ends_are_told),
 		TEST(a_warden_that_goes_away_fails_calls_and_comes_back),

@@ -211,7 +211,7 @@ static inline void fake_complete(struct fake *f, struct fake_call *c)
 {
 	static const struct runtime_fact facts[] = { { "network", "10.0.0.2/30" } };
 	const struct runtime_info info = { RUNTIME_RUNNING, facts, 1 };
-	const struct runtime_stats stats = { .cpu_usec = 12, .memory_bytes = 34, .pids = 5 };
+	const struct runtime_stats stats = { .cpu_usec = 12, .memory_bytes = 34, .pids = 5, .io_read_bytes = 6, .io_written_bytes = 7 };
 	const struct runtime_failure nobody = { .code = "SANDBOX_QUERY_FAILED", .status = 503, .err.code = ERR_NOT_FOUND };
 	const struct runtime_failure *failure = fake_failure(f, c);
 	struct fake_call call = *c;

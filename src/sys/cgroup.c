@@ -227,9 +227,21 @@ static bool serves(const struct cgroup_layout *l, size_t i, unsigned controllers
 	return false;
 }
 
-/* CONTROLLERS: 0 for all hierarchies. */
-static int get_child(const struct cgroup *parent, const char *name, bool make, unsigned controllers, struct cgroup *ret,
-		     struct err *e)
+/* Which directories of a group are wanted. */
+struct wanted {
+	bool make;
+	unsigned controllers; /* 0: all hierarchies */
+	bool only_v2;
+};
+
+static bool is_wanted(const struct cgroup_layout *l, size_t i, const struct wanted *w)
+{
+	if (!l->at[i].is_used || l->at[i].is_shared || (w->only_v2 && !l->at[i].is_v2))
+		return false;
+	return w->controllers == 0 || serves(l, i, w->controllers);
+}
+
+static int get_child(const struct cgroup *parent, const char *name, const struct wanted *w, struct cgroup *ret, struct err *e)
 {
 	AUTO(cgroup_done) struct cgroup g = CGROUP_INIT;
 	const struct cgroup_layout *l = parent->layout;
@@ -237,11 +249,11 @@ static int get_child(const struct cgroup *parent, const char *name, bool make, u
 	if (check_name(name, e) < 0 || init_group(&g, l, parent->path, name, e) < 0)
 		return -1;
 	for (size_t i = 0; i < l->n; i++) {
-		if (!l->at[i].is_used || (controllers && !serves(l, i, controllers)))
+		if (!is_wanted(l, i, w))
 			continue;
-		if (make && l->at[i].is_v2 && cg_enable(parent->dirs[i], enabled_on_v2(l), parent->path, e) < 0)
+		if (w->make && l->at[i].is_v2 && cg_enable(parent->dirs[i], enabled_on_v2(l) & ~l->shared, parent->path, e) < 0)
 			return -1;
-		g.dirs[i] = make ? cg_make_dir(parent->dirs[i], name, e) : cg_open_dir(parent->dirs[i], name, e);
+		g.dirs[i] = w->make ? cg_make_dir(parent->dirs[i], name, e) : cg_open_dir(parent->dirs[i], name, e);
 		if (g.dirs[i] < 0)
 			return err_wrap(e, "group '%s' in '%s'", g.path, l->at[i].place);
 	}
@@ -252,17 +264,32 @@ static int get_child(const struct cgroup *parent, const char *name, bool make, u
 
 int cgroup_make(const struct cgroup *parent, const char *name, struct cgroup *ret, struct err *e)
 {
-	return get_child(parent, name, true, 0, ret, e);
+	return get_child(parent, name, &(struct wanted){ .make = true }, ret, e);
 }
 
 int cgroup_make_for(const struct cgroup *parent, const char *name, unsigned controllers, struct cgroup *ret, struct err *e)
 {
-	return get_child(parent, name, true, controllers, ret, e);
+	return get_child(parent, name, &(struct wanted){ .make = true, .controllers = controllers }, ret, e);
+}
+
+int cgroup_make_leaf(const struct cgroup *parent, const char *name, unsigned controllers, struct cgroup *ret, struct err *e)
+{
+	return get_child(parent, name, &(struct wanted){ .make = true, .controllers = controllers, .only_v2 = true }, ret, e);
 }
 
 int cgroup_open(const struct cgroup *parent, const char *name, struct cgroup *ret, struct err *e)
 {
-	return get_child(parent, name, false, 0, ret, e);
+	return get_child(parent, name, &(struct wanted){ .make = false }, ret, e);
+}
+
+int cgroup_open_for(const struct cgroup *parent, const char *name, unsigned controllers, struct cgroup *ret, struct err *e)
+{
+	return get_child(parent, name, &(struct wanted){ .controllers = controllers }, ret, e);
+}
+
+bool cgroup_has(const struct cgroup *g, enum cgroup_controller c)
+{
+	return cg_dir_for(g, c) >= 0;
 }
 
 /* ---- entering ------------------------------------------------------------------------------------------ */
@@ -310,6 +337,25 @@ int cgroup_entry_open_rest(const struct cgroup *g, const struct cgroup *leaf, st
 	for (size_t i = 0; i < ARRAY_LEN(skip); i++)
 		skip[i] = leaf->dirs[i] >= 0 || (i == 0 && cgroup_clone_dir(g) >= 0);
 	return open_entries(g, skip, ret, e);
+}
+
+int cgroup_entry_open_back(const struct cgroup *g, const struct cgroup *leaf, const struct cgroup *from, struct cgroup_entry *ret,
+			   struct err *e)
+{
+	struct cgroup to = *g; /* borrowed */
+
+	for (size_t i = 0; i < ARRAY_LEN(to.dirs); i++)
+		to.dirs[i] = leaf->dirs[i] >= 0 ? leaf->dirs[i] : from->dirs[i] >= 0 ? g->dirs[i] : -1;
+	return cgroup_entry_open(&to, ret, e);
+}
+
+int cgroup_entry_open_shared(const struct cgroup *top, struct cgroup_entry *ret, struct err *e)
+{
+	bool skip[CGROUP_HIERARCHIES_MAX];
+
+	for (size_t i = 0; i < ARRAY_LEN(skip); i++)
+		skip[i] = !top->layout->at[i].is_shared;
+	return open_entries(top, skip, ret, e);
 }
 
 void cgroup_entry_done(struct cgroup_entry *entry)

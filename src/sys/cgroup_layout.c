@@ -258,6 +258,19 @@ static void assign(struct cgroup_layout *l)
 	}
 }
 
+void cgroup_layout_share(struct cgroup_layout *l, unsigned controllers)
+{
+	unsigned served[CGROUP_HIERARCHIES_MAX] = { 0 };
+
+	l->shared |= controllers;
+	for (unsigned c = 0; c < CGROUP_CONTROLLERS; c++)
+		if (l->where[c] >= 0)
+			served[l->where[c]] |= CGROUP_BIT(c);
+	for (size_t i = 0; i < l->n; i++)
+		if (!l->at[i].is_v2 && served[i] && !(served[i] & ~l->shared))
+			l->at[i].is_shared = true;
+}
+
 void cg_layout_settle(struct cgroup_layout *l, int dir)
 {
 	if (dir < 0)

@@ -20,6 +20,7 @@ struct err;
 struct cgroup_hierarchy {
 	bool is_v2;
 	bool is_used;         /* our groups have a directory here */
+	bool is_shared;       /* but those below the top have none: see cgroup_layout_share() */
 	bool is_read_only;
 	unsigned controllers; /* bits of those that we can use here */
 	char place[CGROUP_MOUNT_MAX + 1];
@@ -42,6 +43,7 @@ struct cgroup_layout {
 	size_t n;
 	int where[CGROUP_CONTROLLERS]; /* index of the hierarchy that serves it, or -1 */
 	enum cgroup_lack lack[CGROUP_CONTROLLERS];
+	unsigned shared; /* controllers that groups below the top do not have of their own */
 	char base[CGROUP_MOUNT_MAX + 1];    /* below the mount points, "" or "a/b": where our groups go on v1 */
 	char v2_base[CGROUP_MOUNT_MAX + 1]; /* and on v2 */
 	bool is_busy;     /* v2: there are processes in the base, so controllers cannot be enabled: cgroup_vacate() */
@@ -61,6 +63,10 @@ struct cgroup_find {
 int cgroup_layout_find(const struct cgroup_find *how, struct cgroup_layout *ret, struct err *e);
 void cgroup_layout_done(struct cgroup_layout *l);
 DEFINE_AUTO_DONE(struct cgroup_layout, cgroup_layout_done)
+
+/* From now on groups below the top do without CONTROLLERS (bits) of their own: what the top has holds for all of them, or
+ * nobody asks. They have no directory in v1 hierarchies that serve nothing else. */
+void cgroup_layout_share(struct cgroup_layout *l, unsigned controllers);
 
 /* For people, "disabled at boot" and so on; NULL when controller C is available. */
 const char *cgroup_lack_text(const struct cgroup_layout *l, enum cgroup_controller c);

@@ -359,6 +359,88 @@ static void attaching_a_process_moves_it_in_every_hierarchy(void **state)
 	assert_int_equal(e.sys, ESRCH);
 }
 
+static bool holds(int dir, pid_t pid)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(4096);
+	struct str in;
+	pid_t listed;
+
+	ok(cg_read(dir, "cgroup.procs", &b, &e_));
+	in = buf_str(&b);
+	while (cgroup_next_pid(&in, &listed))
+		if (listed == pid)
+			return true;
+	return false;
+}
+
+#define SPLIT (CGROUP_BIT(CGROUP_MEMORY) | CGROUP_BIT(CGROUP_PIDS))
+
+static void who_comes_back_is_in_the_leaf_or_in_the_group_itself(void **state)
+{
+	struct host *h = need_host(state);
+	AUTO(cgroup_done) struct cgroup box = CGROUP_INIT, leaf = CGROUP_INIT, user = CGROUP_INIT;
+	AUTO(cgroup_entry_done) struct cgroup_entry back = { 0 };
+	struct err e = { 0 };
+	pid_t pid;
+
+	need(h, CGROUP_MEMORY);
+	ok(cgroup_make(&h->top, "b2", &box, &e_));
+	ok(cgroup_make_leaf(&box, "init", SPLIT, &leaf, &e_));
+	ok(cgroup_make_for(&box, "user", SPLIT, &user, &e_));
+	assert_int_equal(cgroup_has(&leaf, CGROUP_MEMORY), cg_is_v2(&box, CGROUP_MEMORY));
+	ok(cgroup_entry_open_back(&box, &leaf, &user, &back, &e_));
+	pid = fork();
+	if (pid == 0) {
+		AUTO(cgroup_entry_done) struct cgroup_entry there = { 0 };
+
+		if (cgroup_entry_open(&user, &there, &e) < 0 || cgroup_enter(there.fds, there.n, &e) < 0 ||
+		    cgroup_enter(back.fds, back.n, &e) < 0)
+			_exit(1);
+		be_idle(NULL);
+	}
+	assert_true(await_processes(&box, 1));
+	for (int i = 0; i < SOON_MS / 10 && holds(cg_dir_for(&user, CGROUP_MEMORY), pid); i++)
+		sleep_ms(10);
+	for (int i = 0; i < SOON_MS / 10 && holds(cg_dir_for(&user, CGROUP_PIDS), pid); i++)
+		sleep_ms(10);
+	assert_false(holds(cg_dir_for(&user, CGROUP_MEMORY), pid) || holds(cg_dir_for(&user, CGROUP_PIDS), pid));
+	assert_true(holds(cg_dir_for(cg_is_v2(&box, CGROUP_MEMORY) ? &leaf : &box, CGROUP_MEMORY), pid));
+	assert_int_equal(kill(pid, SIGKILL), 0); /* nothing that kills groups has it */
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static void groups_share_what_the_top_has_for_all_of_them(void **state)
+{
+	struct host *h = need_host(state);
+	AUTO(cgroup_done) struct cgroup box = CGROUP_INIT;
+	AUTO(cgroup_entry_done) struct cgroup_entry entry = { 0 };
+	struct err e = { 0 };
+	int at = h->l.where[CGROUP_DEVICES];
+	pid_t pid;
+
+	need(h, CGROUP_DEVICES);
+	cgroup_layout_share(&h->l, CGROUP_BIT(CGROUP_DEVICES) | CGROUP_BIT(CGROUP_IO));
+	ok(cgroup_make(&h->top, "b2", &box, &e_));
+	assert_true(cgroup_has(&box, CGROUP_MEMORY));
+	ok(cgroup_entry_open_shared(&h->top, &entry, &e_));
+	if (h->l.at[at].is_v2)
+		return;
+	assert_false(cgroup_has(&box, CGROUP_DEVICES));
+	assert_int_equal(faccessat(h->top.dirs[at], "b2", F_OK, 0), -1);
+	pid = fork();
+	if (pid == 0) {
+		if (cgroup_enter(entry.fds, entry.n, &e) < 0)
+			_exit(1);
+		be_idle(NULL);
+	}
+	for (int i = 0; i < SOON_MS / 10 && !holds(h->top.dirs[at], pid); i++)
+		sleep_ms(10);
+	assert_true(holds(h->top.dirs[at], pid));
+	assert_int_equal(kill(pid, SIGKILL), 0); /* no group of ours to be killed with */
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	ok(cgroup_remove(&h->top, "b2", SOON_MS, &e_));
+}
+
 /* ---- control ------------------------------------------------------------------------------------------- */
 
 static void frozen_processes_do_nothing_until_thawed(void **state)
@@ -625,6 +707,25 @@ static void only_listed_devices_can_be_used_with_a_program(void **state)
 
 /* ---- the rest ------------------------------------------------------------------------------------------ */
 
+static void what_freezes_is_enough_to_kill(void **state)
+{
+	struct host *h = need_host(state);
+	AUTO(cgroup_done) struct cgroup part = CGROUP_INIT;
+	struct err e = { 0 };
+	pid_t pid;
+
+	need(h, CGROUP_FREEZER);
+	pid = start_in(&h->user, be_idle, NULL);
+	assert_true(await_processes(&h->box, 1));
+	ok(cgroup_open_for(&h->top, "b1", CGROUP_BIT(CGROUP_FREEZER), &part, &e_));
+	assert_true(cgroup_has(&part, CGROUP_FREEZER));
+	ok(cgroup_kill(&part, SOON_MS, &e_));
+	assert_int_equal(cgroup_is_empty(&h->box, &e), 1);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_equal(cgroup_open_for(&h->top, "b9", CGROUP_BIT(CGROUP_FREEZER), &part, &e), -1);
+	assert_int_equal(e.code, ERR_NOT_FOUND);
+}
+
 static void statistics_tell_of_processes_and_memory(void **state)
 {
 	struct host *h = need_host(state);
@@ -654,6 +755,8 @@ int main(void)
 		BOTH(a_group_without_a_tag_is_ours_only_when_it_is_unused),
 		BOTH(removing_waits_for_who_is_leaving_and_gives_up_on_who_stays),
 		BOTH(attaching_a_process_moves_it_in_every_hierarchy),
+		BOTH(who_comes_back_is_in_the_leaf_or_in_the_group_itself),
+		BOTH(groups_share_what_the_top_has_for_all_of_them),
 		BOTH(frozen_processes_do_nothing_until_thawed),
 		BOTH(an_empty_group_can_be_frozen_and_killed),
 		BOTH(a_fork_bomb_stays_in_its_limit_and_dies_at_once),
@@ -664,6 +767,7 @@ int main(void)
 		BOTH(huge_pages_are_forbidden_or_reported),
 		BOTH(only_listed_devices_can_be_used),
 		BOTH(only_listed_devices_can_be_used_with_a_program),
+		BOTH(what_freezes_is_enough_to_kill),
 		BOTH(statistics_tell_of_processes_and_memory),
 	};
 

@@ -156,6 +156,42 @@ static void lists_are_sorted_without_doubles_and_files(void **state)
 	assert_int_equal(names.n, 0);
 }
 
+static void a_shared_controller_has_no_group_below_the_top(void **state)
+{
+	AUTO(tree_done) struct tree t;
+	AUTO(cgroup_done) struct cgroup box = CGROUP_INIT, again = CGROUP_INIT, leaf = CGROUP_INIT;
+	struct err e = { 0 };
+
+	(void)state;
+	start_v1(&t, &box);
+	cgroup_layout_share(&t.l, CGROUP_BIT(CGROUP_IO) | CGROUP_BIT(CGROUP_CPU)); /* of which the latter serves another, too */
+	assert_int_equal(cgroup_make(&t.top, "b2", &again, &e), 0);
+	assert_true(cgroup_has(&again, CGROUP_CPU) && cgroup_has(&again, CGROUP_MEMORY) && !cgroup_has(&again, CGROUP_IO));
+	assert_int_equal(faccessat(t.dir, "sys/fs/cgroup/blkio/x/osb/b2", F_OK, 0), -1);
+	cgroup_done(&again);
+	assert_int_equal(cgroup_open(&t.top, "b2", &again, &e), 0);
+	assert_int_equal(cgroup_make_leaf(&again, "init", CGROUP_BIT(CGROUP_MEMORY), &leaf, &e), 0); /* none on v1 */
+	assert_false(cgroup_has(&leaf, CGROUP_MEMORY));
+	assert_int_equal(faccessat(t.dir, "sys/fs/cgroup/memory/x/osb/b2/init", F_OK, 0), -1);
+}
+
+static void a_shared_controller_is_not_handed_on_below_the_top(void **state)
+{
+	AUTO(tree_done) struct tree t;
+	AUTO(cgroup_done) struct cgroup box = CGROUP_INIT, again = CGROUP_INIT, leaf = CGROUP_INIT;
+	struct err e = { 0 };
+
+	(void)state;
+	start_v2(&t, &box);
+	tree_v2_group(&t, "osb/", "cpu io memory hugetlb pids\n", "");
+	cgroup_layout_share(&t.l, CGROUP_BIT(CGROUP_IO) | CGROUP_BIT(CGROUP_HUGETLB) | CGROUP_BIT(CGROUP_PIDS) | CGROUP_BIT(CGROUP_MEMORY));
+	assert_int_equal(cgroup_make(&t.top, "b2", &again, &e), 0);
+	tree_check(&t, "sys/fs/cgroup/osb/cgroup.subtree_control", "+cpu");
+	tree_v2_group(&t, "osb/b2/", "cpu\n", "cpu\n");
+	assert_int_equal(cgroup_make_leaf(&again, "init", CGROUP_BIT(CGROUP_CPU), &leaf, &e), 0);
+	assert_int_equal(faccessat(t.dir, "sys/fs/cgroup/osb/b2/init", F_OK, 0), 0);
+}
+
 static void entering_writes_to_every_hierarchy(void **state)
 {
 	AUTO(tree_done) struct tree t;
@@ -614,6 +650,8 @@ int main(void)
 		cmocka_unit_test(paths_have_a_ceiling),
 		cmocka_unit_test(removal_goes_down_and_stops_at_a_depth),
 		cmocka_unit_test(lists_are_sorted_without_doubles_and_files),
+		cmocka_unit_test(a_shared_controller_has_no_group_below_the_top),
+		cmocka_unit_test(a_shared_controller_is_not_handed_on_below_the_top),
 		cmocka_unit_test(entering_writes_to_every_hierarchy),
 		cmocka_unit_test(limits_of_v2_are_written),
 		cmocka_unit_test(limits_of_v1_are_written),

@@ -180,6 +180,13 @@ int mount_move(int fd, int target, struct err *e)
 	return 0;
 }
 
+int mount_move_to(int fd, int dirfd, const char *path, struct err *e)
+{
+	if (syscall(SYS_move_mount, fd, "", dirfd, path, MOVE_FROM_EMPTY) == 0)
+		return 1;
+	return errno == ENOENT ? 0 : err_sys(e, errno, "move a mount to '%s'", path);
+}
+
 static long change(int fd, bool whole, const struct kernel_mount_attr *attr)
 {
 	return syscall(SYS_mount_setattr, fd, "", AT_EMPTY_PATH | (whole ? AT_RECURSIVE : 0), attr, sizeof(*attr));

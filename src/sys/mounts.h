@@ -67,6 +67,9 @@ int mount_open(int dirfd, const char *path, struct err *e);
 /* The root of the mount, attached or not, at the directory or file TARGET. It may be O_PATH. */
 int mount_move(int fd, int target, struct err *e);
 
+/* The same, at PATH below DIRFD; a symlink at the end is not followed. 1 done, 0 there is nothing, -1. */
+int mount_move_to(int fd, int dirfd, const char *path, struct err *e);
+
 /* Adds ATTRS to the mount whose root FD is, with those below it when WHOLE: then all of them change or none. */
 int mount_restrict(int fd, unsigned attrs, bool whole, struct err *e);
 

@@ -144,6 +144,32 @@ static void a_mount_is_invisible_until_it_is_moved_to_its_place(void **state)
 	in_own_mounts(state, tmpfs_task);
 }
 
+/* A copy of a restricted mount is as restricted, and goes where there is something of its kind. */
+static int copies_task(struct place *p, struct err *e)
+{
+	AUTO_FD top = stage(p->top, 0, e);
+	AUTO_FD folder = -1, again = -1;
+	struct statvfs vfs;
+
+	CHECK(mkdirat(top, "folder", 0700) == 0 && mkdirat(top, "target", 0700) == 0 && put_file(top, "file", "x") == 1);
+	CHECK(symlinkat("target", top, "link") == 0);
+	folder = mount_clone(top, "folder", false, e);
+	CHECK_OK(mount_restrict(folder, MOUNT_RO | MOUNT_NODEV, false, e), e);
+	CHECK(mount_move_to(folder, top, "missing", e) == 0 && mount_move_to(folder, top, "missing/too", e) == 0);
+	CHECK(mount_move_to(folder, top, "file", e) < 0 && mount_move_to(folder, top, "link", e) < 0);
+	CHECK(mount_move_to(folder, top, "folder", e) == 1);
+	again = mount_clone(top, "folder", false, e);
+	CHECK(mount_move_to(again, top, "target", e) == 1);
+	CHECK(fstatvfs(again, &vfs) == 0 && (vfs.f_flag & (ST_RDONLY | ST_NODEV)) == (ST_RDONLY | ST_NODEV));
+	CHECK(mkdirat(top, "target/x", 0700) < 0 && errno == EROFS);
+	return mount_detach(p->top, e);
+}
+
+static void a_copy_of_a_mount_is_moved_by_path(void **state)
+{
+	in_own_mounts(state, copies_task);
+}
+
 static int kinds_task(struct place *p, struct err *e)
 {
 	static const char *const kinds[] = { "proc", "sysfs", "devpts", "mqueue", "tmpfs" };
@@ -520,6 +546,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_mount_is_invisible_until_it_is_moved_to_its_place, make_place, remove_place),
+		cmocka_unit_test_setup_teardown(a_copy_of_a_mount_is_moved_by_path, make_place, remove_place),
 		cmocka_unit_test_setup_teardown(file_systems_of_a_sandbox_can_be_made, make_place, remove_place),
 		cmocka_unit_test_setup_teardown(a_refusal_has_the_words_of_the_file_system_made_harmless, make_place,
 						remove_place),

@@ -85,18 +85,15 @@ static int make_owned(uint64_t base, struct err *e)
 	return unshare(CLONE_NEWUSER) < 0 ? err_sys(e, errno, "unshare") : 0;
 }
 
-/* Holds: the caller's memory and descriptors, its ids, and all capabilities in the new user namespace alone. Reports,
- * waits for its maps, forbids, reports, and stays until its namespace was taken or the parent is gone. */
+/* Holds: the caller's memory and descriptors, its ids, and all capabilities in the new user namespace alone. Forbids, for which no
+ * id has to be mapped, reports, and stays until its namespace was taken or the parent is gone. */
 static _Noreturn void child(int sock, int proc, uint64_t base)
 {
 	struct err e = { 0 };
 	char byte;
 
-	(void)make_owned(base, &e);
-	(void)send(sock, &e, sizeof(e), MSG_NOSIGNAL);
-	if (recv(sock, &byte, 1, 0) != 1)
-		_exit(1);
-	(void)forbid_namespaces(proc, &e);
+	if (make_owned(base, &e) == 0)
+		(void)forbid_namespaces(proc, &e);
 	(void)send(sock, &e, sizeof(e), MSG_NOSIGNAL);
 	(void)recv(sock, &byte, 1, 0);
 	_exit(0);
@@ -146,7 +143,7 @@ static void map_owner(char out[96], uint64_t owner, uint64_t base, uint64_t rest
 			       (unsigned long long)(base + at + 1), (unsigned long long)(USERNS_IDS - at - 1));
 }
 
-/* One step of the child is done when this returns 0. */
+/* The child has done its part when this returns 0. */
 static int await_child(int sock, struct err *e)
 {
 	struct err report;
@@ -167,10 +164,6 @@ static int await_child(int sock, struct err *e)
 static int take_namespace(int proc, pid_t pid, int pidfd, int sock, const struct maps *m, struct err *e)
 {
 	if (await_child(sock, e) < 0 || write_maps(proc, pid, m, e) < 0)
-		return -1;
-	if (send(sock, "m", 1, MSG_NOSIGNAL) != 1)
-		return err_sys(e, errno, "wake the child");
-	if (await_child(sock, e) < 0)
 		return -1;
 	return namespace_of_process(pidfd, NAMESPACE_USER, e);
 }

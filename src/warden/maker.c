@@ -40,7 +40,7 @@ struct made {
 /* It begins with all that the warden has, boxes of others among it: they would be kept from being gone. */
 static int keep_own(const struct box_host *h, int socket, struct err *e)
 {
-	int fds[4 + 2 * CGROUP_HIERARCHIES_MAX];
+	int fds[4 + 3 * CGROUP_HIERARCHIES_MAX];
 	size_t n = 0;
 
 	fds[n++] = socket;
@@ -51,6 +51,8 @@ static int keep_own(const struct box_host *h, int socket, struct err *e)
 		fds[n++] = h->layout.at[i].dir;
 		fds[n++] = h->top.dirs[i];
 	}
+	for (size_t i = 0; i < h->shared.n; i++)
+		fds[n++] = h->shared.fds[i];
 	return close_others(fds, n, e);
 }
 
@@ -149,7 +151,7 @@ static void give_up(struct maker *m, const struct err *why)
 	stop(m);
 	timer_in(&m->strangers, STRANGERS_MS);
 	for (unsigned i = 0; i < n; i++)
-		m->fn(asked[i], NULL, why, m->arg);
+		m->fn(m, asked[i], NULL, why, m->arg);
 }
 
 static void on_death(struct maker *m, const struct err *why)
@@ -209,17 +211,19 @@ static void on_made(unsigned ready, void *arg)
 	m->n_asked--;
 	memmove(m->asked, m->asked + 1, m->n_asked * sizeof(m->asked[0]));
 	if (made.failure.code != ERR_NONE)
-		m->fn(made.number, NULL, &made.failure, m->arg);
+		m->fn(m, made.number, NULL, &made.failure, m->arg);
 	else
-		m->fn(made.number, &made.slot, NULL, m->arg);
+		m->fn(m, made.number, &made.slot, NULL, m->arg);
 }
 
-static int start(struct maker *m, struct err *e)
+int maker_start(struct maker *m, struct err *e)
 {
 	AUTO_FD theirs = -1;
 	pid_t parent = getpid(), pid;
 	int pair[2];
 
+	if (m->socket >= 0)
+		return 0;
 	if (passing_pair(pair, e) < 0)
 		return -1;
 	m->socket = pair[0];
@@ -240,7 +244,7 @@ int maker_ask(struct maker *m, unsigned number, const struct slot_guess *guess, 
 
 	if (m->n_asked >= MAKER_ASKED_MAX)
 		return err_set(e, ERR_LIMIT, "more than %d slots are being made", MAKER_ASKED_MAX);
-	if (m->socket < 0 && start(m, e) < 0)
+	if (maker_start(m, e) < 0)
 		return -1;
 	/* One that has ended is about to be told as such, and this number with the others. */
 	if (passing_send(m->socket, &o, sizeof(o), NULL, 0, &(struct err){ 0 }) == 0)

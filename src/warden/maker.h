@@ -4,7 +4,7 @@
  * Making one takes milliseconds and waits for locks of the whole kernel, which is nothing for a loop that others wait for.
  * The maker is a copy of the warden that takes orders one by one, ends with it, and keeps nothing: a slot's descriptors
  * go to the warden, and the parked child is the warden's own from birth (CLONE_PARENT). When the maker dies, the numbers
- * that it was asked for are told as failed, and it is started again with the next order. */
+ * that it was asked for are told as failed, and it is started again with the next order. There may be several. */
 #pragma once
 #include <stdbool.h>
 
@@ -16,8 +16,10 @@ struct box_host;
 
 #define MAKER_ASKED_MAX 16
 
+struct maker;
+
 /* SLOT is taken; on failure it is NULL, and whatever the number names is to be swept. */
-typedef void maker_fn(unsigned number, struct slot *slot, const struct err *failure, void *arg);
+typedef void maker_fn(const struct maker *m, unsigned number, struct slot *slot, const struct err *failure, void *arg);
 
 struct maker {
 	const struct box_host *host;
@@ -35,6 +37,8 @@ struct maker {
 
 int maker_init(struct maker *m, const struct box_host *host, struct loop *l, maker_fn *fn,
 	       bool (*is_known)(pid_t pid, void *arg), void *arg, struct err *e);
+/* What an order does otherwise. A failure is not the end: the next order tries again. */
+int maker_start(struct maker *m, struct err *e);
 /* FN is called once, from the loop. Fewer than MAKER_ASKED_MAX may be on their way. */
 int maker_ask(struct maker *m, unsigned number, const struct slot_guess *guess, struct err *e);
 /* Ends it. What it was asked for is forgotten: *ret has the numbers, to be destroyed. */

@@ -219,6 +219,8 @@ struct taking {
 	struct nft_batch *strays; /* elements of boxes that there are no more */
 };
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak" /* the analyser loses sight of what a box has */
 static int take_rule(struct box *b, const struct nft_row *row, bool is_allowed, struct err *e)
 {
 	struct egress_net *rules, net = { .is_allowed = is_allowed };
@@ -251,6 +253,7 @@ static int take_learned(struct box *b, const struct nft_row *row, struct err *e)
 	b->net->cap_learned = b->net->n_learned;
 	return 0;
 }
+#pragma GCC diagnostic pop
 
 static int take_pair(const struct nft_row *row, void *arg, struct err *e)
 {
@@ -341,8 +344,8 @@ void network_done(struct warden *w)
 	struct err e = { 0 };
 
 	egress_done(w);
-	if (worker_is_busy(&n->repair) && n->repair.pidfd >= 0) /* or it would put back what is removed now */
-		(void)process_kill_and_wait(n->repair.pidfd, END_MS, &(struct process_end){ 0 }, &(struct err){ 0 });
+	if (worker_is_busy(&n->repair) && worker_pidfd(&n->repair) >= 0) /* or it would put back what is removed now */
+		(void)process_kill_and_wait(worker_pidfd(&n->repair), END_MS, &(struct process_end){ 0 }, &(struct err){ 0 });
 	worker_forget(&n->repair);
 	flows_done(w);
 	if (n->is_on && !w->boxes && box_network_remove(&w->host.network, &e) < 0)

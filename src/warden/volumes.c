@@ -257,7 +257,7 @@ static void abandon(struct opening *o)
 {
 	o->b->volumes->opening = NULL;
 	o->b = NULL;
-	if (o->worker.pidfd < 0)
+	if (worker_pidfd(&o->worker) < 0)
 		opening_free(o);
 }
 

@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 /* warden/worker.h - what may block, in a child of its own: freezing, killing, removing.
  *
- * The child is a copy of this process and ends with it. At most `max` of a pool run at a time, others wait for their turn. */
+ * The child is a copy of this process and ends with it. At most `max` of a pool run at a time, others wait for their turn. Those
+ * that are quick share a child when several wait: making one costs more than what they do. */
 #pragma once
 #include <stdbool.h>
 
 #include "base/err.h"
 #include "net/loop.h"
 
+struct batch;
 struct worker;
 
 struct workers {
 	struct loop *loop;
 	struct worker *first, *last; /* waiting */
 	unsigned waiting, running, max;
+	unsigned quick; /* children among `running` whose work is quick */
 	int nice; /* of the children, as long as no more than WORKERS_PATIENT wait */
+	struct deferred later;
 };
 
 #define WORKERS_PATIENT 128
+#define WORKERS_BATCH_MAX 8
 
 /* Runs in the child, whose memory is its own: only the result comes back. */
 typedef int worker_fn(void *arg, struct err *e);
@@ -30,14 +35,14 @@ struct worker {
 	worker_fn *fn;
 	worker_done_fn *done;
 	void *arg;
-	int pidfd, report;
+	bool is_quick;
+	struct batch *batch; /* that it runs in; NULL: waits, or could not be started */
 	int gift; /* until the child has it */
-	struct io io;
 	struct deferred failed; /* it could not be started */
 	struct err why;
 };
 
-#define WORKER_INIT ((struct worker){ .pidfd = -1, .report = -1, .gift = -1 })
+#define WORKER_INIT ((struct worker){ .gift = -1 })
 
 static inline bool worker_is_busy(const struct worker *w)
 {
@@ -46,5 +51,8 @@ static inline bool worker_is_busy(const struct worker *w)
 
 /* The worker must stay in its place until it is done. GIFT, if not -1, is closed here once the child has it. */
 void worker_start(struct worker *w, struct workers *pool, worker_fn *fn, worker_done_fn *done, void *arg, int gift);
+/* For what waits for nobody: it may come behind others, and be told of when those behind it are done. */
+void worker_start_quick(struct worker *w, struct workers *pool, worker_fn *fn, worker_done_fn *done, void *arg, int gift);
+int worker_pidfd(const struct worker *w); /* of its child, borrowed; -1: it has none (yet) */
 /* Nobody is told any more; the child goes on until this process ends. */
 void worker_forget(struct worker *w);

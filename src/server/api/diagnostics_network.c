@@ -105,6 +105,7 @@ static void write_traffic(struct json_out *o, const struct runtime_stats *s)
 	json_key(o, "receivedPackets"), json_uint(o, s->net_in_packets);
 	json_key(o, "sentBytes"), json_uint(o, s->net_out_bytes);
 	json_key(o, "sentPackets"), json_uint(o, s->net_out_packets);
+	json_key(o, "refusedPackets"), json_uint(o, s->net_refused_packets);
 	json_close(o, '}');
 }
 

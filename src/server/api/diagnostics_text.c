@@ -116,14 +116,16 @@ void text_inspect(struct buf *b, const struct sandbox *sb, const struct runtime_
 		buf_add_char(b, '\n');
 	}
 	if (stats)
-		buf_addf(b, "used: cpu %llu us, memory %llu (peak %llu), pids %llu, disk %llu, oom kills %llu\n",
+		buf_addf(b, "used: cpu %llu us, memory %llu (peak %llu), pids %llu, disk %llu, oom kills %llu, io read %llu, written %llu\n",
 			 (unsigned long long)stats->cpu_usec, (unsigned long long)stats->memory_bytes,
 			 (unsigned long long)stats->memory_peak_bytes, (unsigned long long)stats->pids,
-			 (unsigned long long)stats->disk_bytes, (unsigned long long)stats->oom_kills);
+			 (unsigned long long)stats->disk_bytes, (unsigned long long)stats->oom_kills,
+			 (unsigned long long)stats->io_read_bytes, (unsigned long long)stats->io_written_bytes);
 	if (stats && sb->row.network != RUNTIME_NET_NONE)
-		buf_addf(b, "traffic: received %llu bytes in %llu packets, sent %llu bytes in %llu packets\n",
+		buf_addf(b, "traffic: received %llu bytes in %llu packets, sent %llu bytes in %llu packets, of which %llu were refused\n",
 			 (unsigned long long)stats->net_in_bytes, (unsigned long long)stats->net_in_packets,
-			 (unsigned long long)stats->net_out_bytes, (unsigned long long)stats->net_out_packets);
+			 (unsigned long long)stats->net_out_bytes, (unsigned long long)stats->net_out_packets,
+			 (unsigned long long)stats->net_refused_packets);
 }
 
 void text_rule(struct buf *b, char c, unsigned n)

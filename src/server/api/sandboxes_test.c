@@ -318,6 +318,7 @@ static void diagnostics_are_text_and_with_a_scope_json(void **state)
 	has(rig_on(r, "GET", id, "/diagnostics/inspect", NULL), "network: 10.0.0.2/30\n");
 	has(r->answer, "state: Running\n");
 	has(r->answer, "used: cpu 12 us, memory 34");
+	has(r->answer, "io read 6, written 7\n");
 	has(r->answer, "platform: linux/amd64\n");
 	has(r->answer, "metadata: a=b\n");
 	has(rig_on(r, "GET", id, "/diagnostics/summary?tail=7", NULL), "LOGS (last 7 lines)\n");
