@@ -88,6 +88,17 @@ def test_watching_gives_one_each_second(execd):
     assert execd.request("GET", "/ping").status == 200
 
 
+def test_a_watcher_that_comes_when_looks_have_just_ended_sees_them_go_on(tmp_path):
+    d = start(tmp_path).wait_ready()
+    check(d.request("GET", "/metrics").json)
+    time.sleep(11)  # looks go on for ten seconds after a request; the last one is fresh for two
+    c = Connection(d.path, 5)
+    r = watch(c, d.headers())
+    assert [check(json.loads(r.readline())) and r.readline() for _ in range(3)] == [b"\n"] * 3
+    c.close()
+    d.stop()
+
+
 def test_a_watcher_that_does_not_read_costs_nothing(execd):
     with contextlib.ExitStack() as stack:
         for _ in range(20):

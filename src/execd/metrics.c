@@ -221,6 +221,8 @@ static void on_tick(void *arg)
 static bool begin(struct metrics *m)
 {
 	m->asked_ms = loop_now_ms(m->loop);
+	if (is_fresh(m) && m->tick.at == 0)
+		timer_in(&m->tick, METRICS_TICK_MS); /* the last look was meant to be the last one */
 	if (is_fresh(m) || (!m->is_measured && m->tick.at != 0))
 		return true;
 	m->is_measured = false;
