@@ -140,7 +140,7 @@ def test_addresses_that_a_rule_denies_are_taken_out_too(rig):
     assert rig.addresses("other.test") == ("NOERROR", [OTHER])
 
 
-def test_an_alias_of_a_denied_name_is_denied(rig):
+def test_an_alias_of_a_denied_name_is_denied(rig):  # E12
     policy = deny_all_but("alias.test", "bad.test")
     policy["egress"].append({"action": "deny", "target": "denied.test"})
     rig.warden.bind("box1", policy=policy)
@@ -149,7 +149,7 @@ def test_an_alias_of_a_denied_name_is_denied(rig):
     assert rig.dig("bad.test", "A") == ("NXDOMAIN", [])
 
 
-def test_long_answers_come_over_tcp(rig):
+def test_long_answers_come_over_tcp(rig):  # E16
     rig.warden.bind("box1", network=OPEN)
     status, found = rig.addresses("many.test")  # dig asks again over TCP when it is told to
     assert status == "NOERROR" and len(found) == 120
@@ -159,7 +159,7 @@ def test_long_answers_come_over_tcp(rig):
     assert rig.call("GET", "/metrics").json["upstream"]["overTcp"] >= 1
 
 
-def test_what_is_learned_is_let_through_before_the_answer(rig):
+def test_what_is_learned_is_let_through_before_the_answer(rig):  # E13, E15
     rig.warden.bind("box1", policy=deny_all_but("short.test", "web.test", "long.test", "other.test:8443", "other.test:443"))
     rig.warden.delay = 0.3
     began = time.monotonic()
@@ -176,7 +176,7 @@ def test_what_is_learned_is_let_through_before_the_answer(rig):
     assert len(rig.warden.of("learn")) == 4  # nothing new was needed
 
 
-def test_an_answer_that_cannot_be_let_through_fails(rig):
+def test_an_answer_that_cannot_be_let_through_fails(rig):  # E15
     rig.warden.bind("box1", policy=deny_all_but("web.test"))
     rig.warden.refuses.add("learn")
     assert rig.dig("web.test", "A")[0] == "SERVFAIL"
@@ -478,7 +478,7 @@ def test_other_paths_and_sandboxes_are_not_there(rig):
     assert rig.call("GET", "/healthz").text == "ok"
 
 
-def test_a_change_that_is_not_in_force_is_not_said_to_be(rig):
+def test_a_change_that_is_not_in_force_is_not_said_to_be(rig):  # E24
     rig.warden.bind("box1", policy=deny_all_but("a.test"))
     rig.warden.refuses.add("rules")
     failed = rig.call("PATCH", "/sandboxes/box1/policy", [{"action": "allow", "target": "b.test"}])
@@ -488,7 +488,25 @@ def test_a_change_that_is_not_in_force_is_not_said_to_be(rig):
     assert "b.test" not in (rig.state / "box1.json").read_text()
 
 
-def test_a_change_that_cannot_be_written_down_changes_nothing(rig):
+@pytest.mark.parametrize("call", ["forget", "cut"])
+def test_what_cannot_be_taken_back_is_said_and_taken_back_by_beginning_anew(call):
+    with own_rig() as rig:
+        rig.warden.bind("box1", policy=deny_all_but("web.test:8080"))
+        rig.dig("web.test", "A")
+        rig.warden.wait(lambda row: row["call"] == "learn")
+        rig.warden.refuses.add(call)
+        answer = rig.call("PUT", "/sandboxes/box1/policy", deny_all_but("other.test"))
+        assert answer.status == 500 and answer.text.startswith("the new policy holds, but what it forbids may go on for a moment"), answer.text
+        rig.warden.refuses.clear()
+        rig.warden.forget()
+        rig.warden.accept()  # whoever is greeted anew has let nothing through
+        assert rig.warden.of("rules") and not rig.warden.of("learn")
+        wait_for(lambda: rig.call("GET", "/sandboxes/box1/policy").status == 200, what="it is there")
+        assert rig.call("GET", "/sandboxes/box1/policy").json["policy"]["egress"] == deny_all_but("other.test")["egress"]
+        assert "other.test" in (rig.state / "box1.json").read_text()
+
+
+def test_a_change_that_cannot_be_written_down_changes_nothing(rig):  # E24
     rig.warden.bind("box1", policy=deny_all_but("web.test"))
     rig.warden.forget()
     mode = rig.state.stat().st_mode & 0o7777
@@ -526,7 +544,7 @@ def test_changes_of_one_sandbox_come_one_after_the_other(rig):
     assert len(rig.call("GET", "/sandboxes/box1/policy").json["policy"]["egress"]) == 9
 
 
-def test_rules_have_a_ceiling():
+def test_rules_have_a_ceiling():  # E29
     with own_rig("--max-rules", "3") as rig:
         rig.warden.bind("box1", policy=deny_all_but("a.test", "b.test"))
         url = "/sandboxes/box1/policy"
@@ -666,7 +684,7 @@ def test_a_warden_that_comes_back_is_told_everything_again():
         assert rig.call("GET", "/healthz").status == 200
 
 
-def test_a_warden_that_does_not_answer_is_given_up():
+def test_a_warden_that_does_not_answer_is_given_up():  # E31
     with own_rig() as rig:
         rig.warden.bind("box1", policy=deny_all_but("web.test"))
         rig.warden.delay = 30
@@ -706,7 +724,7 @@ def read_event(peer):
     return data
 
 
-def test_denied_names_are_told_to_the_webhook():
+def test_denied_names_are_told_to_the_webhook():  # E25
     seen = []
 
     def serve(peer, _):
@@ -783,6 +801,17 @@ def test_the_log_is_not_filled_by_a_sandbox():
             assert s.recv(512)[3] & 15 == 3
         assert rig.activity("box1")["counters"]["dnsDenied"] == 180
         assert rig.log().count("egress denied") == 120
+
+
+def test_E28_what_is_allowed_is_told_once_and_counted(rig):
+    rig.warden.bind("box1", policy=deny_all_but("web.test", "short.test"))
+    before = rig.log().count("egress allowed")
+    for _ in range(40):
+        rig.dig("web.test", "A")
+        rig.dig("short.test", "A")
+    rows = {row["target"]: row["count"] for row in rig.activity("box1")["recent"]}
+    assert rows == {"web.test": 40, "short.test": 40} and rig.activity("box1")["counters"]["dnsAllowed"] == 80
+    assert rig.log().count("egress allowed") - before == 2
 
 
 def test_it_says_what_is_wrong_with_its_options(tmp_path):

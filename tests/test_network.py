@@ -75,7 +75,7 @@ def test_none_is_loopback_alone(net, box):
 # ---- with one ----
 
 
-def test_what_is_allowed_by_name_is_reached_and_nothing_else(net, box):
+def test_what_is_allowed_by_name_is_reached_and_nothing_else(net, box):  # E1
     b = box(rules("+www.good.test", "+*.wild.test"))
     moment = net.internet.mark()
     assert b.py("web('www.good.test')")["address"] == GOOD and b.py("web_tls('www.good.test')")["sni"] == "www.good.test"
@@ -95,7 +95,7 @@ def test_what_is_allowed_by_address_is_reached_at_every_port(net, box):
     assert b.py(f"tried(http, {GOOD!r}, 'x')") != "closed" and not isinstance(b.py(f"tried(http, {GOOD!r}, 'x')"), dict)
 
 
-def test_networks_within_networks(net, guarded):
+def test_networks_within_networks(net, guarded):  # E22
     inner = [f"+198.51.100.{i}" for i in range(16, 32)]
     guarded.change("PUT", rules("+198.51.100.0/24", *inner, "+198.51.100.16/28", "+100.64.0.0/10", "+100.64.9.9", f"-{SHARED}/32", "+198.51.100.0/25"))
     assert guarded.py(f"[http({OTHER!r}, 'x')['address'], http({GOOD!r}, 'x')['address']]") == [OTHER, GOOD]
@@ -130,7 +130,7 @@ def test_the_first_rule_about_a_name_decides(guarded):
         ["NXDOMAIN", [GOOD], "NXDOMAIN"]
 
 
-def test_it_holds_from_the_first_program_on(net, box):
+def test_it_holds_from_the_first_program_on(net, box):  # E4
     moment = net.internet.mark()
     b = box({}, entrypoint=["python3", "-c", f"""
 import socket, time
@@ -175,7 +175,7 @@ def test_what_is_shown_is_what_came(guarded):
     (b'{"egress":[{"action":"allow","target":" "}]}', "invalid policy: "),
     (b'{"egress":[{"action":"allow","target":"https://a.test"}]}', "invalid policy: "),
 ])  # fmt: skip
-def test_a_bad_policy_is_refused_in_words(guarded, body, says):
+def test_a_bad_policy_is_refused_in_words(guarded, body, says):  # E7, E23
     guarded.change("PUT", rules("+good.test"))
     response = guarded.call("PUT", "/policy", body)
     assert response.status == 400 and response.text.startswith(says) and response.text.endswith("\n")
@@ -231,7 +231,7 @@ def test_other_methods_and_paths(guarded):
     assert guarded.call("GET", "/healthz").text == "ok"
 
 
-def test_only_its_own_token_opens_it(net, guarded, open_box):
+def test_only_its_own_token_opens_it(net, guarded, open_box):  # E29
     token = net.api.endpoint(open_box.id, 18080)["headers"][AUTH_HEADER]
     for wrong in ("", "x", token):
         assert guarded.call("GET", "/policy", token=wrong).status == 401
@@ -241,7 +241,7 @@ def test_only_its_own_token_opens_it(net, guarded, open_box):
     assert guarded.policy()["mode"] == "deny_all"
 
 
-def test_rules_about_private_networks_are_taken_and_named_as_without_effect(net, guarded):
+def test_rules_about_private_networks_are_taken_and_named_as_without_effect(net, guarded):  # E8, E23
     guarded.change("PUT", rules(f"+{PRIVATE[0]}", "+10.0.0.0/8", f"+{GOOD}"))
     status = guarded.policy()
     assert PRIVATE[0] in status["reason"] or "10.0.0.0/8" in status["reason"], status
@@ -264,7 +264,7 @@ def test_a_change_holds_at_once(guarded):
     assert guarded.py("web('other.test')") and guarded.py("web('good.test')")
 
 
-def test_a_change_keeps_what_is_still_allowed(guarded):
+def test_a_change_keeps_what_is_still_allowed(guarded):  # E14
     guarded.change("PUT", rules("+good.test", "+other.test:9000"))
     assert guarded.py("[resolve('good.test'), resolve('other.test')]") == [[GOOD], [OTHER]]
     guarded.change("PATCH", [{"action": "deny", "target": "new.test"}])
@@ -297,7 +297,7 @@ def test_a_rollback_keeps_the_policy(net, box):
     assert net.api.delete_snapshot(snapshot).status == 204
 
 
-def test_a_pool_has_the_network_of_its_template(net):
+def test_a_pool_has_the_network_of_its_template(net):  # E6
     template = {"image": {"uri": "host"}, "entrypoint": ["tail", "-f", "/dev/null"], "resourceLimits": {}, "networkPolicy": rules("+good.test")}
     sizes = {"bufferMin": 1, "bufferMax": 1, "poolMin": 0, "poolMax": 3}
     assert net.api.post("/pools", {"name": "guarded", "template": template, "capacitySpec": sizes}).status == 201
@@ -338,7 +338,21 @@ def test_what_it_tried_to_reach(net, box):
     assert "network: policy" in net.api.get(f"/sandboxes/{b.id}/diagnostics/inspect").body.decode()
 
 
-def test_denials_are_in_the_audit_log(net, box):
+def test_packets_that_were_refused_are_counted_for_who_sent_them(net, box):
+    first, second = box(rules("+good.test")), box(rules(f"+{OTHER}"))
+    refused = lambda b: b.activity()["traffic"]["refusedPackets"]  # noqa: E731
+    assert refused(first) == refused(second) == 0
+    assert second.py(f"http({OTHER!r}, 'x')") and first.py("web('good.test')")
+    assert refused(first) == refused(second) == 0
+    first.py(f"[tried(udp, {BAD!r}, 9000, b'x', 0.1) for _ in range(20)] + all_of((udp, {PRIVATE[0]!r}, 9000), (udp, {GOOD!r}, 853))")
+    assert refused(first) == 22 and refused(second) == 0
+    assert "of which 22 were refused" in net.api.get(f"/sandboxes/{first.id}/diagnostics/inspect").body.decode()
+    address = first.activity()["address"]
+    first.delete()
+    until_true(lambda: address not in net.internet.host.run("nft", "list", "ruleset").split("set drops", 1)[1].split("}", 2)[0], 10, "its counter")
+
+
+def test_denials_are_in_the_audit_log(net, box):  # E27
     b = box(rules("+good.test"))
     b.py(f"[tried(resolve, 'secret.bad.test'), tried(tls, {GOOD!r}, 'www.bad.test')]")
     path = net.server.home.state / "server/audit.jsonl"
@@ -371,7 +385,7 @@ def test_a_resolver_that_is_dead_delays_nobody_for_long(spec):
 # ---- operators' lists ----
 
 
-def test_the_lists_of_the_operator_go_before_everything(net, box):
+def test_the_lists_of_the_operator_go_before_everything(net, box):  # E22
     b = box(rules("+good.test", "+other.test", f"+{SHARED}"))
     (net.rules_dir / "deny.always").write_text(f"# not for anybody\n\ngood.test\n{SHARED}\n")
     (net.rules_dir / "allow.always").write_text("bad.test\n")

@@ -7,11 +7,13 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import threading
 import time
 
 import pytest
 
+from conftest import BIN
 from internet import BAD, FOREIGN, GOOD, HOST, OTHER, SHARED, WEB6
 from network import MISSING, Net, box, net, network, rules, until_true  # noqa: F401
 
@@ -71,6 +73,55 @@ RESULT = [doh(address, {name!r}, 'bad.test'), tried(resolve, 'bad.test')] + all_
     assert not net.internet.packets(moment, target=BAD)
 
 
+@pytest.fixture
+def quad9(net):
+    """Somebody is at the address of a resolver that everybody knows, and at the one that an operator knows."""
+    for address in ("9.9.9.9", "198.51.100.99"):
+        net.internet.world.ip("addr", "add", f"{address}/32", "dev", "lo")
+    net.internet.zone.set("dns.quad9.net", "A", "9.9.9.9")
+    net.internet.zone.set("doh.operator.test", "A", "198.51.100.99")
+    yield "9.9.9.9"
+    for address in ("9.9.9.9", "198.51.100.99"):
+        net.internet.world.ip("addr", "del", f"{address}/32", "dev", "lo")
+
+
+def test_E18_known_resolvers_are_denied_where_something_is_and_the_rest_is_allowed(net, box, quad9):
+    tries = f"all_of((resolve, 'dns.quad9.net'), (tls, {quad9!r}, 'dns.quad9.net'), (udp, {quad9!r}, 443), (http, {quad9!r}, 'x'))"
+    loose = box(rules("-bad.test", default="allow"))
+    found = loose.py(tries)
+    assert found[0] == "NXDOMAIN" and found[1] == found[2] == "timeout" and found[3]["address"] == quad9, found  # port 443 alone
+    assert loose.py("web_tls('good.test')")["sni"] == "good.test"
+    loose.change("PUT", rules(default="allow"))  # nothing is denied: there is nothing to hide
+    found = loose.py(tries)
+    assert found[0] == [quad9] and found[1]["sni"] == "dns.quad9.net", found
+    loose.change("PUT", rules("-bad.test", "+dns.quad9.net", f"+{quad9}", default="allow"))
+    found = loose.py(tries)
+    assert found[0] == [quad9] and found[1]["sni"] == "dns.quad9.net", found
+
+
+def test_E18_a_change_ends_connections_to_known_resolvers(net, box, quad9):
+    b = box(rules(default="allow"))
+    b.run(f"(timeout 20 python3 -c \"import socket, time\ns = socket.create_connection(({quad9!r}, 443))\ns.send(bytes([22, 3, 1, 1, 0]))\n"
+          "for _ in range(100):\n  s.send(bytes(1))\n  time.sleep(0.1)\" >/dev/null 2>&1 &)")
+    until_true(lambda: len(net.internet.packets(target=quad9)) > 8, 10, "a connection")
+    b.change("PUT", rules("-bad.test", default="allow"))
+    moment = net.internet.mark()
+    time.sleep(1)
+    assert not net.internet.packets(moment, target=quad9)
+
+
+def test_E18_operators_add_to_the_resolvers_that_are_known(net, box, quad9):
+    b = box(rules("-bad.test", default="allow"))
+    assert b.py("resolve('doh.operator.test')") == ["198.51.100.99"]
+    path = net.rules_dir / "doh.always"
+    path.write_text("# ours\n*.operator.test\n")
+    try:
+        until_true(lambda: b.py("tried(resolve, 'doh.operator.test')") == "NXDOMAIN", 30, "the list")
+        assert b.py("resolve('good.test')") == [GOOD]
+    finally:
+        path.unlink()
+
+
 def test_a_resolver_behind_tls_can_be_denied_where_the_rest_is_allowed(net, box):
     b = box(rules("-doh.test", f"-{FOREIGN}", default="allow"))
     moment = net.internet.mark()
@@ -121,6 +172,75 @@ RESULT = all_of(*[(greet, a, n, k) for a in ({SHARED!r}, {BAD!r}) for n in ('cov
     assert all(isinstance(f, str) for f in found), found
     assert len(net.internet.connections) == before and not net.internet.packets(moment, target=BAD)
     assert b.py(HELLO + f"RESULT = greet({SHARED!r}, 'one.shared.test')") == 22  # many clients send one that says nothing
+
+
+# ---- rules that others have, or would like to have (E21, E26) ----
+
+NETFILTER = """
+def netfilter(kind, flags, attributes=b''):
+    "a message to nf_tables, in a batch when it changes something: the error that comes back"
+    def message(number, flags, body, family):
+        body = struct.pack('!BBH', family, 0, 0 if number > 255 else 10) + body
+        return struct.pack('=IHHII', 16 + len(body), number, flags, 1, 0) + body
+    s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
+    s.settimeout(T)
+    one = message(10 << 8 | kind, flags, attributes, 1)
+    s.send(one if flags & 0x300 else message(16, 1, b'', 0) + one + message(17, 1, b'', 0))
+    number, code = struct.unpack_from('=HxxIIi', s.recv(65536), 4)[::3]
+    return errno.errorcode[-code] if number == 2 and code else 'answered'
+"""
+
+
+def test_E21_no_profile_and_no_right_of_a_sandbox_reaches_the_rules(net, box):
+    answer = net.api.post("/sandboxes", {"image": {"uri": "host"}, "entrypoint": ["sleep", "9"], "resourceLimits": {"cpu": "1", "memory": "64Mi"},
+                                         "platform": {"os": "windows", "arch": "amd64"}, "networkPolicy": rules("+good.test")})
+    assert answer.status == 400 and "platform" in answer.json["message"], answer
+    b = box(rules("+good.test"))
+    before = net.internet.host.run("nft", "-t", "-s", "list", "ruleset")  # without what sets and counters hold: that comes and goes
+    found = b.py(NETFILTER + "RESULT = all_of((netfilter, 1, 0x301), (netfilter, 2, 5), (netfilter, 0, 0x405, struct.pack('=HH4s', 8, 1, b'evil')))")
+    assert b.run("id -u") == ["0"] and all(f in ("EPERM", "EPROTONOSUPPORT") for f in found), found
+    moment = net.internet.mark()
+    nothing(b.py(f"all_of((http, {BAD!r}, 'bad.test'), (tcp, {BAD!r}, 22))"))
+    assert net.internet.host.run("nft", "-t", "-s", "list", "ruleset") == before
+    assert not net.internet.packets(moment, target=BAD)
+
+
+@pytest.mark.parametrize("rule", [f"udp dport 53 dnat to {FOREIGN}:53", f"tcp dport {{ 80, 443 }} dnat to {BAD}", f"tcp dport 80 dnat to {HOST}:3128",
+                                  "meta l4proto tcp redirect to :3128"])
+def test_E26_redirects_of_others_open_nothing(net, box, rule):
+    """Whoever translates before us sends it elsewhere: it is judged by where it goes then."""
+    b, host = box(rules("+good.test")), net.internet.host
+    assert b.py("web('good.test')")
+    listener = host.listen("0.0.0.0", 3128)
+    host.run("nft", f"add table ip mesh; add chain ip mesh in {{ type nat hook prerouting priority -150; }}; add rule ip mesh in {rule}")
+    try:
+        moment = net.internet.mark()
+        b.py(f"all_of((web, 'good.test'), (resolve, 'bad.test'), (http, {GOOD!r}, 'good.test'), (http, {OTHER!r}, 'other.test'), (tls, {BAD!r}, 'bad.test'))")
+        assert not [p for p in net.internet.packets(moment) if p.target in (BAD, FOREIGN, OTHER)]
+        listener.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            listener.accept()
+    finally:
+        host.run("nft", "delete table ip mesh")
+        listener.close()
+    until_true(lambda: isinstance(b.py("tried(web, 'good.test')"), dict), 10, "the network")
+
+
+# ---- the mode (E30) ----
+
+
+def test_E30_a_mode_that_is_none_stops_the_start(tmp_path):
+    (tmp_path / "c.toml").write_text('[egress]\nmode = "nft"\n')
+    done = subprocess.run([str(BIN / "opensandbox-server"), "--config", str(tmp_path / "c.toml")], capture_output=True, text=True, timeout=30,
+                          env={"PATH": os.environ["PATH"]}, check=False)
+    assert done.returncode in (1, 2) and "egress.mode" in done.stderr, done.stderr
+
+
+def test_E30_whatever_the_mode_is_called_packets_are_judged(spec):
+    with network(spec, env={"OPENSANDBOX_EGRESS_MODE": "dns"}) as n:
+        b = n.box(rules("+good.test"))
+        assert b.policy()["enforcementMode"] == "dns+nft"
+        nothing(b.py(f"all_of((tcp, {BAD!r}, 22), (http, {BAD!r}, 'bad.test'))"))
 
 
 # ---- IPv6 (W5, E17) ----

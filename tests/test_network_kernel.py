@@ -199,6 +199,7 @@ def test_what_a_box_sees_of_its_network(warden):
     assert "eth0" not in [line.split()[-1] for line in out.splitlines() if len(line.split()) == 6 and line.endswith("eth0")]
     assert mine.rsplit(".", 2)[0] == gateway.rsplit(".", 2)[0]
     assert "drwxr-xr-x" in out
+    assert peer.shell(name, "ls /sys/class/net/eth0/queues").split() == ["rx-0", "tx-0"]  # not one for each processor
     peer.call(REMOVE, name)
 
 

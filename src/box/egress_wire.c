@@ -15,6 +15,11 @@ static int bad(struct err *e, const char *what)
 	return err_set(e, ERR_INVALID, "a message with %s", what);
 }
 
+bool egress_net_has(const struct egress_net *net, uint32_t address)
+{
+	return net->prefix == 0 || (ntohl(net->address ^ address) >> (32 - net->prefix)) == 0;
+}
+
 size_t egress_message_size(const struct egress_message *m)
 {
 	return offsetof(struct egress_message, rules) + (m->call == EGRESS_RULES ? m->n_rules * sizeof(m->rules[0]) : 0);
@@ -38,7 +43,7 @@ static bool is_net(const struct egress_net *net)
 
 static int check_rules(const struct egress_message *m, struct err *e)
 {
-	if (m->allows > 1)
+	if (m->allows > EGRESS_REST_NOT_RESOLVERS)
 		return bad(e, "a value out of range");
 	for (size_t i = 0; i < m->n_rules; i++)
 		if (!is_net(&m->rules[i]))

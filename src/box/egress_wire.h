@@ -47,6 +47,13 @@ enum egress_call {
 	EGRESS_CUT,       /* from egress: the flows from `address` to `net` (prefix 0: any) end now */
 };
 
+/* What holds for addresses that no rule is about. */
+enum egress_rest {
+	EGRESS_REST_DENIED,
+	EGRESS_REST_ALLOWED,
+	EGRESS_REST_NOT_RESOLVERS, /* likewise, and some name or network is denied: public resolvers (net/resolvers.h) at port 443 are, too */
+};
+
 struct egress_net { /* IPv4 */
 	uint32_t address; /* in network order */
 	uint8_t prefix;
@@ -61,7 +68,7 @@ struct egress_message {
 	char id[WIRE_ID_SIZE]; /* of the sandbox: BIND, UNBIND, BOUND */
 	uint32_t address; /* of the sandbox, in network order */
 	uint32_t network; /* of BIND: enum wire_network, never WIRE_NET_NONE */
-	uint32_t allows;  /* of RULES: 0 or 1, what holds for addresses that no rule is about */
+	uint32_t allows;  /* of RULES: enum egress_rest */
 	uint32_t seconds; /* of LEARN */
 	uint16_t ports[EGRESS_PORTS_MAX]; /* of LEARN and FORGET: TCP, up to the first 0 */
 	struct egress_net net; /* of LEARN, FORGET and CUT */
@@ -71,6 +78,7 @@ struct egress_message {
 	struct egress_net rules[EGRESS_RULES_MAX]; /* only those that there are belong to the message */
 };
 
+bool egress_net_has(const struct egress_net *net, uint32_t address);
 size_t egress_message_size(const struct egress_message *m);
 /* Whether bytes that came are a message that this side may get (IS_WARDEN: the warden). ERR_INVALID. Only the first
  * egress_message_size() bytes of *ret are written. */

@@ -93,7 +93,7 @@ static void rules_are_as_many_as_they_say(void **state)
 	assert_int_equal(check(&m, 0, true), -1);
 	m.rules[1] = (struct egress_net){ .is_allowed = 1 };
 	assert_int_equal(check(&m, 0, true), 0);
-	m.allows = 2;
+	m.allows = 3;
 	assert_int_equal(check(&m, 0, true), -1);
 }
 

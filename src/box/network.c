@@ -16,6 +16,7 @@
 #include "base/own.h"
 #include "base/str.h"
 #include "box/network_impl.h"
+#include "box/network_rules.h"
 #include "box/slot.h"
 #include "sys/memfd.h"
 #include "sys/netns.h"
@@ -51,24 +52,29 @@ void box_network_link(const struct box_network *n, unsigned number, char out[LIN
 
 /* ---- the table ---- */
 
+int network_rules_write(struct str rules, struct err *e)
+{
+	const char *const argv[] = { "nft", "-f", "-", NULL };
+	AUTO_FD fd = memfd_sealed_bytes("rules", rules, e);
+	int r;
+
+	if (fd < 0)
+		return -1;
+	if (lseek(fd, 0, SEEK_SET) < 0)
+		return err_sys(e, errno, "rewind the rules");
+	r = network_run(argv, fd, e);
+	return r > 0 ? err_set(e, ERR_UNAVAILABLE, "nft ended with status %d", r) : r;
+}
+
 static int write_table(struct box_network *n, struct network_io *io, struct err *e)
 {
 	AUTO(buf_done) struct buf text = BUF_INIT(TABLE_TEXT_MAX);
-	const char *const argv[] = { "nft", "-f", "-", NULL };
-	AUTO_FD rules = -1;
-	int r;
 
 	box_network_table(n, &text);
 	if (text.failed)
 		return err_set(e, ERR_LIMIT, "the rules have more than %zu bytes", TABLE_TEXT_MAX);
-	rules = memfd_sealed_bytes("rules", buf_str(&text), e);
-	if (rules < 0 || lseek(rules, 0, SEEK_SET) < 0)
+	if (network_rules_write(buf_str(&text), e) < 0)
 		return -1;
-	r = network_run(argv, rules, e);
-	if (r < 0)
-		return -1;
-	if (r > 0)
-		return err_set(e, ERR_UNAVAILABLE, "nft ended with status %d", r);
 	n->n_rules = nft_count_rules(&io->nft, n->table, e);
 	return n->n_rules < 0 ? -1 : 0;
 }

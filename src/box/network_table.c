@@ -14,15 +14,20 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "box/network.h"
+#include "box/network_rules.h"
+#include "net/resolvers.h"
 
 #include "base/banned.h"
 
-/* W4, but for what is no unicast address anyway. */
-#define RESERVED \
-	"0.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 127.0.0.0/8, 168.63.129.16, 169.254.0.0/16, 172.16.0.0/12, 192.0.0.0/24, " \
-	"192.168.0.0/16, 198.18.0.0/15, 224.0.0.0/4, 240.0.0.0/4"
 #define BOXES_MAX "65536"    /* elements that a set has for boxes: more than there are boxes */
 #define LEARNED_MAX "1048576"
+
+void network_resolvers_write(const char *table, struct buf *out)
+{
+	buf_addf(out, "add element inet %s resolvers { ", table);
+	resolver_networks_write(out);
+	buf_addf(out, " }\n");
+}
 
 static void write_sets(const struct box_network *n, struct buf *out)
 {
@@ -34,9 +39,11 @@ static void write_sets(const struct box_network *n, struct buf *out)
 		      "	set learned { type ipv4_addr . ipv4_addr . inet_service; size " LEARNED_MAX "; flags timeout; }\n"
 		      "	set opened { type ipv4_addr; flags interval; auto-merge; }\n"
 		      "	set reserved { type ipv4_addr; flags interval; auto-merge; }\n"
+		      "	set resolvers { type ipv4_addr; flags interval; auto-merge; }\n"
 		      "	set uplinks { type ifname; }\n"
 		      "	set rates { type ipv4_addr; size " BOXES_MAX "; flags dynamic,timeout; timeout 1m; }\n"
 		      "	set pings { type ipv4_addr; size " BOXES_MAX "; flags dynamic,timeout; timeout 1m; }\n"
+		      "	set drops { type ipv4_addr; size " BOXES_MAX "; flags dynamic; }\n"
 		      "	set queries { type ipv4_addr; size " BOXES_MAX "; flags dynamic,timeout; timeout 1m; }\n"
 		      "	set flows { type ipv4_addr; size " BOXES_MAX "; flags dynamic; }\n");
 	buf_addf(out, "	chain first { type filter hook prerouting priority -310; policy accept; }\n"
@@ -46,11 +53,13 @@ static void write_sets(const struct box_network *n, struct buf *out)
 		      "	chain forward { type filter hook forward priority -10; policy accept; }\n"
 		      "	chain leaving { type nat hook postrouting priority 100; policy accept; }\n"
 		      "	chain strangers { }\n	chain from_box { }\n	chain redirect_box { }\n	chain to_host { }\n"
-		      "	chain limits { }\n	chain out { }\n	chain back { }\n	chain open { }\n	chain loose { }\n"
+		      "	chain refused { }\n	chain limits { }\n	chain out { }\n	chain back { }\n	chain open { }\n	chain loose { }\n"
 		      "	chain guarded { }\n}\n");
 	/* The same text is written over what an earlier start has left: rules are replaced, elements of boxes stay. */
-	buf_addf(out, "flush table inet %s\nflush set inet %s reserved\nflush set inet %s opened\n", n->table, n->table, n->table);
-	buf_addf(out, "add element inet %s reserved { " RESERVED " }\n", n->table);
+	buf_addf(out, "flush table inet %s\nflush set inet %s reserved\nflush set inet %s opened\nflush set inet %s resolvers\n", n->table, n->table,
+		 n->table, n->table);
+	network_resolvers_write(n->table, out);
+	buf_addf(out, "add element inet %s reserved { " NETWORK_RESERVED " }\n", n->table);
 	for (size_t i = 0; i < n->n_opened; i++) {
 		char net[ROUTE_NET_TEXT];
 
@@ -68,8 +77,8 @@ static void write_arrivals(const char *p, const char *range, const char *gateway
 	buf_addf(out, "	chain from_box {\n"
 		      "		iifname . ip saddr != @pairs drop\n"
 		      "		ether saddr != 02:00:00:00:00:01 drop\n"
-		      "		meta l4proto != { tcp, udp, icmp } drop\n"
-		      "		meta l4proto { tcp, udp } th dport { 137, 853, 5353, 5355 } drop\n"
+		      "		meta l4proto != { tcp, udp, icmp } goto refused\n"
+		      "		meta l4proto { tcp, udp } th dport { 137, 853, 5353, 5355 } goto refused\n"
 		      "		meta mark set ip saddr map @classes accept\n"
 		      "		drop\n	}\n");
 	buf_addf(out, "	chain redirects { iifname \"%s_*\" jump redirect_box; }\n", p);
@@ -91,21 +100,25 @@ static void write_arrivals(const char *p, const char *range, const char *gateway
 	buf_addf(out, "	chain to_host {\n"
 		      "		udp dport %d add @queries { ip saddr limit rate over 200/second burst 400 packets } drop\n"
 		      "		ct state established accept\n"
-		      "		ip daddr != %s drop\n"
-		      "		ct status & dnat != dnat drop\n"
+		      "		ip daddr != %s goto refused\n"
+		      "		ct status & dnat != dnat goto refused\n"
 		      "		ct state != new drop\n"
 		      "		jump limits\n"
 		      "		udp dport %d accept\n"
 		      "		tcp dport { %d, %d } accept\n"
-		      "		drop\n	}\n",
+		      "		goto refused\n	}\n",
 		 NETWORK_RESOLVER_PORT, gateway, NETWORK_RESOLVER_PORT, NETWORK_RESOLVER_PORT, NETWORK_RELAY_PORT);
 }
 
 static void write_departures(const char *p, const char *range, struct buf *out)
 {
+	/* What a box has sent in vain is counted for it. */
+	buf_addf(out, "	chain refused {\n"
+		      "		add @drops { ip saddr counter }\n"
+		      "		drop\n	}\n");
 	buf_addf(out, "	chain limits {\n"
-		      "		add @rates { ip saddr limit rate over 500/second burst 500 packets } drop\n"
-		      "		add @flows { ip saddr ct count over 4096 } drop\n	}\n");
+		      "		add @rates { ip saddr limit rate over 500/second burst 500 packets } goto refused\n"
+		      "		add @flows { ip saddr ct count over 4096 } goto refused\n	}\n");
 	/* What came in by a link whose forwarding is on for boxes alone is not forwarded for others. */
 	buf_addf(out, "	chain forward {\n"
 		      "		iifname \"%s_*\" jump out\n"
@@ -114,28 +127,29 @@ static void write_departures(const char *p, const char *range, struct buf *out)
 	buf_addf(out, "	chain back { ct state established accept; meta l4proto icmp ct state related accept; drop; }\n");
 	/* The host's own errors do not reach boxes, so nobody tells them of a smaller MTU further on. */
 	buf_addf(out, "	chain out {\n"
-		      "		ip daddr %s drop\n"
+		      "		ip daddr %s goto refused\n"
 		      "		tcp flags syn tcp option maxseg size set rt mtu\n"
 		      "		icmp type echo-request add @pings { ip saddr limit rate over 10/second burst 10 packets } drop\n"
 		      "		ct state established accept\n"
 		      "		ct state != new drop\n"
-		      "		ip daddr @reserved ip daddr != @opened drop\n"
-		      "		fib daddr type != unicast drop\n"
+		      "		ip daddr @reserved ip daddr != @opened goto refused\n"
+		      "		fib daddr type != unicast goto refused\n"
 		      "		jump limits\n"
 		      "		meta mark & 0x06000000 vmap { 0x02000000 : goto open, 0x04000000 : goto loose, 0x06000000 : goto guarded }\n"
-		      "		drop\n	}\n", range);
+		      "		goto refused\n	}\n", range);
 	buf_addf(out, "	chain open {\n"
 		      "		meta l4proto { tcp, udp } accept\n"
 		      "		icmp type echo-request accept\n"
-		      "		drop\n	}\n"
+		      "		goto refused\n	}\n"
 		      "	chain loose {\n"
-		      "		ip saddr . ip daddr @denied drop\n"
+		      "		ip saddr . ip daddr @denied goto refused\n"
+		      "		meta l4proto { tcp, udp } th dport 443 ip daddr @resolvers ip saddr . ip daddr != @allowed goto refused\n"
 		      "		goto open\n	}\n"
 		      "	chain guarded {\n"
-		      "		ip saddr . ip daddr @denied drop\n"
+		      "		ip saddr . ip daddr @denied goto refused\n"
 		      "		meta l4proto { tcp, udp } ip saddr . ip daddr @allowed accept\n"
 		      "		ip saddr . ip daddr . tcp dport @learned accept\n"
-		      "		drop\n	}\n");
+		      "		goto refused\n	}\n");
 	buf_addf(out, "	chain leaving {\n"
 		      "		meta mark & 0x%08x != 0 ip saddr %s oifname != \"%s_*\" masquerade\n	}\n", NETWORK_MARK, range, p);
 }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "net/resolvers.h"
 #include "sys/fd.h"
 
 #include "base/banned.h"
@@ -23,6 +24,7 @@ static const struct source sources[] = {
 	{ "deny.always", POLICY_DENY, false, offsetof(struct always, deny) },
 	{ "allow.always", POLICY_ALLOW, false, offsetof(struct always, allow) },
 	{ "log_skip.always", POLICY_ALLOW, true, offsetof(struct always, log_skip) },
+	{ "doh.always", POLICY_DENY, true, offsetof(struct always, doh) },
 };
 
 static struct always_list *list_of(struct always *a, const struct source *s)
@@ -118,18 +120,39 @@ static const struct policy_rule *match(const struct always *a, const struct poli
 	return r ? r : policy_match_name(p, name);
 }
 
+static bool has_deny(const struct policy *p)
+{
+	for (size_t i = 0; i < p->n; i++)
+		if (p->rules[i].action == POLICY_DENY)
+			return true;
+	return false;
+}
+
+bool always_is_loose(const struct always *a, const struct policy *p)
+{
+	return p->fallback == POLICY_ALLOW && (a->deny.rules->n > 0 || has_deny(p));
+}
+
+/* Without a rule about it. */
+static bool is_resolver(const struct always *a, const struct policy *p, const char *name)
+{
+	return always_is_loose(a, p) && (resolver_is_name(name) || policy_match_name(a->doh.rules, name));
+}
+
 bool always_name(const struct always *a, const struct policy *p, const char *name)
 {
 	const struct policy_rule *r = match(a, p, name);
 
-	return (r ? r->action : p->fallback) == POLICY_ALLOW;
+	if (r)
+		return r->action == POLICY_ALLOW;
+	return p->fallback == POLICY_ALLOW && !is_resolver(a, p, name);
 }
 
 bool always_denies_name(const struct always *a, const struct policy *p, const char *name)
 {
 	const struct policy_rule *r = match(a, p, name);
 
-	return r && r->action == POLICY_DENY;
+	return r ? r->action == POLICY_DENY : is_resolver(a, p, name);
 }
 
 size_t always_ports(const struct always *a, const struct policy *p, const char *name, uint16_t out[POLICY_PORTS_MAX])

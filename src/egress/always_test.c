@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <cmocka.h>
 
 #include "base/err.h"
@@ -145,41 +146,93 @@ static void policies_come_back_from_their_files(void **state)
 {
 	AUTO(policy_free) struct policy *p = policy("{\"egress\":[{\"action\":\"allow\",\"target\":\"A.test\"}]}");
 	AUTO(policy_free) struct policy *q = NULL;
+	const struct state st = { .dir = dirfd_ };
 	struct err e = { 0 };
 	bool is_there = true;
 
 	(void)state;
-	assert_null(state_load(dirfd_, "box1", &is_there, &e));
+	assert_null(state_load(&st, "box1", &is_there, &e));
 	assert_false(is_there);
-	assert_int_equal(state_write(dirfd_, "box1", p, &e), 0);
-	assert_null(state_load(dirfd_, "box1", &is_there, &e)); /* before it has replaced another */
+	assert_int_equal(state_write(&st, "box1", p, &e), 0);
+	assert_null(state_load(&st, "box1", &is_there, &e)); /* before it has replaced another */
 	assert_false(is_there);
-	assert_int_equal(state_replace(dirfd_, "box1", &e), 0);
-	assert_int_equal(state_write(dirfd_, "box2", p, &e), 0);
-	assert_int_equal(state_replace(dirfd_, "box2", &e), 0);
-	assert_int_equal(state_write(dirfd_, "box3", p, &e), 0);
-	state_forget(dirfd_, "box3");
-	assert_int_equal(state_replace(dirfd_, "box3", &e), -1);
+	assert_int_equal(state_replace(&st, "box1", &e), 0);
+	assert_int_equal(state_write(&st, "box2", p, &e), 0);
+	assert_int_equal(state_replace(&st, "box2", &e), 0);
+	assert_int_equal(state_write(&st, "box3", p, &e), 0);
+	state_forget(&st, "box3");
+	assert_int_equal(state_replace(&st, "box3", &e), -1);
 	put("box3.new", "{");
 	put("stranger", "?");
-	q = state_load(dirfd_, "box1", &is_there, &e);
+	q = state_load(&st, "box1", &is_there, &e);
 	assert_non_null(q);
 	assert_string_equal(q->rules[0].target, "A.test");
-	state_sweep(dirfd_, is_box1, NULL);
+	state_sweep(&st, is_box1, NULL);
 	assert_int_equal(faccessat(dirfd_, "box1.json", F_OK, 0), 0);
 	assert_int_equal(faccessat(dirfd_, "box2.json", F_OK, 0), -1);
 	assert_int_equal(faccessat(dirfd_, "box3.new", F_OK, 0), -1);
 	assert_int_equal(faccessat(dirfd_, "stranger", F_OK, 0), -1);
 	put("box1.new", "{"); /* a change on its way */
-	state_sweep(dirfd_, is_box1, NULL);
+	state_sweep(&st, is_box1, NULL);
 	assert_int_equal(faccessat(dirfd_, "box1.new", F_OK, 0), 0);
 	put("box1.json", "");
-	assert_null(state_load(dirfd_, "box1", &is_there, &e));
+	assert_null(state_load(&st, "box1", &is_there, &e));
 	assert_true(is_there);
-	state_remove(dirfd_, "box1");
+	state_remove(&st, "box1");
 	assert_int_equal(faccessat(dirfd_, "box1.json", F_OK, 0), -1);
 	assert_int_equal(faccessat(dirfd_, "box1.new", F_OK, 0), -1);
-	state_remove(dirfd_, "box1");
+	state_remove(&st, "box1");
+}
+
+/* Of a sidecar: whatever else is in the folder is not its own. */
+static void the_only_policy_has_the_name_that_it_was_given(void **state)
+{
+	AUTO(policy_free) struct policy *p = policy("{\"egress\":[{\"action\":\"allow\",\"target\":\"A.test\"}]}");
+	AUTO(policy_free) struct policy *q = NULL;
+	const struct state st = { .dir = dirfd_, .file = "policy" };
+	struct err e = { 0 };
+	bool is_there = false;
+	struct stat now;
+
+	(void)state;
+	put("policy", " \n");
+	put("stranger", "?");
+	assert_int_equal(fchmodat(dirfd_, "policy", 0640, 0), 0);
+	assert_null(state_load(&st, "one", &is_there, &e));
+	assert_true(is_there);
+	assert_int_equal(e.code, ERR_INVALID);
+	assert_int_equal(state_write(&st, "one", p, &e), 0);
+	assert_int_equal(state_replace(&st, "one", &e), 0);
+	q = state_load(&st, "two", &is_there, &e);
+	assert_non_null(q);
+	assert_int_equal(fstatat(dirfd_, "policy", &now, 0), 0);
+	assert_int_equal(now.st_mode & 0777, 0640);
+	state_sweep(&st, is_box1, NULL);
+	assert_int_equal(faccessat(dirfd_, "stranger", F_OK, 0), 0);
+}
+
+static void a_policy_in_memory_counts_when_it_has_replaced_another(void **state)
+{
+	AUTO(policy_free) struct policy *p = policy("{\"egress\":[{\"action\":\"allow\",\"target\":\"A.test\"}]}");
+	AUTO(policy_free) struct policy *other = policy("{\"defaultAction\":\"allow\"}");
+	AUTO(policy_free) struct policy *q = NULL;
+	struct err e = { 0 };
+	const struct state st = { .dir = -1, .memory = state_memory_new(&e) };
+	bool is_there = true;
+
+	(void)state;
+	assert_non_null(st.memory);
+	assert_null(state_load(&st, "one", &is_there, &e));
+	assert_false(is_there);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(state_write(&st, "one", p, &e), 0);
+		assert_int_equal(state_replace(&st, "one", &e), 0);
+	}
+	assert_int_equal(state_write(&st, "one", other, &e), 0);
+	state_forget(&st, "one");
+	q = state_load(&st, "one", &is_there, &e);
+	assert_non_null(q);
+	assert_int_equal(q->n, 1);
 }
 
 int main(void)
@@ -189,6 +242,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_is_wrong_stops_the_start_and_keeps_the_old, setup, teardown),
 		cmocka_unit_test_setup_teardown(without_a_folder_there_are_no_lists, setup, teardown),
 		cmocka_unit_test_setup_teardown(policies_come_back_from_their_files, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_only_policy_has_the_name_that_it_was_given, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_policy_in_memory_counts_when_it_has_replaced_another, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

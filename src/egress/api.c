@@ -27,6 +27,7 @@
 #define CONNECTIONS_MAX 1024
 #define ENFORCEMENT "dns+nft"
 #define NOTHING_REMOVED "no matching targets found"
+#define AUTH_HEADER "OPENSANDBOX-EGRESS-AUTH"
 #define WAS_RESET "policy reset to default deny-all"
 
 /* ---- answers ---- */
@@ -252,7 +253,9 @@ static int change(struct sandbox *s, enum wish wish, struct request *rq, struct 
 
 static struct sandbox *find(const struct request *rq)
 {
-	return sandbox_by_id(rq->ctx, rq->params[0]);
+	const struct egress *g = rq->ctx;
+
+	return g->options.is_sidecar ? sandbox_by_address(g, EGRESS_ONLY) : sandbox_by_id(g, rq->params[0]);
 }
 
 /* Before the warden has told of all of them, nobody knows. */
@@ -442,6 +445,31 @@ static const struct route routes[] = {
 	{ 0 },
 };
 
+/* What a sidecar serves to everybody who has its token, at its own port. */
+static const struct route sidecar_routes[] = {
+	{ "*", "/policy", on_policy, 0, API_BODY_MAX },
+	{ "*", "/healthz", on_sandbox_health, 0, 0 },
+	{ "GET", "/activity", on_activity, 0, 0 },
+	{ "GET", "/metrics", on_metrics, 0, 0 },
+	{ "*", "/*", on_nothing, 0, 0 },
+	{ 0 },
+};
+
+/* Whoever is in the sandbox can reach this port, too: without a token nobody changes anything. */
+static int admit(struct request *rq, struct reply *rp, struct err *e)
+{
+	const struct egress *g = rq->ctx;
+	const char *token = g->options.token;
+	bool is_change = !str_is(rq->head->method, "GET") && !str_is(rq->head->method, "HEAD");
+
+	(void)e;
+	if (str_is(rq->path, "/healthz"))
+		return 0;
+	if (token && token[0])
+		return secret_eq(request_header(rq, AUTH_HEADER), str_of(token)) ? 0 : refuse(rp, 401, "unauthorized");
+	return is_change ? refuse(rp, 403, "a policy is changed with a token alone, and none was configured") : 0;
+}
+
 /* ---- life ---- */
 
 int api_start(struct egress *g, int *fd, struct err *e)
@@ -451,6 +479,8 @@ int api_start(struct egress *g, int *fd, struct err *e)
 
 	*service = (struct http_service){ .routes = routes, .ctx = g, .decorate = decorate, .write_error = write_error,
 					  .error_type = "text/plain; charset=utf-8" };
+	if (g->options.is_sidecar)
+		service->routes = sidecar_routes, service->admit = admit;
 	limits.connections = limits.per_address = CONNECTIONS_MAX;
 	g->api = http_server_new(g->loop, service, &limits, e);
 	return g->api ? http_server_listen(g->api, fd, NULL, e) : -1;

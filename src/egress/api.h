@@ -5,7 +5,9 @@
  *     /sandboxes/ID/healthz   whether its policy is in force
  *     /sandboxes/ID/activity  what it has tried to reach
  *     /denials/N              what was denied to anyone, behind number N
- *     /healthz, /metrics      of the process */
+ *     /healthz, /metrics      of the process
+ *
+ * A sidecar has one sandbox: /policy, /healthz, /activity and /metrics, at a port of its own and with a token of its own. */
 #pragma once
 struct egress;
 struct err;

@@ -65,7 +65,7 @@ static void change_end(struct change *c, const struct err *e)
 	struct err why = e ? *e : (struct err){ 0 };
 
 	if (c->is_written)
-		state_forget(s->egress->options.state, s->id);
+		state_forget(&s->egress->options.state, s->id);
 	if (spec.bind_serial)
 		tell_bound(c, e);
 	s->changes = c->next;
@@ -78,21 +78,37 @@ static void change_end(struct change *c, const struct err *e)
 		spec.done(e ? &why : NULL, spec.arg);
 }
 
-/* In force. What could not be forgotten ends by itself; the answer says that it was not. */
+/* The new policy is in force, and something that it forbids could not be forgotten or ended. With a new connection to the warden
+ * nothing is left that was learned, and the rules, which are told anew, end flows. */
+static void begin_anew(struct egress *g, struct err *e)
+{
+	(void)not_in_force(e, "apply nftables");
+	(void)err_wrap(e, "the new policy holds, but what it forbids may go on for a moment");
+	link_renew(g->link, e);
+}
+
+/* In force. */
 static void change_finish(struct change *c)
 {
 	struct sandbox *s = c->sandbox;
 	struct err e = { 0 };
 
-	if (c->is_written && state_replace(s->egress->options.state, s->id, &e) < 0) {
+	if (c->is_written && state_replace(&s->egress->options.state, s->id, &e) < 0) {
 		(void)not_in_force(&e, "persist");
 		change_end(c, &e);
 		return;
 	}
 	c->is_written = false;
-	if (c->has_failed)
-		(void)not_in_force(&c->err, "apply nftables");
-	change_end(c, c->has_failed ? &c->err : NULL);
+	if (!c->has_failed) {
+		change_end(c, NULL);
+		return;
+	}
+	e = c->err;
+	if (c->spec.bind_serial) /* that was the beginning, and has nothing to take back */
+		(void)not_in_force(&e, "apply nftables");
+	else
+		begin_anew(s->egress, &e);
+	change_end(c, &e);
 }
 
 static void on_part(const struct err *e, void *arg)
@@ -317,10 +333,11 @@ static int change_run(struct change *c, struct err *e)
 	if (!p)
 		return err_set(e, ERR_CONFLICT, "no policy was in force");
 	m = message(c, EGRESS_RULES, 0, 0);
-	m->allows = p->fallback == POLICY_ALLOW;
+	if (p->fallback == POLICY_ALLOW)
+		m->allows = always_is_loose(&s->egress->always, p) ? EGRESS_REST_NOT_RESOLVERS : EGRESS_REST_ALLOWED;
 	if (collect_networks(&s->egress->always, p, m, e) < 0)
 		return -1;
-	if (c->spec.is_new && state_write(s->egress->options.state, s->id, p, e) < 0)
+	if (c->spec.is_new && state_write(&s->egress->options.state, s->id, p, e) < 0)
 		return not_in_force(e, "persist");
 	c->is_written = c->spec.is_new;
 	return link_ask(s->egress->link, m, on_rules, c, e) < 0 ? not_in_force(e, "apply nftables") : 1;

@@ -65,7 +65,7 @@ static int confine_files(int state, const char *rules_dir, struct err *e)
 	if (rules_dir)
 		allow_rules(rules, &n, rules_dir);
 	rules[n] = (struct landlock_rule){ .fd = state, .is_writable = true };
-	k = landlock_confine(rules, n + 1, e);
+	k = landlock_confine(rules, n + (state >= 0), e);
 	while (n > 0)
 		(void)close(rules[--n].fd);
 	return k < 0 ? -1 : 0;

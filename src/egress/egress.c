@@ -12,6 +12,7 @@
 #include "egress/resolv.h"
 #include "egress/resolver.h"
 #include "egress/sandbox.h"
+#include "egress/sockets.h"
 #include "egress/upstream.h"
 #include "egress/webhook.h"
 
@@ -145,7 +146,9 @@ static int start(struct egress *g, struct err *e)
 	if (always_open(&g->always, o->rules_dir, e) < 0 || own_addresses_read(&g->own, e) < 0)
 		return -1;
 	open_lists(g);
-	g->upstream = upstream_new(g->loop, o->upstreams, o->n_upstreams, &g->random, e);
+	if (o->sockets_fd >= 0 && !(g->sockets = sockets_new(&g->options.sockets_fd, e)))
+		return -1;
+	g->upstream = upstream_new(g->loop, o->upstreams, o->n_upstreams, &g->random, g->sockets, e);
 	g->cache = cache_new(e);
 	g->resolver = resolver_new(g, e);
 	g->flows = flows_new(g, e);
@@ -153,7 +156,7 @@ static int start(struct egress *g, struct err *e)
 		return -1;
 	if (o->webhook && !(g->webhook = webhook_new(g, o->webhook, e)))
 		return -1;
-	g->link = link_new(g->loop, o->warden, on_told, g, e);
+	g->link = o->warden ? link_new(g->loop, o->warden, on_told, g, e) : link_new_fd(g->loop, &g->options.warden_fd, on_told, g, e);
 	if (!g->link || timer_init(&g->tick, g->loop, on_tick, g, "tick", e) < 0)
 		return -1;
 	timer_in(&g->tick, TICK_MS);
@@ -172,14 +175,14 @@ struct egress *egress_new(struct loop *l, const struct egress_options *options, 
 	g->loop = l;
 	denials_init(&g->denials);
 	g->options = *options;
-	g->options.state = -1; /* until it is taken */
+	g->options.state.dir = -1; /* until it is taken */
 	for (size_t i = 0; i < g->options.n_opened; i++)
 		g->options.opened[i].is_reserved = false;
 	if (start(g, e) < 0 || api_start(g, &api, e) < 0) {
 		egress_free(g);
 		return NULL;
 	}
-	g->options.state = options->state;
+	g->options.state.dir = options->state.dir;
 	return g;
 }
 
@@ -197,10 +200,13 @@ void egress_free(struct egress *g)
 	resolver_free(g->resolver);
 	cache_free(g->cache);
 	upstream_free(g->upstream);
+	sockets_free(g->sockets);
 	always_done(&g->always);
 	own_addresses_done(&g->own);
 	random_pool_done(&g->random);
-	closep(&g->options.state);
+	closep(&g->options.state.dir);
+	closep(&g->options.warden_fd);
+	closep(&g->options.sockets_fd);
 	denials_done(&g->denials);
 	free(g);
 }

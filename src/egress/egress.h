@@ -14,6 +14,7 @@
 #include "egress/always.h"
 #include "egress/denials.h"
 #include "egress/link.h"
+#include "egress/state.h"
 #include "net/addr.h"
 #include "net/loop.h"
 #include "net/policy.h"
@@ -24,15 +25,21 @@ struct cache;
 struct err;
 struct flows;
 struct resolver;
+struct sockets;
 struct upstream;
 struct webhook;
 
 #define UPSTREAMS_MAX 10
 #define OPENED_MAX 64
 #define SANDBOXES_MAX 65536
+#define EGRESS_ONLY htonl(INADDR_LOOPBACK)
 
 struct egress_options {
-	const char *warden;    /* the path of its socket */
+	const char *warden;    /* the path of its socket; NULL: */
+	int warden_fd;         /* a connection to who is in its place */
+	int sockets_fd;        /* one for sockets that rules let by (sockets.h); -1: any socket does */
+	bool is_sidecar;       /* one sandbox, whose address is EGRESS_ONLY wherever it sends from */
+	const char *token;     /* of a sidecar: who may ask; NULL or empty: nobody may change anything */
 	const char *rules_dir; /* of the operator's lists; NULL: none */
 	const char *webhook;   /* URL; NULL: none */
 	size_t max_rules;      /* of one policy */
@@ -42,7 +49,7 @@ struct egress_options {
 	struct policy_rule opened[OPENED_MAX]; /* networks of W4 that the operator has opened */
 	size_t n_opened;
 	int api;   /* listens */
-	int state; /* the folder of policies */
+	struct state state; /* where policies are; its folder is taken */
 	/* Where a connection that was bent to us was going; NULL: as the kernel has it. For tests. */
 	int (*original)(int fd, struct sockaddr_in *ret);
 };
@@ -62,6 +69,7 @@ struct egress {
 	struct link *link;
 	struct always always;
 	struct own_addresses own;
+	struct sockets *sockets; /* or NULL */
 	struct upstream *upstream;
 	struct cache *cache;
 	struct resolver *resolver;

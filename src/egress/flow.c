@@ -15,6 +15,8 @@
 #include "egress/guard.h"
 #include "egress/listener.h"
 #include "egress/sandbox.h"
+#include "egress/sockets.h"
+#include "net/conduit.h"
 #include "net/dial.h"
 #include "net/http1.h"
 #include "net/relay.h"
@@ -164,6 +166,8 @@ static int relay_begin(struct flow *f, struct transport *server, struct err *e)
 {
 	struct relay_spec spec = { .b = server, .idle_ms = FLOW_IDLE_MS, .done = on_relayed, .arg = f };
 
+	/* A wake-up for each 64 KiB would cost more than moving them does. */
+	spec.pipe = f->flows->n <= FLOWS_HUGE ? CONDUIT_HUGE : 0;
 	f->relay_fd = f->client->fd;
 	spec.a = client_side(f, e);
 	if (!spec.a)
@@ -218,7 +222,8 @@ static void flow_decide(struct flow *f)
 	f->client = transport_plain(f->fd, &e);
 	if (f->client) {
 		f->fd = -1;
-		f->dial = dial_tcp(f->flows->egress->loop, (struct sockaddr *)&f->to, sizeof(f->to), FLOW_DIAL_MS, on_dialled, f, &e);
+		f->dial = sockets_dial(f->flows->egress->sockets, f->flows->egress->loop, (struct sockaddr *)&f->to, sizeof(f->to),
+				       FLOW_DIAL_MS, on_dialled, f, &e);
 	}
 	if (f->dial)
 		return;

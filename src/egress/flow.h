@@ -11,6 +11,7 @@ struct sandbox;
 
 #define FLOWS_MAX 1024         /* of one sandbox; never more than what is left of all */
 #define FLOWS_ALL_MAX 16384    /* of all; fewer where descriptors are short */
+#define FLOWS_HUGE 32          /* so few of all may have pipes of CONDUIT_HUGE bytes, half of what there is for pipes */
 #define FLOW_FDS 6             /* of one that is spliced both ways */
 #define FLOW_HELLO_MS 10000    /* for it to say whom it wants */
 #define FLOW_HELLO_MAX (32 * 1024) /* bytes in which it does */

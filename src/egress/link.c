@@ -30,7 +30,8 @@ struct queued { /* a message that the socket had no room for */
 
 struct link {
 	struct loop *loop;
-	const char *path;
+	const char *path; /* NULL: there is the one connection that was given */
+	int given;        /* that, until it is used */
 	link_told_fn *told;
 	void *arg;
 	int fd; /* -1: not connected */
@@ -133,13 +134,16 @@ static void link_lose(struct link *l, const struct err *why)
 {
 	if (l->fd < 0)
 		return;
-	log_warn("the warden is gone", LOG_ERR(why));
+	log_warn(l->path ? "the warden is gone" : "the keeper is gone", LOG_ERR(why));
 	io_del(&l->io);
 	closep(&l->fd);
 	l->fd = -1;
 	l->is_greeted = false;
 	drop_queue(l);
-	timer_in(&l->again, LINK_AGAIN_MS);
+	if (l->path)
+		timer_in(&l->again, LINK_AGAIN_MS);
+	else
+		loop_stop(l->loop);
 	while (l->first)
 		pending_end(l, l->first, why);
 }
@@ -253,10 +257,15 @@ static void on_again(void *arg)
 
 	if (l->fd >= 0)
 		return;
-	l->fd = passing_connect(l->path, &e);
+	l->fd = l->path ? passing_connect(l->path, &e) : take_fd(&l->given);
 	if (l->fd >= 0 && io_add(&l->io, l->loop, l->fd, IO_IN, on_io, l, "warden", &e) < 0) {
 		closep(&l->fd);
 		l->fd = -1;
+	}
+	if (l->fd < 0 && !l->path) {
+		log_error("cannot hear the keeper", LOG_ERR(&e));
+		loop_stop(l->loop);
+		return;
 	}
 	if (l->fd < 0) {
 		if (!l->has_said)
@@ -266,12 +275,12 @@ static void on_again(void *arg)
 		return;
 	}
 	l->has_said = false;
-	log_info("connected to the warden");
+	log_info(l->path ? "connected to the warden" : "connected to the keeper");
 }
 
 /* ---- life ---- */
 
-struct link *link_new(struct loop *loop, const char *path, link_told_fn *told, void *arg, struct err *e)
+static struct link *make(struct loop *loop, const char *path, link_told_fn *told, void *arg, struct err *e)
 {
 	struct link *l = calloc(1, sizeof(*l));
 
@@ -279,7 +288,7 @@ struct link *link_new(struct loop *loop, const char *path, link_told_fn *told, v
 		(void)err_no_memory(e);
 		return NULL;
 	}
-	*l = (struct link){ .loop = loop, .path = path, .told = told, .arg = arg, .fd = -1 };
+	*l = (struct link){ .loop = loop, .path = path, .told = told, .arg = arg, .fd = -1, .given = -1 };
 	l->queue_end = &l->queue;
 	if (timer_init(&l->again, loop, on_again, l, "warden again", e) < 0 ||
 	    timer_init(&l->late, loop, on_late, l, "warden late", e) < 0) {
@@ -290,12 +299,27 @@ struct link *link_new(struct loop *loop, const char *path, link_told_fn *told, v
 	return l;
 }
 
+struct link *link_new(struct loop *loop, const char *path, link_told_fn *told, void *arg, struct err *e)
+{
+	return make(loop, path, told, arg, e);
+}
+
+struct link *link_new_fd(struct loop *loop, int *fd, link_told_fn *told, void *arg, struct err *e)
+{
+	struct link *l = make(loop, NULL, told, arg, e);
+
+	if (l)
+		l->given = take_fd(fd);
+	return l;
+}
+
 void link_free(struct link *l)
 {
 	if (!l)
 		return;
 	io_del(&l->io);
 	closep(&l->fd);
+	closep(&l->given);
 	timer_done(&l->again);
 	timer_done(&l->late);
 	while (l->first)
@@ -303,6 +327,11 @@ void link_free(struct link *l)
 	map_done(&l->by_serial);
 	drop_queue(l);
 	free(l);
+}
+
+void link_renew(struct link *l, const struct err *why)
+{
+	link_lose(l, why);
 }
 
 bool link_is_up(const struct link *l)

@@ -22,8 +22,13 @@ typedef void link_told_fn(const struct egress_message *m, int *fds, size_t n_fds
 typedef void link_done_fn(const struct err *e, void *arg);
 
 struct link *link_new(struct loop *l, const char *path, link_told_fn *told, void *arg, struct err *e);
+/* Over *fd, which is taken on success: when that is lost there is no other, and the loop is stopped. */
+struct link *link_new_fd(struct loop *l, int *fd, link_told_fn *told, void *arg, struct err *e);
 void link_free(struct link *l); /* what was asked is not answered any more; NULL is fine */
 
+/* Gives the connection up: what was asked fails, and the next one begins with everything anew, which takes back what the other side
+ * has of this one. */
+void link_renew(struct link *l, const struct err *why);
 bool link_is_up(const struct link *l); /* connected, and greeted */
 /* Sends M, whose version and serial are set here. DONE is called once, later, unless -1 was returned; it may be NULL. */
 int link_ask(struct link *l, struct egress_message *m, link_done_fn *done, void *arg, struct err *e);

@@ -20,6 +20,7 @@
 #include "egress/confine.h"
 #include "egress/egress.h"
 #include "egress/resolv.h"
+#include "egress/sidecar.h"
 #include "net/loop.h"
 #include "sys/fd.h"
 #include "sys/limits.h"
@@ -33,6 +34,7 @@
 enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
 
 struct options {
+	bool is_sidecar;
 	const char *warden, *rules_dir, *webhook, *log_level;
 	struct opt_list upstreams, opened;
 	int64_t max_rules;
@@ -40,11 +42,13 @@ struct options {
 };
 
 static const struct opt opts[] = {
+	OPT(struct options, is_sidecar, OPT_FLAG, "sidecar", 0, NULL,
+	    "Guard the one sandbox whose network this process is in. The environment says how (OPENSANDBOX_EGRESS_...); nothing else here counts."),
 	OPT(struct options, warden, OPT_STRING, "warden", 0, "PATH", "The socket of the warden's to connect to."),
 	OPT(struct options, upstreams, OPT_LIST, "upstream", 0, "ADDRESS[:PORT]",
 	    "Ask this resolver; the first that answers counts. Default: those of " RESOLV_CONF ", as it changes."),
 	OPT(struct options, rules_dir, OPT_STRING, "rules-dir", 0, "DIR",
-	    "Read deny.always, allow.always and log_skip.always from DIR, where they are: rules before those of every policy."),
+	    "Read deny.always, allow.always, doh.always and log_skip.always from DIR, where they are: rules before those of every policy."),
 	OPT(struct options, webhook, OPT_STRING, "deny-webhook", 0, "URL", "Tell URL of each name that was denied, by a POST."),
 	OPT(struct options, max_rules, OPT_INT, "max-rules", 0, "N", "Refuse policies with more rules.", .min = 1, .max = POLICY_RULES_MAX),
 	OPT(struct options, opened, OPT_LIST, "allow-private", 0, "NETWORK",
@@ -63,7 +67,7 @@ static const struct opt_section sections[] = {
 static const struct opt_command program = {
 	.name = PROGRAM,
 	.summary = "resolver, network policies and relay of sandboxes",
-	.about = "Started by opensandbox-server; it is of no use on its own.",
+	.about = "Started by opensandbox-server, or as a container beside a sandbox.",
 	.opts = opts,
 	.sections = sections,
 };
@@ -122,7 +126,7 @@ static int check(const struct options *in, struct egress_options *o, struct err 
 		return err_set(e, ERR_INVALID, "started by opensandbox-server; it is of no use on its own");
 	*o = (struct egress_options){ .warden = in->warden, .rules_dir = in->rules_dir, .max_rules = (size_t)in->max_rules,
 				      .webhook = in->webhook && in->webhook[0] ? in->webhook : NULL, .api = EGRESS_FD_API,
-				      .state = EGRESS_FD_STATE };
+				      .state = { .dir = EGRESS_FD_STATE }, .warden_fd = -1, .sockets_fd = -1 };
 	if (fd_set_cloexec(EGRESS_FD_API, true, e) < 0 || fd_set_nonblock(EGRESS_FD_API, true, e) < 0 ||
 	    fd_set_cloexec(EGRESS_FD_STATE, true, e) < 0)
 		return -1;
@@ -185,14 +189,14 @@ static int serve(const struct egress_options *o, const sigset_t *set, struct err
 	return status;
 }
 
-static int run(const struct egress_options *o)
+static int run_egress(const struct egress_options *o)
 {
 	const sigset_t set = SIGNALS(SIGTERM, SIGINT, SIGHUP);
 	struct err e = { 0 };
 	int status = EXIT_OK;
 
 	limits_raise(RLIMIT_NOFILE);
-	if (signals_block(&set, &e) < 0 || confine_egress(o->state, o->rules_dir, &e) < 0 || serve(o, &set, &e) < 0)
+	if (signals_block(&set, &e) < 0 || confine_egress(o->state.dir, o->rules_dir, &e) < 0 || serve(o, &set, &e) < 0)
 		status = fail(&e, EXIT_FAILED);
 	confine_process_end();
 	return status;
@@ -216,9 +220,11 @@ int main(int argc, char **argv)
 		return puts(buf_z(&b)) < 0 ? EXIT_FAILED : EXIT_OK;
 	}
 	(void)prctl(PR_SET_NAME, PROGRAM, 0, 0, 0); /* it was started by a number */
+	if (in.is_sidecar)
+		return sidecar_run(run_egress);
 	set_log(&in);
 	if (check(&in, &o, &e) < 0)
 		return fail(&e, EXIT_USAGE);
 	(void)close(EGRESS_FD_PROGRAM); /* or it was not there */
-	return run(&o);
+	return run_egress(&o);
 }

@@ -29,6 +29,8 @@ struct sandbox *sandbox_by_id(const struct egress *g, struct str id)
 
 struct sandbox *sandbox_by_address(const struct egress *g, uint32_t address)
 {
+	if (g->options.is_sidecar)
+		address = EGRESS_ONLY; /* the sockets are bound to the loopback: nobody else can send to them */
 	return map_get(&g->by_address, (struct str){ (const char *)&address, sizeof(address) });
 }
 
@@ -103,7 +105,7 @@ static struct policy *policy_of_fd(const struct egress *g, int fd, struct err *e
 static struct policy *policy_of_file(const struct egress *g, const struct egress_message *m, struct err *e)
 {
 	bool is_there = false;
-	struct policy *p = state_load(g->options.state, m->id, &is_there, e);
+	struct policy *p = state_load(&g->options.state, m->id, &is_there, e);
 
 	if (p)
 		return p;
@@ -111,6 +113,19 @@ static struct policy *policy_of_file(const struct egress *g, const struct egress
 		return policy_allow_all(e);
 	log_warn("the policy of a sandbox is lost, everything is denied", LOG_S("sandbox_id", m->id), LOG_ERR(e));
 	return policy_parse(STR(""), 0, e);
+}
+
+/* The one that was kept, or FD's. Only what cannot be read at all ends it. */
+static struct policy *policy_of_sidecar(const struct egress *g, const struct egress_message *m, int fd, struct err *e)
+{
+	bool is_there = false;
+	struct policy *p = state_load(&g->options.state, m->id, &is_there, e);
+
+	if (p || (is_there && e->sys != 0))
+		return p;
+	if (is_there)
+		log_warn("the policy that was kept is none, the one of the start counts", LOG_ERR(e));
+	return policy_of_fd(g, fd, e);
 }
 
 static struct sandbox *find_or_make(struct egress *g, const struct egress_message *m, struct err *e)
@@ -140,14 +155,14 @@ static void forget_kernel(struct sandbox *s)
 static int bind_sandbox(struct egress *g, const struct egress_message *m, int fd, struct err *e)
 {
 	struct sandbox *s = find_or_make(g, m, e);
-	struct change_spec spec = { .bind_serial = m->serial, .is_new = fd >= 0 };
+	struct change_spec spec = { .bind_serial = m->serial, .is_new = fd >= 0 && !g->options.is_sidecar };
 
 	if (!s)
 		return -1;
 	s->is_told = true;
 	forget_kernel(s);
 	if (fd >= 0)
-		spec.policy = policy_of_fd(g, fd, e);
+		spec.policy = g->options.is_sidecar ? policy_of_sidecar(g, m, fd, e) : policy_of_fd(g, fd, e);
 	else if (!s->policy && !s->changes)
 		spec.policy = policy_of_file(g, m, e);
 	if (!spec.policy && (fd >= 0 || (!s->policy && !s->changes)))
@@ -179,7 +194,7 @@ void sandbox_unbind(struct egress *g, const char *id)
 
 	if (s)
 		sandbox_remove(s);
-	state_remove(g->options.state, id);
+	state_remove(&g->options.state, id);
 }
 
 void sandboxes_begin(struct egress *g)
@@ -214,7 +229,7 @@ void sandboxes_synced(struct egress *g)
 	while ((s = find_untold(g)))
 		sandbox_remove(s);
 	g->is_synced = true;
-	state_sweep(g->options.state, is_known, g);
+	state_sweep(&g->options.state, is_known, g);
 	log_info("the warden has told of every sandbox", LOG_U("sandboxes", g->by_id.n));
 }
 

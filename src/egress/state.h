@@ -2,21 +2,33 @@
 /* egress/state.h - the policies of sandboxes as files, one of each, so that the next process has the same.
  *
  * A new one is written beside the old one before it is put in force, where no room is noticed in time, and takes its place
- * afterwards. They are replaced by rename, and not synced: what a crash of the host could tear belongs to sandboxes that it has ended. */
+ * afterwards. They are replaced by rename, and not synced: what a crash of the host could tear belongs to sandboxes that it has ended.
+ *
+ * A sidecar has one sandbox: its policy is in the file that the operator names, or in memory that outlives the process. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
 struct err;
 struct policy;
+struct state_memory;
 
 #define STATE_BYTES_MAX (2 * 1024 * 1024) /* of one file */
 
-int state_write(int dir, const char *id, const struct policy *p, struct err *e); /* beside */
-int state_replace(int dir, const char *id, struct err *e);                        /* by what was written */
-void state_forget(int dir, const char *id);                                       /* what was written */
-/* NULL: *ret_is_there tells whether there is none, or it cannot be read. */
-struct policy *state_load(int dir, const char *id, bool *ret_is_there, struct err *e);
-void state_remove(int dir, const char *id); /* both */
-/* Removes all of those that KEEP does not want, and what is nobody's. */
-void state_sweep(int dir, bool (*keep)(const char *id, void *arg), void *arg);
+struct state {
+	int dir;                     /* the folder; -1: there is none */
+	const char *file;            /* of the only sandbox, in it; NULL: each has one, by its id */
+	struct state_memory *memory; /* instead of the file of the only sandbox; or NULL */
+};
+
+/* Shared with the processes that are forked from now on; it is never half of something, whenever one of them is killed. */
+struct state_memory *state_memory_new(struct err *e);
+
+int state_write(const struct state *st, const char *id, const struct policy *p, struct err *e); /* beside */
+int state_replace(const struct state *st, const char *id, struct err *e);                        /* by what was written */
+void state_forget(const struct state *st, const char *id);                                       /* what was written */
+/* NULL: *ret_is_there tells whether there is none, or it cannot be read (e->sys), or is no policy. */
+struct policy *state_load(const struct state *st, const char *id, bool *ret_is_there, struct err *e);
+void state_remove(const struct state *st, const char *id); /* both */
+/* Removes all of those that KEEP does not want, and what is nobody's; nothing where there is one sandbox. */
+void state_sweep(const struct state *st, bool (*keep)(const char *id, void *arg), void *arg);

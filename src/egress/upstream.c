@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/own.h"
 #include "base/random.h"
+#include "egress/sockets.h"
 #include "net/dial.h"
 #include "net/loop.h"
 #include "net/transport.h"
@@ -28,6 +29,7 @@ struct target {
 struct upstream {
 	struct loop *loop;
 	struct random_pool *random;
+	struct sockets *sockets;
 	struct target targets[TO_MAX];
 	size_t n;
 	struct upstream_counts counts;
@@ -250,7 +252,7 @@ static int begin_tcp(struct attempt *a, struct err *e)
 	a->in = BUF_INIT(2 + DNS_MESSAGE_MAX);
 	if (random_pool_take(u->random, &a->id, sizeof(a->id), e) < 0)
 		return -1;
-	a->dial = dial_tcp(u->loop, &a->target->to.sa, a->target->to.len, UPSTREAM_TOTAL_MS, on_dialled, a, e);
+	a->dial = sockets_dial(u->sockets, u->loop, &a->target->to.sa, a->target->to.len, UPSTREAM_TOTAL_MS, on_dialled, a, e);
 	return a->dial ? 0 : -1;
 }
 
@@ -264,9 +266,11 @@ static int send_udp(struct attempt *a, struct err *e)
 
 	if (random_pool_take(u->random, &a->id, sizeof(a->id), e) < 0)
 		return -1;
-	a->fd = socket(a->target->to.sa.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	a->fd = sockets_make(u->sockets, a->target->to.sa.sa_family, SOCK_DGRAM, e);
+	if (a->fd < 0)
+		return -1;
 	/* Connected: the kernel chooses a port, takes datagrams from there alone and tells when nobody listens. */
-	if (a->fd < 0 || connect(a->fd, &a->target->to.sa, a->target->to.len) < 0)
+	if (connect(a->fd, &a->target->to.sa, a->target->to.len) < 0)
 		return err_sys(e, errno, "reach an upstream");
 	n = dns_query_write(a->id, a->lookup->name, a->lookup->type, bytes);
 	if (send(a->fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)n)
@@ -410,7 +414,8 @@ struct lookup *lookup_start(struct upstream *u, const char *name, uint16_t type,
 
 /* ---- life ---- */
 
-struct upstream *upstream_new(struct loop *l, const struct addr *to, size_t n, struct random_pool *random, struct err *e)
+struct upstream *upstream_new(struct loop *l, const struct addr *to, size_t n, struct random_pool *random, struct sockets *sockets,
+			      struct err *e)
 {
 	struct upstream *u = calloc(1, sizeof(*u));
 
@@ -420,6 +425,7 @@ struct upstream *upstream_new(struct loop *l, const struct addr *to, size_t n, s
 	}
 	u->loop = l;
 	u->random = random;
+	u->sockets = sockets;
 	(void)upstream_set(u, to, n);
 	return u;
 }

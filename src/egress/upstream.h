@@ -14,6 +14,7 @@ struct err;
 struct loop;
 struct lookup;
 struct random_pool;
+struct sockets;
 struct upstream;
 
 #define UPSTREAM_TOTAL_MS 5000  /* for an answer, all tries together */
@@ -26,8 +27,9 @@ struct upstream;
 /* ANSWER (valid during the call) is whole and has rcode NOERROR or NXDOMAIN; or it is NULL and E says why. The lookup is gone. */
 typedef void lookup_fn(const struct dns_answer *answer, const struct err *e, void *arg);
 
-/* TO is copied. RANDOM is the caller's, and outlives it. */
-struct upstream *upstream_new(struct loop *l, const struct addr *to, size_t n, struct random_pool *random, struct err *e);
+/* TO is copied. RANDOM and SOCKETS (or NULL) are the caller's, and outlive it. */
+struct upstream *upstream_new(struct loop *l, const struct addr *to, size_t n, struct random_pool *random, struct sockets *sockets,
+			      struct err *e);
 /* Others from now on; what has been asked is still waited for. Whether they are others. */
 bool upstream_set(struct upstream *u, const struct addr *to, size_t n);
 void upstream_free(struct upstream *u); /* its lookups must have ended; NULL is fine */

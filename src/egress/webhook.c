@@ -12,6 +12,7 @@
 #include "base/rfc3339.h"
 #include "box/wire.h"
 #include "egress/egress.h"
+#include "egress/sockets.h"
 #include "egress/upstream.h"
 #include "net/client.h"
 #include "net/tls.h"
@@ -44,6 +45,7 @@ struct webhook {
 	unsigned tries; /* of the first */
 	struct timer again, late;
 	struct lookup *lookup;
+	struct addr to; /* where its name was found */
 	struct http_client *client;
 	struct http_fetch *fetch;
 };
@@ -118,19 +120,45 @@ static void write_event(const struct event *ev, struct buf *b)
 	json_close(&o, '}');
 }
 
+static void on_dialled(struct transport *t, const struct err *e, void *arg)
+{
+	http_dial_done(arg, t, e);
+}
+
+static int dial_begin(struct http_dial *d, void *arg, struct err *e)
+{
+	struct webhook *w = arg;
+	const struct transport_maker maker = w->is_tls ? tls_client_maker(&w->tls_target) : (struct transport_maker){ 0 };
+	AUTO_FD fd = sockets_make(w->egress->sockets, w->to.sa.sa_family, SOCK_STREAM, e);
+	const struct dial_spec spec = { .fd = fd, .to = &w->to.sa, .to_len = w->to.len, .timeout_ms = WEBHOOK_TIMEOUT_MS,
+					.maker = w->is_tls ? &maker : NULL };
+
+	d->user = fd < 0 ? NULL : dial_start(w->egress->loop, &spec, on_dialled, d, e);
+	if (!d->user)
+		return -1;
+	(void)take_fd(&fd);
+	return 0;
+}
+
+static void dial_stop(struct http_dial *d, void *arg)
+{
+	(void)arg;
+	dial_cancel(d->user);
+}
+
 static int post(struct webhook *w, const struct addr *to, struct err *e)
 {
+	static const struct http_dialer dialer = { .begin = dial_begin, .cancel = dial_stop };
 	AUTO(buf_done) struct buf body = BUF_INIT(4096);
-	const struct transport_maker maker = w->is_tls ? tls_client_maker(&w->tls_target) : (struct transport_maker){ 0 };
 	const struct http_header type = { STR("Content-Type"), STR("application/json") };
 	const struct http_request rq = { .method = STR("POST"), .target = str_of(w->target), .host = str_of(w->authority),
 					 .headers = &type, .n_headers = 1, .body = (write_event(&w->queue[w->first], &body), buf_str(&body)),
 					 .max_body = ANSWER_MAX };
 	struct http_client_options options = HTTP_CLIENT_OPTIONS;
 
-	options.to = &to->sa;
-	options.to_len = to->len;
-	options.maker = w->is_tls ? &maker : NULL;
+	w->to = *to;
+	options.dialer = &dialer;
+	options.dialer_arg = w;
 	options.max_idle = 0;
 	options.deadlines = (struct http_deadlines){ WEBHOOK_TIMEOUT_MS, WEBHOOK_TIMEOUT_MS, WEBHOOK_TIMEOUT_MS, WEBHOOK_TIMEOUT_MS };
 	http_client_free(take_ptr(&w->client));

@@ -42,6 +42,16 @@ static uint32_t address_of(struct str tuple, uint16_t type)
 	return a;
 }
 
+static uint32_t mark_of(struct str attrs)
+{
+	struct str v;
+	uint32_t mark = 0;
+
+	if (netlink_find(attrs, CTA_MARK, &v) && v.n == sizeof(mark))
+		memcpy(&mark, v.p, sizeof(mark));
+	return ntohl(mark);
+}
+
 static void read_port(struct str tuple, struct conntrack_flow *f)
 {
 	struct str proto, v;
@@ -89,6 +99,7 @@ static int take_flow(uint16_t type, struct str body, void *arg, struct err *e)
 	f.source = address_of(orig, CTA_IP_V4_SRC);
 	f.to = address_of(orig, CTA_IP_V4_DST);
 	f.answers_from = address_of(reply, CTA_IP_V4_SRC);
+	f.mark = mark_of(attrs);
 	read_port(orig, &f);
 	if ((d->source && f.source != d->source) || (d->fn && !d->fn(&f, d->arg)))
 		return 0;

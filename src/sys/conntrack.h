@@ -14,6 +14,7 @@ struct netlink;
 struct conntrack_flow {
 	uint32_t source, to;  /* in network order: as they were sent, before any translation */
 	uint32_t answers_from; /* who the answers come from: another than `to` when it was redirected */
+	uint32_t mark;        /* of the connection, as rules have set it; 0: none */
 	uint16_t port;        /* where to, in the host's order; 0: it has none */
 	uint8_t protocol;     /* IPPROTO_... */
 };

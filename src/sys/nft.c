@@ -18,6 +18,7 @@
 #define LIST_TRIES 16
 #define MESSAGE(type) (NFNL_SUBSYS_NFTABLES << 8 | (type))
 
+static const struct nfgenmsg any = { .nfgen_family = NFPROTO_UNSPEC, .version = NFNETLINK_V0 };
 static const struct nfgenmsg inet = { .nfgen_family = NFPROTO_INET, .version = NFNETLINK_V0 };
 static const struct nfgenmsg ipv4 = { .nfgen_family = NFPROTO_IPV4, .version = NFNETLINK_V0 };
 
@@ -160,6 +161,7 @@ struct listing {
 	void *arg;
 	size_t n;
 	const char *prefix; /* of tables */
+	const char *other;  /* of chains: counted only in other tables than this */
 	const char *text;   /* of rules: counted only with it, up to its NUL */
 };
 
@@ -215,6 +217,53 @@ int nft_list(struct netlink *nl, const char *table, const char *set, nft_row_fn 
 	return err_wrap(e, "list '%s' of '%s'", set, table);
 }
 
+/* Kernels from 5.11 on put the expressions of an element into a list. */
+static bool find_counter(struct str el, struct str *ret_packets)
+{
+	struct str expr, list, name, data;
+	uint16_t type;
+
+	if (!netlink_find(el, NFTA_SET_ELEM_EXPR, &expr) &&
+	    (!netlink_find(el, NFTA_SET_ELEM_EXPRESSIONS, &list) || !netlink_next(&list, &type, &expr)))
+		return false;
+	return netlink_find(expr, NFTA_EXPR_NAME, &name) && str_eq(name, (struct str){ "counter", sizeof("counter") }) &&
+	       netlink_find(expr, NFTA_EXPR_DATA, &data) && netlink_find(data, NFTA_COUNTER_PACKETS, ret_packets) &&
+	       ret_packets->n == sizeof(uint64_t);
+}
+
+static int take_packets(uint16_t type, struct str body, void *arg, struct err *e)
+{
+	struct str list, el, packets;
+	uint64_t n;
+	uint16_t t;
+
+	(void)e;
+	if (type != MESSAGE(NFT_MSG_NEWSETELEM) || body.n < sizeof(struct nfgenmsg) ||
+	    !netlink_find(str_skip(body, sizeof(struct nfgenmsg)), NFTA_SET_ELEM_LIST_ELEMENTS, &list))
+		return 0;
+	while (netlink_next(&list, &t, &el))
+		if (find_counter(el, &packets)) {
+			memcpy(&n, packets.p, sizeof(n));
+			*(uint64_t *)arg = be64toh(n);
+		}
+	return 0;
+}
+
+int nft_packets(struct netlink *nl, const char *table, const char *set, const struct nft_element *el, uint64_t *ret, struct err *e)
+{
+	struct netlink_msg m;
+	uint64_t n = 0;
+
+	netlink_msg_init(&m);
+	netlink_begin(&m, MESSAGE(NFT_MSG_GETSETELEM), NLM_F_ACK, &inet, sizeof(inet));
+	put_set(&m, table, set);
+	put_element(&m, el);
+	if (netlink_ask(nl, &m, take_packets, &n, e) < 0 && e->sys != ENOENT)
+		return err_wrap(e, "count packets of '%s'", set);
+	*ret = n;
+	return 0;
+}
+
 int nft_has(struct netlink *nl, const char *table, const char *set, const struct nft_element *el, struct err *e)
 {
 	struct netlink_msg m;
@@ -237,12 +286,27 @@ int nft_delete_if(struct nft_batch *b, struct netlink *nl, const char *set, cons
 	return r < 0 ? -1 : 0;
 }
 
+static bool is_output_nat(struct str body, const char *other)
+{
+	struct str attrs = body.n >= sizeof(struct nfgenmsg) ? str_skip(body, sizeof(struct nfgenmsg)) : (struct str){ 0 };
+	struct str table, kind, hook, number;
+	uint32_t n;
+
+	if (!netlink_find(attrs, NFTA_CHAIN_TABLE, &table) || !netlink_find(attrs, NFTA_CHAIN_TYPE, &kind) ||
+	    !netlink_find(attrs, NFTA_CHAIN_HOOK, &hook) || !netlink_find(hook, NFTA_HOOK_HOOKNUM, &number) || number.n != sizeof(n))
+		return false;
+	memcpy(&n, number.p, sizeof(n));
+	return str_eq(kind, (struct str){ "nat", sizeof("nat") }) && ntohl(n) == NF_INET_LOCAL_OUT && strcmp(table.p, other) != 0;
+}
+
 static int count(uint16_t type, struct str body, void *arg, struct err *e)
 {
 	struct listing *l = arg;
 	struct str name;
 
 	(void)e;
+	if (type == MESSAGE(NFT_MSG_NEWCHAIN) && is_output_nat(body, l->other))
+		l->n++;
 	if (type == MESSAGE(NFT_MSG_NEWRULE) && (!l->text || (body.n > 0 && memmem(body.p, body.n, l->text, strlen(l->text) + 1))))
 		l->n++;
 	if (type == MESSAGE(NFT_MSG_NEWTABLE) && body.n >= sizeof(struct nfgenmsg) &&
@@ -297,6 +361,13 @@ int nft_count_tables(struct netlink *nl, const char *prefix, struct err *e)
 	struct listing l = { .prefix = prefix };
 
 	return dump_count(nl, NFT_MSG_GETTABLE, &(struct place){ &inet, NULL, NULL }, &l, e) < 0 ? err_wrap(e, "count tables") : (int)l.n;
+}
+
+int nft_count_output_nat(struct netlink *nl, const char *table, struct err *e)
+{
+	struct listing l = { .other = table };
+
+	return dump_count(nl, NFT_MSG_GETCHAIN, &(struct place){ &any, NULL, NULL }, &l, e) < 0 ? err_wrap(e, "count chains") : (int)l.n;
 }
 
 int nft_has_chain(struct netlink *nl, const char *table, const char *chain, struct err *e)

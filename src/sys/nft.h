@@ -68,12 +68,16 @@ typedef int nft_row_fn(const struct nft_row *row, void *arg, struct err *e);
 /* All elements. When the set changes meanwhile it is listed anew, and FN called again for what it had. */
 int nft_list(struct netlink *nl, const char *table, const char *set, nft_row_fn *fn, void *arg, struct err *e);
 
+/* How many packets the counter of an element has seen; 0 as well when there is no such element. */
+int nft_packets(struct netlink *nl, const char *table, const char *set, const struct nft_element *el, uint64_t *ret, struct err *e);
 int nft_has(struct netlink *nl, const char *table, const char *set, const struct nft_element *el, struct err *e); /* 1, 0, -1 */
 
 /* How many rules there are in TABLE: -1 and ERR_NOT_FOUND without the table. */
 int nft_count_rules(struct netlink *nl, const char *table, struct err *e);
 /* How many tables have names that begin with PREFIX. */
 int nft_count_tables(struct netlink *nl, const char *prefix, struct err *e);
+/* How many chains of other tables, of any family, translate addresses of what this network sends. */
+int nft_count_output_nat(struct netlink *nl, const char *table, struct err *e);
 /* Of the family ip, which others have their tables in: whether CHAIN is there, and whether TEXT is in one of its rules: 1, 0, -1. */
 int nft_has_chain(struct netlink *nl, const char *table, const char *chain, struct err *e);
 int nft_chain_mentions(struct netlink *nl, const char *table, const char *chain, const char *text, struct err *e);

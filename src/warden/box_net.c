@@ -10,6 +10,7 @@
 #include "base/kill_point.h"
 #include "base/log.h"
 #include "base/own.h"
+#include "net/resolvers.h"
 #include "sys/conntrack.h"
 #include "sys/nft.h"
 #include "warden/box.h"
@@ -79,7 +80,7 @@ void box_net_adopt(struct box *b)
 int box_net_bind(struct box *b, struct err *e)
 {
 	struct network *n = &b->w->network;
-	struct egress_message open = { .allows = 1 };
+	struct egress_message open = { .allows = EGRESS_REST_ALLOWED };
 
 	if (b->net->is_bound || b->net->serial > 0)
 		return 0;
@@ -153,11 +154,6 @@ static int compare_nets(const void *a, const void *b)
 	return x->prefix - y->prefix;
 }
 
-bool egress_net_has(const struct egress_net *net, uint32_t address)
-{
-	return net->prefix == 0 || (ntohl(net->address ^ address) >> (32 - net->prefix)) == 0;
-}
-
 /* Sorted; of those in others of their kind nothing is left: the kernel's intervals must not overlap. */
 static size_t tidy(struct egress_net *rules, size_t n)
 {
@@ -193,10 +189,12 @@ static void change_missing(struct nft_batch *batch, const struct box_net *net, c
 	}
 }
 
-static enum network_class class_of(bool allows, const struct egress_net *rules, size_t n)
+static enum network_class class_of(uint32_t rest, const struct egress_net *rules, size_t n)
 {
-	if (!allows)
+	if (rest == EGRESS_REST_DENIED)
 		return NETWORK_GUARDED;
+	if (rest == EGRESS_REST_NOT_RESOLVERS)
+		return NETWORK_LOOSE;
 	for (size_t i = 0; i < n; i++)
 		if (!rules[i].is_allowed)
 			return NETWORK_LOOSE;
@@ -215,7 +213,7 @@ static bool is_learned(const struct box_net *net, uint32_t address, uint16_t por
 bool box_net_forbids(const struct box *b, const struct conntrack_flow *f)
 {
 	const struct box_net *net = b->net;
-	bool is_allowed = net->class != NETWORK_GUARDED;
+	bool is_allowed = net->class != NETWORK_GUARDED, has_rule = false;
 
 	if (f->answers_from == b->w->host.network.gateway)
 		return false; /* egress has the other end */
@@ -226,8 +224,10 @@ bool box_net_forbids(const struct box *b, const struct conntrack_flow *f)
 			continue;
 		if (!net->rules[i].is_allowed)
 			return true;
-		is_allowed = true;
+		is_allowed = has_rule = true;
 	}
+	if (is_allowed && !has_rule && net->class == NETWORK_LOOSE && f->port == 443 && resolver_is_address(f->to))
+		return true;
 	return !is_allowed && !(f->protocol == IPPROTO_TCP && is_learned(net, f->to, f->port));
 }
 
@@ -418,7 +418,19 @@ static void remove_elements(struct box *b)
 	remove_rules(b, &batch);
 	for (size_t i = 0; i < net->n_learned; i++)
 		(void)delete_learned(&batch, b, &net->learned[i], &e); /* it goes by itself, otherwise */
+	(void)nft_delete_if(&batch, &b->w->network.nft, "drops", &class, &e); /* the next one's begins higher, otherwise */
 	(void)nft_commit(&b->w->network.nft, &batch, &e);
+}
+
+uint64_t box_net_refused(const struct box *b)
+{
+	const struct nft_element el = { .key = &b->net->address, .n_key = sizeof(b->net->address) };
+	struct err e = { 0 };
+	uint64_t n = 0;
+
+	if (b->w->network.is_on && nft_packets(&b->w->network.nft, b->w->host.network.table, "drops", &el, &n, &e) < 0)
+		log_debug("the packets of a sandbox cannot be counted", LOG_ERR(&e));
+	return n;
 }
 
 void box_net_free(struct box *b)

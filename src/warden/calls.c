@@ -131,6 +131,7 @@ static void read_traffic(const struct box *b, struct wire_stats *ret)
 	ret->net_out_bytes = row.rx_bytes;
 	ret->net_in_packets = row.tx_packets;
 	ret->net_out_packets = row.rx_packets;
+	ret->net_refused_packets = box_net_refused(b);
 }
 
 static int read_stats(const struct box *b, struct wire_stats *ret, struct err *e)
@@ -143,7 +144,8 @@ static int read_stats(const struct box *b, struct wire_stats *ret, struct err *e
 	if (cgroup_open(&b->w->host.top, name, &g, e) < 0 || cgroup_stats_read(&g, &s, e) < 0)
 		return -1;
 	*ret = (struct wire_stats){ .cpu_usec = s.cpu_usage_us, .memory_bytes = s.memory_bytes,
-				    .memory_peak_bytes = s.memory_peak_bytes, .pids = s.pids, .oom_kills = s.oom_kills };
+				    .memory_peak_bytes = s.memory_peak_bytes, .pids = s.pids, .oom_kills = s.oom_kills,
+				    .io_read_bytes = s.io_read_bytes, .io_written_bytes = s.io_written_bytes };
 	read_traffic(b, ret);
 	return box_disk_usage(&b->w->host.store, name, &ret->disk_bytes, e);
 }

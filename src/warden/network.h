@@ -112,9 +112,9 @@ void box_net_forget_all(struct box *b); /* all that was learned */
 int box_net_cut(struct box *b, const struct egress_message *m, struct err *e);
 /* What is known of it, into a table that has nothing. */
 int box_net_put_back(struct box *b, struct err *e);
+uint64_t box_net_refused(const struct box *b); /* packets that it has sent in vain; 0 also when nobody can tell */
 struct conntrack_flow;
 bool box_net_forbids(const struct box *b, const struct conntrack_flow *f); /* by its rules as they are */
-bool egress_net_has(const struct egress_net *net, uint32_t address);
 
 /* ---- the connection (egress.c) ---- */
 

@@ -171,6 +171,17 @@ class Sandbox:
     def id_base(self):
         return int(read(f"/proc/{self.pid1}/uid_map").split()[1])
 
+    @property
+    def has_own_leaf(self):
+        """Whether PID 1 has control groups of its own: where only leaves hold processes."""
+        return any(group.name == "init" for group in self.plane.groups(self.group))
+
+    def members(self, leaf, controller):
+        """The processes of its control group for CONTROLLER."""
+        files = [f"{controller}.max", f"{controller}.limit_in_bytes"]
+        group = next(g / leaf for g in self.plane.groups(self.group) if any((g / leaf / name).exists() for name in files))
+        return set((group / "cgroup.procs").read_text().split())
+
     def limit(self, leaf, *names):
         """The value of a file of its control group, whatever it is called in this version of them."""
         for group in self.plane.groups(self.group):

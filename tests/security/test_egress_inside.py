@@ -74,7 +74,7 @@ def denied(found):
 # ---- W1, W2: what is put on the wire ----
 
 
-def test_W1_no_way_to_a_raw_frame(each, watch):
+def test_W1_no_way_to_a_raw_frame(each, watch):  # E3
     with watch() as w:
         found = each.py(f"""
 def packet(source):
@@ -115,7 +115,7 @@ RESULT = all_of((bound, '192.0.2.78'), (bound, '203.0.113.1'), (bound, '127.0.0.
     assert not w.packets, w.packets[:3]
 
 
-def test_W1_marks_open_nothing(guarded, watch):
+def test_W1_marks_open_nothing(guarded, watch):  # E2
     with watch() as w:
         found = guarded.py(f"""
 def marked(mark):
@@ -158,7 +158,7 @@ def test_W3_nothing_of_the_host_but_its_resolver(net, each):
     assert each.py(f"ask('good.test', server={gateway!r})")[1] == [GOOD]
 
 
-def test_W3_sandboxes_never_meet(net, guarded, loose, open_box):
+def test_W3_sandboxes_never_meet(net, guarded, loose, open_box):  # E20
     boxes = [guarded, loose, open_box]
     own = [b.py("(lambda s: (s.connect(('198.51.100.10', 9)), s.getsockname()[0])[1])(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))")
            for b in boxes]  # fmt: skip
@@ -201,7 +201,7 @@ def test_W4_names_that_lead_to_private_addresses(net, watch):
     b.delete()
 
 
-def test_W4_rebinding_to_a_private_address(net, watch):
+def test_W4_rebinding_to_a_private_address(net, watch):  # E8
     answers = iter([[GOOD]] + [[PRIVATE[3]]] * 100)
     net.internet.zone.set("turns.test", "A", lambda: next(answers), ttl=0)
     b = net.box(rules("+turns.test"))
@@ -216,7 +216,7 @@ def test_W4_rebinding_to_a_private_address(net, watch):
 # ---- W5: IPv6, ICMP ----
 
 
-def test_W5_no_ipv6(each, watch):
+def test_W5_no_ipv6(each, watch):  # E17
     with watch() as w:
         found = each.py(f"all_of((tcp, {WEB6!r}, 80), (tcp, '::ffff:{BAD}', 80), (tcp, 'fe80::1%eth0', 80), (tcp, '2002:c633:640a::1', 80))")
         assert each.run("cat /proc/net/if_inet6 2>/dev/null | grep -v ' lo$' | wc -l") == ["0"]
@@ -248,7 +248,7 @@ def ping(address, n=1):
 """
 
 
-def test_W5_icmp_only_where_everything_is_allowed_and_slowly(guarded, open_box, watch):
+def test_W5_icmp_only_where_everything_is_allowed_and_slowly(guarded, open_box, watch):  # E19
     with watch() as w:
         found = guarded.py(PING + f"RESULT = all_of((ping, {GOOD!r}), (ping, {OTHER!r}), (ping, {BAD!r}))")
     assert all(f in (0, *DENIED) for f in found), found
@@ -262,7 +262,7 @@ def test_W5_icmp_only_where_everything_is_allowed_and_slowly(guarded, open_box, 
 # ---- W6: names ----
 
 
-def test_W6_every_resolver_is_ours(net, each):
+def test_W6_every_resolver_is_ours(net, each):  # E10
     before = len(net.internet.foreign_dns.queries)
     for over in ("udp", "tcp"):
         assert each.py(f"ask('good.test', server={FOREIGN!r}, over={over!r})")[1] == [GOOD]
@@ -280,7 +280,7 @@ def test_W6_no_other_ways_to_ask(each, watch):
     assert not [p for p in w.packets if p.port in (853, 5353, 5355, 137)], w.packets[:3]
 
 
-def test_W6_what_is_not_allowed_is_never_asked_for(net, guarded, watch):
+def test_W6_what_is_not_allowed_is_never_asked_for(net, guarded, watch):  # E11
     names = ["bad.test", "www.good.test", "wild.test", "xwild.test", "good.test.evil.test", "goodtest", "good.test.", "GOOD.test.bad.test"]
     secret = [f"{'a' * 60}{i}.{'b' * 60}.tunnel.bad.test" for i in range(50)]
     before = len(net.internet.dns.queries)
@@ -336,7 +336,7 @@ def test_W6_what_is_no_question_goes_nowhere(net, guarded, message):
     assert guarded.py("resolve('good.test')") == [GOOD]
 
 
-def test_W6_there_is_a_budget(net, watch):
+def test_W6_there_is_a_budget(net, watch):  # E11
     b = net.box(rules("+*.wild.test"))
     before = len(net.internet.dns.queries)
     took = b.py("""
@@ -344,7 +344,7 @@ began = time.monotonic()
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.connect(('192.0.2.254', 53))
 for i in range(3000):
-    s.send(query(f'n{i}.wild.test'))
+    tried(s.send, query(f'n{i}.wild.test'))  # where rules stand in the same network, what is dropped is told
 RESULT = time.monotonic() - began
 """)
     time.sleep(0.5)
@@ -376,14 +376,14 @@ def test_W7_learned_addresses_are_this_sandboxes_alone(net, watch):
     first.delete(), second.delete()
 
 
-def test_W7_a_name_opens_tcp_at_few_ports(guarded, watch):
+def test_W7_a_name_opens_tcp_at_few_ports(guarded, watch):  # E9, E19
     with watch() as w:
         assert guarded.py("resolve('good.test')") == [GOOD]
         denied(guarded.py(f"all_of(*[(tcp, {GOOD!r}, p) for p in (25, 853, 8080, 8443, 9000)], *[(udp, {GOOD!r}, p) for p in (443, 123, 7, 9000)])"))
     assert not [p for p in w.to(GOOD)], w.packets[:3]
 
 
-def test_W8_the_name_of_a_connection_has_to_be_the_one_that_was_asked_for(net, watch):
+def test_W8_the_name_of_a_connection_has_to_be_the_one_that_was_asked_for(net, watch):  # E9
     b = net.box(rules("+one.shared.test", "+good.test"))
     b.py("[resolve('one.shared.test'), resolve('good.test')]")
     with watch() as w:
@@ -431,7 +431,7 @@ RESULT = answer_of(s)
     b.delete()
 
 
-def test_W8_one_answer_to_many_names(net, watch):
+def test_W8_one_answer_to_many_names(net, watch):  # E12
     """An alias that is allowed and leads to a name that is denied; and one that leads to a name that nobody speaks of."""
     b = net.box(rules("-bad.test", "+alias.test", "+chain.test"))
     with watch() as w:
@@ -472,7 +472,7 @@ def test_answers_that_were_not_asked_for_change_nothing(net, watch):
     b.delete()
 
 
-def test_large_answers_come_over_tcp(net):
+def test_large_answers_come_over_tcp(net):  # E16
     b = net.box(rules("+many.test"))
     found = b.py("[ask('many.test', over='tcp'), ask('many.test')]")
     assert len(found[0][1]) == 80 and (found[1][2] or len(found[1][1]) == 80), found
@@ -480,7 +480,7 @@ def test_large_answers_come_over_tcp(net):
     b.delete()
 
 
-def test_short_lives_of_answers_do_not_cut_off(net):
+def test_short_lives_of_answers_do_not_cut_off(net):  # E13
     b = net.box(rules("+short.test"))
     assert b.py("""
 address = resolve('short.test')[0]
@@ -563,7 +563,7 @@ def drip(box, address, port, name, seconds=6):
     (rules(f"+{SHARED}"), SHARED, 80, "x.test"),         # by address
     (rules(default="allow"), SHARED, 80, "x.test"),
 ])
-def test_W9_a_change_reaches_open_connections_within_a_second(net, policy, address, port, name):
+def test_W9_a_change_reaches_open_connections_within_a_second(net, policy, address, port, name):  # E14
     b = net.box(policy)
     b.py(f"tried(resolve, {name!r})")
     last = drip(b, address, port, name, 8)
@@ -585,7 +585,7 @@ def test_W9_a_change_cuts_nothing_that_is_allowed(net):
 
 
 @pytest.mark.parametrize("who", ["egress_pid", "warden_pid", "pid"])
-def test_W9_who_is_killed_opens_nothing_and_comes_back_with_the_same_policy(net, watch, who):
+def test_W9_who_is_killed_opens_nothing_and_comes_back_with_the_same_policy(net, watch, who):  # E5
     b = net.box(rules("+good.test", f"+{OTHER}"))
     b.change("PATCH", [{"action": "allow", "target": "one.shared.test"}])
     assert b.py("web('good.test')")
@@ -606,7 +606,7 @@ def test_W9_who_is_killed_opens_nothing_and_comes_back_with_the_same_policy(net,
     b.delete(), fresh.delete()
 
 
-def test_W9_all_of_it_killed_leaves_sandboxes_closed(spec, home, tmp_path):
+def test_W9_all_of_it_killed_leaves_sandboxes_closed(spec, home, tmp_path):  # E5
     """The supervisor and all that it started are gone: what runs goes on, under the same rules, until a server is back."""
     n = Net(spec, tmp_path, home=home)
     try:

@@ -149,6 +149,22 @@ def test_R4_masks_are_of_our_making(box):
 
 
 @ROOT_AND_OTHER
+def test_R4_masks_are_no_way_to_other_sandboxes(box, uid):
+    """All sandboxes have the same ones: nobody can open, lock, watch or change them."""
+    assert {"ro", "nosuid", "nodev", "noexec"} <= set.intersection(*[f for p, (f, *_) in mounts_of(box).items() if p in MASKED])
+    got = box.python(f"""
+        def tries(p):
+            name = p.encode()
+            return {{tried(os.open, p, os.O_RDONLY), tried(os.open, p, os.O_WRONLY), tried(os.chmod, p, 0o777), tried(os.chown, p, 0, 0),
+                    tried(os.utime, p), tried(os.setxattr, p, 'user.x', b'x'), call(254, INOTIFY, name, 0xfff),
+                    tried(os.link, p, '/tmp/mask'), tried(os.rename, p, p + '2')}}
+        INOTIFY = ctypes.CDLL(None).inotify_init1(0)
+        print(set().union(*[tries(p) for p in {MASKED} if os.path.lexists(p)]))
+        """, uid)
+    assert got <= {"EACCES", "EPERM", "EROFS", "EXDEV", "EISDIR", "ENOENT"}, got
+
+
+@ROOT_AND_OTHER
 def test_R5_nothing_of_the_kernels_files_can_be_written(box, uid):
     """All of /proc and /sys but what is of one's own processes: sysctls, sysrq, uevent helpers, core patterns, ..."""
     got = box.python("""
