@@ -73,7 +73,10 @@ def network_of(house):
 
 def main():
     need_root("proxy")
-    with House() as house:
+    house = House()
+    door_path = house.folder / "door"
+    house.config = f'[ingress]\ndoor = "{door_path}"\n'
+    with house:
         sandbox = start_backend(house)
         ours = f"http://127.0.0.1:{house.port + 1}/sandboxes/{sandbox}/proxy/8080/"
         wait_for(ours)
@@ -88,7 +91,7 @@ def main():
             subprocess.Popen([*inside, "nginx", "-e", house.folder / "nginx/error.log", "-c", house.folder / "nginx.conf"],
                              stderr=subprocess.DEVNULL, pass_fds=[door.fileno()], env={**os.environ, "NGINX": f"{door.fileno()};"}),
             subprocess.Popen([GATEWAY, "--listen", f"127.0.0.1:{port}", "--mode", "uri", "--log-level", "warn", "--server",
-                              f"http://127.0.0.1:{house.port}"]),
+                              f"http://127.0.0.1:{house.port}", "--door", door_path]),
         ]
         try:
             wait_for(gateway)

@@ -2,10 +2,15 @@
 """A running opensandbox-ingress, and how clients name sandboxes to it."""
 import contextlib
 import http.client
+import os
 import signal
 import socket
 import subprocess
+import tempfile
 import time
+from pathlib import Path
+
+import pytest
 
 from api import TIMEOUT_S
 from conftest import BIN, KEY, assert_clean, clean_environment, free_port
@@ -13,6 +18,14 @@ from conftest import BIN, KEY, assert_clean, clean_environment, free_port
 GATEWAY = BIN / "opensandbox-ingress"
 SECRETS = {"k": b"0123456789abcdef", "o": b"old"}
 KEYS = "k=MDEyMzQ1Njc4OWFiY2RlZg==,o=b2xk"
+
+
+@pytest.fixture(scope="module")
+def door():
+    """Where anybody may go: a gateway has an id of its own when it knocks."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o711)
+        yield Path(folder) / "door"
 
 
 class Gateway:

@@ -45,8 +45,8 @@ static int find_ids(const char *user, uid_t *ret_uid, gid_t *ret_gid, struct err
 
 static int become(const char *user, struct err *e)
 {
-	uid_t uid;
-	gid_t gid;
+	uid_t uid = (uid_t)-1;
+	gid_t gid = (gid_t)-1;
 
 	if (find_ids(user, &uid, &gid, e) < 0 || caps_bound(0, e) < 0)
 		return -1;

@@ -20,6 +20,8 @@
 
 #include "base/banned.h"
 
+#define LOOK_MS 5000 /* how often long streams are looked at, for the lives that they extend */
+
 /* A request in progress, from its handler to its end. */
 struct passing {
 	struct passing *prev, *next;
@@ -30,7 +32,10 @@ struct passing {
 	char id[ID_MAX + 1];
 	uint64_t began_ms;
 	struct lookup_waiter waiter;
+	struct led led; /* how it goes */
 	struct forward *forward;
+	uint64_t moved; /* bytes, when it was last looked at */
+	char request_id[HTTP_REQUEST_ID_MAX + 1];
 };
 
 /* What the access log says of a request; in its arena. */
@@ -50,6 +55,8 @@ static void passing_free(struct passing *p)
 	if (p->next)
 		p->next->prev = p->prev;
 	lookup_cancel(&p->waiter);
+	if (p->led.way)
+		p->gateway->spec.provider->ops->left(p->led.way);
 	free(p);
 }
 
@@ -73,8 +80,13 @@ static int say(struct reply *rp, unsigned status, const char *fmt, ...)
 
 static int on_headers(const struct request *rq, struct reply *rp, const struct http_head *head, void *arg, struct err *e)
 {
-	(void)rq, (void)arg;
-	return gateway_response_headers(head, rp, e);
+	const struct passing *p = arg;
+
+	(void)rq;
+	if (gateway_response_headers(head, rp, e) < 0)
+		return -1;
+	(void)reply_header(rp, "X-Request-ID", str_of(p->request_id));
+	return 0;
 }
 
 static void on_refuse(struct reply *rp, const struct err *e, void *arg)
@@ -113,8 +125,26 @@ static struct str target_of(const struct passing *p, bool is_plain)
 	return str_of(made);
 }
 
+/* One name for it in our log, the server's and the sandbox's. */
+static int name_request(struct passing *p, struct http_header *headers, int n, struct err *e)
+{
+	struct str given = str_trim(request_header(p->rq, "X-Request-ID"));
+
+	if (http_is_request_id(given)) {
+		memcpy(p->request_id, given.p, given.n);
+		return n;
+	}
+	if (uuid_hex32(&p->gateway->random, p->request_id, e) < 0)
+		return -1;
+	for (int i = 0; i < n; i++)
+		if (str_eq_nocase(headers[i].name, STR("X-Request-ID")))
+			headers[i--] = headers[--n];
+	headers[n++] = (struct http_header){ STR("X-Request-ID"), str_of(p->request_id) };
+	return n;
+}
+
 static int make_request(struct passing *p, const struct finding *f, bool is_plain, struct http_request *out,
-			struct http_client **ret, struct err *e)
+			struct err *e)
 {
 	struct provider *provider = p->gateway->spec.provider;
 	struct http_header *headers = arena_array(p->rq->arena, GATEWAY_HEADERS_MAX, sizeof(*headers));
@@ -124,11 +154,11 @@ static int make_request(struct passing *p, const struct finding *f, bool is_plai
 	if (!headers || !target.p)
 		return err_no_memory(e);
 	n = gateway_request_headers(p->rq, p->gateway->spec.trust, headers, e);
-	if (n < 0)
+	if (n < 0 || (n = name_request(p, headers, n, e)) < 0)
 		return -1;
 	*out = (struct http_request){ .method = p->rq->head->method, .target = target, .headers = headers, .n_headers = (size_t)n,
 				      .upgrade = asks_for_websocket(p->rq->head) ? "websocket" : NULL };
-	return provider->ops->lead(provider, f, p->id, p->route.port, p->rq->arena, out, headers, ret, e);
+	return provider->ops->lead(provider, f, p->id, p->route.port, p->rq->arena, out, headers, &p->led, e);
 }
 
 static void pass_on(struct passing *p, const struct finding *f, bool is_plain)
@@ -136,16 +166,15 @@ static void pass_on(struct passing *p, const struct finding *f, bool is_plain)
 	static const struct forward_ops ops = { .headers = on_headers, .refuse = on_refuse, .over = on_over, .passes = true };
 	struct gateway *g = p->gateway;
 	struct reply *rp = p->rp;
-	struct http_client *client;
-	struct http_request out;
+	struct http_request out = { 0 };
 	struct err e = { 0 };
 	struct str uri = is_plain ? p->route.plain_rest : p->route.rest;
 
-	if (make_request(p, f, is_plain, &out, &client, &e) == 0) {
+	if (make_request(p, f, is_plain, &out, &e) == 0) {
 		intents_note(g->spec.intents, str_of(p->id), p->route.port, uri);
 		g->metrics.websockets += out.upgrade != NULL;
 		g->metrics.http += out.upgrade == NULL;
-		p->forward = forward_start(p->rq, rp, client, &out, &ops, p, &e);
+		p->forward = forward_start(p->rq, rp, p->led.client, &out, &ops, p, &e);
 	}
 	if (p->forward)
 		return;
@@ -350,6 +379,21 @@ static void on_failed(const struct request *rq, const struct err *e)
 	log_error("a request failed", LOG_ERR(e));
 }
 
+/* Streams that move bytes count like requests. */
+static void on_look(void *arg)
+{
+	struct gateway *g = arg;
+
+	for (struct passing *p = g->passing; p; p = p->next) {
+		uint64_t moved = p->forward && p->led.way ? forward_moved(p->forward) : p->moved;
+
+		if (moved != p->moved)
+			g->spec.provider->ops->used(p->led.way);
+		p->moved = moved;
+	}
+	timer_in(&g->look, LOOK_MS);
+}
+
 /* ---- for operators ---- */
 
 static int health_get(struct request *rq, struct reply *rp, struct err *e)
@@ -382,7 +426,10 @@ int gateway_init(struct gateway *g, const struct gateway_spec *spec, struct err 
 	};
 	g->lookup = lookup_new(spec->loop, spec->provider, e);
 	g->attempts = g->lookup ? attempts_new(e) : NULL;
-	return g->attempts ? 0 : -1;
+	if (!g->attempts || timer_init(&g->look, spec->loop, on_look, g, "streams", e) < 0)
+		return -1;
+	timer_in(&g->look, LOOK_MS);
+	return 0;
 }
 
 void gateway_done(struct gateway *g)
@@ -399,4 +446,6 @@ void gateway_done(struct gateway *g)
 	lookup_free(g->lookup);
 	attempts_free(g->attempts);
 	route_keys_done(&g->keys);
+	timer_done(&g->look);
+	random_pool_done(&g->random);
 }

@@ -6,7 +6,9 @@
 #include <stdbool.h>
 
 #include "base/own.h"
+#include "base/random.h"
 #include "ingress/metrics.h"
+#include "net/loop.h"
 #include "net/route_token.h"
 #include "net/server.h"
 
@@ -42,6 +44,8 @@ struct gateway {
 	struct http_service metrics_service; /* for operators */
 	struct http_server *http;            /* the owner's, for its counts; NULL: not yet */
 	struct metrics metrics;
+	struct random_pool random;
+	struct timer look;
 };
 
 int gateway_init(struct gateway *g, const struct gateway_spec *spec, struct err *e);

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "ingress/trust.h"
 #include "net/addr.h"
+#include "net/proxy_header.h"
 
 #include "base/banned.h"
 
@@ -16,16 +17,11 @@ static bool is_in(struct str name, const char *const *list)
 	return false;
 }
 
-/* What is for us, what we write ourselves, and what nobody but the servers may believe. */
 static bool request_header_passes(const struct http_head *head, struct str name, bool is_trusted)
 {
-	static const char *const dropped[] = {
-		"Host", "Expect", "OpenSandbox-Secure-Access", "OpenSandbox-Ingress-To", "OPEN-SANDBOX-INGRESS", "OpenSandbox-Gateway",
-		"OPEN-SANDBOX-API-KEY", "Forwarded", "X-Forwarded-Port", "X-Forwarded-Server", "X-Real-IP", NULL,
-	};
 	static const char *const forwarded[] = { "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", NULL };
 
-	return !is_in(name, dropped) && (is_trusted || !is_in(name, forwarded)) && !http_is_hop_by_hop(head, name);
+	return !proxy_header_is_ours(name) && (is_trusted || !is_in(name, forwarded)) && !http_is_hop_by_hop(head, name);
 }
 
 int gateway_request_headers(const struct request *rq, const struct trust *trust, struct http_header out[GATEWAY_HEADERS_MAX], struct err *e)
@@ -57,7 +53,6 @@ int gateway_request_headers(const struct request *rq, const struct trust *trust,
 
 int gateway_response_headers(const struct http_head *head, struct reply *rp, struct err *e)
 {
-	static const char *const dropped[] = { "Date", NULL }; /* our own server writes it */
 	size_t bytes = 0;
 
 	for (size_t i = 0; i < head->n_headers; i++)
@@ -68,7 +63,7 @@ int gateway_response_headers(const struct http_head *head, struct reply *rp, str
 		const struct http_header *h = &head->headers[i];
 		char name[256];
 
-		if (h->name.n >= sizeof(name) || is_in(h->name, dropped) || http_is_hop_by_hop(head, h->name))
+		if (h->name.n >= sizeof(name) || proxy_header_is_for_origin(h->name) || http_is_hop_by_hop(head, h->name))
 			continue;
 		memcpy(name, h->name.p, h->name.n);
 		name[h->name.n] = '\0';

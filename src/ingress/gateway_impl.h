@@ -4,8 +4,8 @@
 #include "ingress/gateway.h"
 #include "ingress/provider.h"
 
-/* A client's request has room for ours: three here, the provider's, and those that the HTTP client writes. */
-#define GATEWAY_PASSED_MAX (HTTP_HEADERS_MAX - 4 - 3 - PROVIDER_HEADERS_MAX)
+/* A client's request has room for ours: four here, the provider's, and those that the HTTP client writes. */
+#define GATEWAY_PASSED_MAX (HTTP_HEADERS_MAX - 4 - 4 - PROVIDER_HEADERS_MAX)
 #define GATEWAY_HEADERS_MAX (HTTP_HEADERS_MAX - 4)
 #define GATEWAY_HEADER_BYTES_MAX ((size_t)12 * 1024) /* of an answer's, all together */
 

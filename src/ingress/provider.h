@@ -12,6 +12,7 @@ struct err;
 struct http_client;
 struct http_header;
 struct http_request;
+struct lane;
 struct loop;
 struct provider;
 struct search;
@@ -34,6 +35,12 @@ struct finding {
 	char why[PROVIDER_WHY_MAX];         /* unless it is ready */
 };
 
+/* How a request goes; the way is the provider's own, NULL: it keeps no account of it. */
+struct led {
+	struct http_client *client;
+	struct lane *way;
+};
+
 typedef void finding_fn(const struct finding *f, void *arg);
 
 struct provider_ops {
@@ -41,9 +48,11 @@ struct provider_ops {
 	struct search *(*find)(struct provider *p, const char *id, finding_fn *fn, void *arg, struct err *e);
 	void (*cancel)(struct search *s);
 	/* Completes OUT, whose headers have room for PROVIDER_HEADERS_MAX more and whose target is the sandbox's own, for a
-	 * request to PORT of the sandbox ID; and by which client it goes. */
+	 * request to PORT of the sandbox ID; and how it goes, until it has left. */
 	int (*lead)(struct provider *p, const struct finding *f, const char *id, unsigned port, struct arena *a,
-		    struct http_request *out, struct http_header *headers, struct http_client **ret, struct err *e);
+		    struct http_request *out, struct http_header *headers, struct led *ret, struct err *e);
+	void (*used)(struct lane *way); /* it still moves bytes */
+	void (*left)(struct lane *way);
 	/* What an operator has changed. On failure everything is as it was. */
 	int (*reload)(struct provider *p, struct err *e);
 	void (*free)(struct provider *p);
@@ -71,6 +80,7 @@ struct servers_spec {
 	size_t n;
 	const char *key_file; /* the API key of all of them; NULL: they have none */
 	const char *ca_file;  /* for https; NULL: the system's */
+	const char *door;     /* of the first, on this host (net/door.h); NULL: none */
 };
 
 /* Names are looked up here and with each reload: this may block. */

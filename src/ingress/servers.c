@@ -10,11 +10,13 @@
 #include "base/decode.h"
 #include "base/err.h"
 #include "base/uuid.h"
+#include "ingress/doorway.h"
 #include "ingress/provider.h"
 #include "net/addr.h"
 #include "net/client.h"
 #include "net/dial.h"
 #include "net/loop.h"
+#include "net/proxy_header.h"
 #include "net/resolve.h"
 #include "net/tls.h"
 #include "net/transport.h"
@@ -22,6 +24,8 @@
 
 #include "base/banned.h"
 
+#define PORT_EXECD 44772 /* these need tokens of the server's */
+#define PORT_EGRESS 18080
 #define URL_MAX 255
 #define KEY_MAX 1024
 #define LOOK_UP_MS 3000
@@ -49,6 +53,7 @@ struct server {
 	struct addr to;
 	struct tls_target target;
 	struct line api, proxies[PORTS_MAX];
+	struct doorway *doorway; /* NULL: every request goes through its proxy */
 };
 
 struct servers {
@@ -253,14 +258,43 @@ static struct search *find(struct provider *p, const char *id, finding_fn *fn, v
 
 /* ---- leading there ---- */
 
+/* Straight into the sandbox. What its proxy would have kept from it stays here. */
+static int lead_in(struct lane *way, unsigned port, struct arena *a, struct http_request *out, struct http_header *headers,
+		   struct led *ret, struct err *e)
+{
+	char *host = arena_printf(a, "localhost:%u", port);
+	size_t n = 0;
+
+	if (!host) {
+		lane_leave(way);
+		return err_no_memory(e);
+	}
+	for (size_t i = 0; i < out->n_headers; i++)
+		if (!proxy_header_is_token(headers[i].name))
+			headers[n++] = headers[i];
+	out->n_headers = n;
+	out->host = str_of(host);
+	*ret = (struct led){ lane_client(way), way };
+	return 0;
+}
+
+static bool has_door(unsigned port)
+{
+	return port != PORT_EXECD && port != PORT_EGRESS;
+}
+
 static int lead(struct provider *p, const struct finding *f, const char *id, unsigned port, struct arena *a,
-		struct http_request *out, struct http_header *headers, struct http_client **ret, struct err *e)
+		struct http_request *out, struct http_header *headers, struct led *ret, struct err *e)
 {
 	struct servers *all = servers_of(p);
 	struct server *s = f->place < all->n ? &all->servers[f->place] : NULL;
-	struct line *l = s ? line_of(s, f->detail, e) : NULL;
+	struct lane *way = s && s->doorway && has_door(port) ? doorway_enter(s->doorway, id, port) : NULL;
+	struct line *l;
 	char *target;
 
+	if (way)
+		return lead_in(way, port, a, out, headers, ret, e);
+	l = s ? line_of(s, f->detail, e) : NULL;
 	if (!l)
 		return s ? -1 : err_set(e, ERR_INTERNAL, "a server that is not there");
 	target = arena_printf(a, "/sandboxes/%s/proxy/%u%.*s", id, port, STR_ARG(out->target));
@@ -271,7 +305,7 @@ static int lead(struct provider *p, const struct finding *f, const char *id, uns
 	headers[out->n_headers++] = (struct http_header){ STR("OpenSandbox-Gateway"), STR("1") };
 	if (all->key[0])
 		headers[out->n_headers++] = (struct http_header){ STR("OPEN-SANDBOX-API-KEY"), str_of(all->key) };
-	*ret = l->client;
+	*ret = (struct led){ .client = l->client };
 	return 0;
 }
 
@@ -346,6 +380,7 @@ static void servers_free(struct provider *p)
 
 	for (size_t i = 0; i < all->n; i++) {
 		http_client_free(all->servers[i].api.client);
+		doorway_free(all->servers[i].doorway);
 		for (size_t k = 0; k < PORTS_MAX; k++)
 			http_client_free(all->servers[i].proxies[k].client);
 	}
@@ -373,18 +408,28 @@ static int servers_init(struct servers *all, const struct servers_spec *spec, st
 		if (line_open(&s->api, s, s->port, e) < 0)
 			return -1;
 	}
-	return reload(&all->provider, e);
+	if (reload(&all->provider, e) < 0)
+		return -1;
+	if (spec->door)
+		all->servers[0].doorway = doorway_new(all->loop, spec->door, all->key, e);
+	return spec->door && !all->servers[0].doorway ? -1 : 0;
 }
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak" /* the analyser loses sight of what is around the provider */
 struct provider *provider_servers(const struct servers_spec *spec, struct err *e)
 {
-	static const struct provider_ops ops = { .find = find, .cancel = search_free, .lead = lead, .reload = reload,
-						 .free = servers_free };
-	struct servers *all = calloc(1, sizeof(*all));
+	static const struct provider_ops ops = { .find = find, .cancel = search_free, .lead = lead, .used = lane_used,
+						 .left = lane_leave, .reload = reload, .free = servers_free };
+	struct servers *all;
 
-	if (!all || spec->n == 0 || spec->n > SERVERS_MAX) {
-		free(all);
-		(void)(all ? err_set(e, ERR_INVALID, "1 to %d servers can be asked", SERVERS_MAX) : err_no_memory(e));
+	if (spec->n == 0 || spec->n > SERVERS_MAX) {
+		(void)err_set(e, ERR_INVALID, "1 to %d servers can be asked", SERVERS_MAX);
+		return NULL;
+	}
+	all = calloc(1, sizeof(*all));
+	if (!all) {
+		(void)err_no_memory(e);
 		return NULL;
 	}
 	all->provider.ops = &ops;
@@ -395,3 +440,4 @@ struct provider *provider_servers(const struct servers_spec *spec, struct err *e
 	servers_free(&all->provider);
 	return NULL;
 }
+#pragma GCC diagnostic pop

@@ -148,6 +148,7 @@ struct config_secure_access {
 struct config_ingress {
 	int mode;
 	const char *host_ports; /* NULL: none */
+	const char *door;       /* NULL: none */
 	struct config_gateway gateway;
 	bool has_gateway;
 	struct config_secure_access secure_access;

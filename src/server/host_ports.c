@@ -98,6 +98,7 @@ static void stream_cut(struct stream *s)
 		stream_free(s);
 		return;
 	}
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): only streams of a port are cut, and each once */
 	*(s->prev ? &s->prev->next : &p->streams) = s->next;
 	if (s->next)
 		s->next->prev = s->prev;
@@ -235,11 +236,12 @@ static void published_free(struct published *p)
 
 static int open_doors(struct published *p, struct err *e)
 {
-	struct listen_plan plan = p->of->plan;
+	struct listen_plan plan = { .n = p->of->plan.n };
 	int fds[LISTEN_ADDRESSES_MAX];
 	size_t n = 0;
 
 	for (size_t i = 0; i < plan.n; i++) {
+		plan.addrs[i] = p->of->plan.addrs[i];
 		if (plan.addrs[i].sa.sa_family == AF_INET6)
 			plan.addrs[i].in6.sin6_port = htons((uint16_t)p->numbers.host);
 		else

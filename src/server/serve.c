@@ -13,6 +13,7 @@
 #include "net/tls.h"
 #include "net/transport.h"
 #include "server/api/api.h"
+#include "server/door.h"
 #include "server/listen.h"
 #include "server/log_file.h"
 #include "server/plane.h"
@@ -50,6 +51,7 @@ struct serving {
 	struct puller *puller;   /* NULL: images of registries are none of this runtime's */
 	struct plane *plane;
 	struct renewals *renewals; /* NULL: there is no queue of them */
+	struct door *door;         /* NULL: no gateway of this host has a way of its own */
 	char boot_id[BOOT_ID_SIZE];
 	struct log_file log;
 	struct timer log_timer;
@@ -117,9 +119,14 @@ static int open_port(const struct config *c, int64_t port, struct serve_port *re
 
 int serve_listen(const struct config *c, struct serve_sockets *ret, struct err *e)
 {
-	*ret = (struct serve_sockets){ 0 };
-	if (open_port(c, c->server.port, &ret->api, e) == 0 && open_port(c, c->server.proxy_port, &ret->proxy, e) == 0)
-		return 0;
+	const char *door = c->ingress.door;
+
+	*ret = (struct serve_sockets){ .door = -1 };
+	if (open_port(c, c->server.port, &ret->api, e) == 0 && open_port(c, c->server.proxy_port, &ret->proxy, e) == 0) {
+		ret->door = door && door[0] ? door_listen(door, e) : -1;
+		if (ret->door >= 0 || !door || !door[0])
+			return 0;
+	}
 	serve_sockets_done(ret);
 	return -1;
 }
@@ -134,6 +141,8 @@ void serve_sockets_done(struct serve_sockets *s)
 {
 	close_port(&s->api);
 	close_port(&s->proxy);
+	closep(&s->door);
+	s->door = -1;
 }
 
 /* ---- the key ---- */
@@ -352,6 +361,14 @@ static int start_renewals(struct serving *s, struct err *e)
 	return s->renewals ? 0 : -1;
 }
 
+static int start_door(struct serving *s, const struct serve_spec *spec, struct err *e)
+{
+	if (!s->plane || spec->sockets->door < 0)
+		return 0;
+	s->door = door_new(s->plane, spec->auth, &spec->sockets->door, e);
+	return s->door ? 0 : -1;
+}
+
 /* ---- all together ---- */
 
 static int start_front(struct serving *s, struct front *f, const struct service_spec *spec, const struct http_limits *limits,
@@ -393,7 +410,7 @@ static int start(struct serving *s, const struct serve_spec *spec, struct err *e
 	if (start_plane(s, spec, e) < 0 || start_renewals(s, e) < 0 || start_fronts(s, spec, e) < 0)
 		return -1;
 	if (start_signals(s, e) < 0 || start_listening(s, &s->api, e) < 0 ||
-	    start_listening(s, &s->proxy, e) < 0)
+	    start_listening(s, &s->proxy, e) < 0 || start_door(s, spec, e) < 0)
 		return -1;
 	if (timer_init(&s->log_timer, s->loop, on_log_timer, s, "log rotation", e) < 0)
 		return -1;
@@ -410,6 +427,7 @@ static void serving_done(struct serving *s)
 	http_server_free(s->api.http);
 	http_server_free(s->proxy.http);
 	renewals_free(s->renewals);
+	door_free(s->door);
 	plane_close(s->plane);
 	runtime_free(s->runtime);
 	puller_free(s->puller);

@@ -594,7 +594,7 @@ int supervise(const struct serve_spec *spec, struct err *e)
 		.pid = getpid(), .spec = spec, .native = NATIVE_INIT, .signals = -1, .ready = -1, .status = SERVE_FAILED,
 		.warden = { .name = "warden", .pidfd = -1 }, .server = { .name = "server", .pidfd = -1 },
 		.egress = { .name = "egress", .pidfd = -1 },
-		.begun_ms = clock_mono_ms(), .kill_points = -1,
+		.begun_ms = clock_mono_ms(), .kill_points = -1, .sockets = { .door = -1 },
 	};
 	int r;
 

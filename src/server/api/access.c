@@ -125,9 +125,9 @@ static void write_route(const struct plane *p, const struct sandbox *sb, const s
 	buf_addf(b, "%c%s%c%s", sep, expires, sep, signature);
 }
 
-static void write_by_gateway(const struct plane *p, const struct sandbox *sb, const struct endpoint_form *form, struct buf *b)
+static void write_by_gateway(const struct plane *p, const struct config_gateway *g, const struct sandbox *sb,
+			     const struct endpoint_form *form, struct buf *b)
 {
-	const struct config_gateway *g = gateway_of(p);
 	struct str address = str_of(g->address);
 
 	switch (g->route.mode) {
@@ -157,7 +157,7 @@ static void write_address(const struct request *rq, const struct sandbox *sb, co
 		return;
 	}
 	if (gateway_of(p)) {
-		write_by_gateway(p, sb, form, b);
+		write_by_gateway(p, gateway_of(p), sb, form, b);
 		return;
 	}
 	write_public_host(rq, b);
