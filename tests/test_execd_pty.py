@@ -384,12 +384,49 @@ def test_without_a_terminal_stdout_and_stderr_are_apart(execd, pty):
         assert c.offset == offset(execd, pty) == len(c.output) + len(c.errors)
 
 
-def test_input_that_nobody_can_take_is_told(execd, tmp_path):
-    with Client(execd, new(execd, command="exec <&-; echo closed; sleep 100"), "?pty=0") as c:
+def test_input_that_nobody_takes_is_told_once_and_the_program_goes_on(execd):
+    with Client(execd, new(execd, command="exec <&-; echo closed; sleep 0.5; echo more; exit 3"), "?pty=0") as c:
         c.until("closed")
         c.type("x" * 100)
-        assert c.until_closed() == (1011, "STDIN_WRITE_FAILED")
-        assert c.news[-1]["code"] == "STDIN_WRITE_FAILED" and c.news[-1]["type"] == "error"
+        c.type("y" * 100)
+        assert c.until_closed() == (1000, "process exited")
+        assert [n["type"] for n in c.news] == ["connected", "error", "exit"]
+        assert c.news[1]["code"] == "STDIN_WRITE_FAILED" and c.news[2]["exit_code"] == 3
+        assert c.output == b"closed\nmore\n"
+
+
+def test_the_end_of_input_is_read_after_all_of_it(execd):
+    with Client(execd, new(execd, command="sleep 0.3; cat | wc -c; exit 5"), "?pty=0") as c:
+        for _ in range(8):
+            c.ws.send(b"\0" + b"\0" * 65535)
+        c.say(type="stdin_end")
+        assert c.until_closed() == (1000, "process exited")
+        assert c.output == b"524280\n" and c.news[-1] == {"type": "exit", "exit_code": 5}
+
+
+def test_a_terminal_has_no_end_of_input(execd, pty):
+    with Client(execd, pty) as c:
+        c.connected()
+        c.say(type="stdin_end")
+        c.type("echo st''ill; exit\n")
+        c.until("still")
+
+
+def test_a_program_with_pipes_waits_for_a_slow_reader_and_loses_nothing(execd):
+    command = "head -c 6000000 /dev/zero | tr '\\0' x; echo; exit 4"
+    with Client(execd, new(execd, command=command), "?pty=0") as c:
+        c.connected()
+        c.ws.ws.transport.pause_reading()
+        time.sleep(12)  # beyond what a terminal's shell waits, and what its client may take
+        c.ws.ws.transport.resume_reading()
+        assert c.until_closed() == (1000, "process exited")
+        assert c.output == b"x" * 6000000 + b"\n" and not c.replayed and c.news[-1]["exit_code"] == 4
+
+
+def test_commands_that_are_over_make_room_for_more(execd):
+    for i in range(40):
+        with Client(execd, new(execd, command=f"exit {i}"), "?pty=0") as c:
+            assert c.until_closed()[0] == 1000 and c.news[-1]["exit_code"] == i
 
 
 # ---- coming back ----

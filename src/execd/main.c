@@ -2,9 +2,12 @@
 /* execd: runs what the clients of a sandbox ask for, inside of it. As `execd --guest` it is the sandbox's PID 1: root of
  * its user namespace, with the capabilities and the syscall filter of every process there, and holds the descriptors of
  * base/guest.h. Otherwise it is an ordinary process with the privileges of its caller. One thread, no threads to come. */
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/buf.h"
@@ -135,6 +138,18 @@ static int run(const struct options *o, const struct opt_result *r, struct arena
 	return code < 0 ? fail(&e, EXIT_FAILED) : code;
 }
 
+/* The C library keeps what it knows about the heap where the kernel lets a program grow, which is far away from all that we have
+ * mapped and needs page tables of its own: 12 KiB of every sandbox. With something in its way it takes a mapping. */
+static void keep_heap_near(void)
+{
+#ifndef __GLIBC__
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t at = ((uintptr_t)sbrk(0) + page - 1) & ~(page - 1);
+
+	(void)mmap((void *)at, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+#endif
+}
+
 int main(int argc, char **argv)
 {
 	AUTO(arena_done) struct arena a = ARENA_INIT(CONFIG_ARENA_MAX);
@@ -142,6 +157,7 @@ int main(int argc, char **argv)
 	struct opt_result r;
 	struct err e = { 0 };
 
+	keep_heap_near();
 	signals_prepare();
 	double_dashes(argc, argv, &a);
 	if (opt_parse(&program, argc, argv, &o, &r, &e) < 0)

@@ -124,11 +124,11 @@ static void on_stall(void *arg)
 	struct pty *p = arg;
 	struct pty_client *c = p->client;
 
-	if (c && c->is_live) {
+	if (c && c->is_live && !p->is_pipe) {
 		c->is_live = false;
 		c->at = p->ring.end;
 	}
-	if (!may_read(p))
+	if (!may_read(p) && !p->is_pipe)
 		p->allowance = PTY_ALLOWANCE;
 	pty_pump(p);
 }
@@ -162,6 +162,7 @@ void pty_pump(struct pty *p)
 		return;
 	}
 	pty_shell_release(p);
+	p->is_over = p->client && p->command;
 	if (p->client)
 		client_say_exit(p->client, &p->end);
 	rest(p);
@@ -242,14 +243,14 @@ static void on_idle(void *arg)
 		timer_in(&p->idle, PTY_SPARE_MS);
 }
 
-/* The one that has been of no use for longest, if that is long enough. */
+/* The one that has been of no use for longest, if that is long enough, or if it had but one thing to do. */
 static struct pty *find_spare(const struct ptys *ps)
 {
 	uint64_t now = loop_now_ms(ps->host.loop);
 	struct pty *found = NULL;
 
 	for (struct pty *p = ps->first; p; p = p->next)
-		if (is_unused(p) && now - p->idle_since_ms >= PTY_SPARE_MS &&
+		if (is_unused(p) && (p->is_over || now - p->idle_since_ms >= PTY_SPARE_MS) &&
 		    (!found || p->idle_since_ms < found->idle_since_ms))
 			found = p;
 	return found;

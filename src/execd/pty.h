@@ -8,7 +8,9 @@
  *
  * A client that does not keep up makes the shell wait, but not for ever: after PTY_STALL_MS the shell may write
  * PTY_ALLOWANCE bytes more, and so on; the client gets them from the ring, in replay messages. What has left the ring by then
- * is skipped, as the offset of the next replay message tells. Nothing is buffered for a client beyond one message. */
+ * is skipped, as the offset of the next replay message tells. Nothing is buffered for a client beyond one message.
+ *
+ * A shell with pipes is waited for as a pipe's writer is: who reads gets every byte, and may take PTY_PIPE_STALL_MS over it. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,6 +29,7 @@ struct request;
 #define PTYS_MAX 32
 #define PTY_RING (UINT64_C(1024) * 1024)
 #define PTY_STALL_MS 5000 /* who takes nothing for twice as long is disconnected, see WS_OPTIONS */
+#define PTY_PIPE_STALL_MS (3600 * 1000)
 #define PTY_ALLOWANCE ((size_t)512 * 1024)
 #define PTY_IDLE_MS (UINT64_C(3600) * 1000) /* without a shell and a client: it is forgotten */
 #define PTY_SPARE_MS (UINT64_C(60) * 1000)  /* and after this, when there are PTYS_MAX and one more is wanted */

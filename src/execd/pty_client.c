@@ -104,12 +104,17 @@ void client_say_exit(struct pty_client *c, const struct process_end *end)
 	client_send_away(c, WS_CLOSE_NORMAL, STR("process exited"));
 }
 
-void client_say_failed(struct pty_client *c, const char *code, const char *why)
+static void say_error(const struct pty_client *c, const char *code, const char *why)
 {
 	AUTO(buf_done) struct buf text = BUF_INIT(PTY_NEWS_MAX);
 
 	pty_say_error(&text, code, why);
 	say(c, &text);
+}
+
+void client_say_failed(struct pty_client *c, const char *code, const char *why)
+{
+	say_error(c, code, why);
 	client_send_away(c, WS_CLOSE_INTERNAL, str_of(code));
 }
 
@@ -178,6 +183,13 @@ static void wait_for_shell(struct pty_client *c)
 		client_say_failed(c, PTY_STDIN_FAILED, e.msg);
 }
 
+static void end_input(struct pty *p)
+{
+	io_del(&p->in_io);
+	closep(&p->in);
+	p->in = -1;
+}
+
 void client_feed(struct pty_client *c)
 {
 	struct pty *p = c->of;
@@ -187,6 +199,11 @@ void client_feed(struct pty_client *c)
 
 		if (n >= 0) {
 			c->typed = str_skip(c->typed, (size_t)n);
+		} else if (p->is_pipe && (p->in < 0 || errno == EPIPE)) {
+			if (p->in >= 0)
+				say_error(c, PTY_STDIN_FAILED, "the program takes no more input"); /* but goes on */
+			end_input(p);
+			c->typed.n = 0;
 		} else if (p->in < 0 || (errno != EAGAIN && errno != EINTR)) {
 			client_say_failed(c, PTY_STDIN_FAILED, "the shell takes no more input");
 			return;
@@ -203,21 +220,13 @@ void client_feed(struct pty_client *c)
 	ws_conn_resume(c->ws);
 }
 
-static void say_invalid(const struct pty_client *c, const char *why)
-{
-	AUTO(buf_done) struct buf text = BUF_INIT(PTY_NEWS_MAX);
-
-	pty_say_error(&text, PTY_INVALID_FRAME, why);
-	say(c, &text);
-}
-
 /* What was decoded lives no longer than this call. */
 static void type_text(struct pty_client *c, struct str data)
 {
 	c->copy = BUF_INIT(PTY_TEXT_MAX);
 	if (!buf_add_str(&c->copy, data) || !budget_take(c->ptys->host.budget, c->copy.cap)) {
 		buf_done(&c->copy);
-		say_invalid(c, "no memory for that much input");
+		say_error(c, PTY_INVALID_FRAME, "no memory for that much input");
 		return;
 	}
 	c->typed = buf_str(&c->copy);
@@ -240,11 +249,15 @@ static void follow(struct pty_client *c, struct str text)
 	case PTY_ORDER_STDIN:
 		type_text(c, o.data);
 		break;
+	case PTY_ORDER_STDIN_END:
+		if (c->of->is_pipe)
+			end_input(c->of); /* nothing waits for it: until then no more is read from the client */
+		break;
 	case PTY_ORDER_PING:
 		(void)ws_conn_send(c->ws, true, PTY_PONG);
 		break;
 	case PTY_ORDER_UNKNOWN:
-		say_invalid(c, "unknown message type");
+		say_error(c, PTY_INVALID_FRAME, "unknown message type");
 		break;
 	case PTY_ORDER_NONE:
 		break;
@@ -259,7 +272,7 @@ static void on_message(struct ws_conn *ws, bool is_text, struct str data, void *
 	if (!c->of)
 		return;
 	if (is_text && data.n > PTY_TEXT_MAX) {
-		say_invalid(c, "message too long");
+		say_error(c, PTY_INVALID_FRAME, "message too long");
 	} else if (is_text) {
 		follow(c, data);
 	} else if (data.n > 1 && data.p[0] == PTY_STDIN) {
@@ -343,6 +356,8 @@ int pty_attach(struct pty *p, const struct pty_attach *how, struct request *rq, 
 	ps->clients = c;
 	p->n_opening++;
 	options.high_water = HIGH_WATER;
+	if (how->is_pipe)
+		options.write_ms = options.deadline_ms = options.close_ms = PTY_PIPE_STALL_MS;
 	r = ws_conn_accept(rq, rp, &options, &ops, c, &c->ws, e);
 	if (!c->ws)
 		client_free(c);

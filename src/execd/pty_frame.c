@@ -73,6 +73,7 @@ static bool is_whole(const struct json *v, struct pty_order *o)
 	case PTY_ORDER_STDIN:
 		return take_string(v, "data", &o->data);
 	case PTY_ORDER_NONE:
+	case PTY_ORDER_STDIN_END:
 	case PTY_ORDER_PING:
 	case PTY_ORDER_UNKNOWN:
 		break;
@@ -87,7 +88,7 @@ void pty_order_parse(struct str text, struct arena *a, struct pty_order *ret)
 		enum pty_order_kind kind;
 	} types[] = {
 		{ "resize", PTY_ORDER_RESIZE }, { "signal", PTY_ORDER_SIGNAL }, { "stdin", PTY_ORDER_STDIN },
-		{ "ping", PTY_ORDER_PING },
+		{ "ping", PTY_ORDER_PING },     { "stdin_end", PTY_ORDER_STDIN_END },
 	};
 	const struct json_limits limits = { .bytes = PTY_TEXT_MAX, .depth = ORDER_DEPTH_MAX, .values = ORDER_VALUES_MAX };
 	struct err ignored = { 0 };

@@ -29,6 +29,7 @@ enum pty_order_kind {
 	PTY_ORDER_RESIZE,
 	PTY_ORDER_SIGNAL,
 	PTY_ORDER_STDIN,
+	PTY_ORDER_STDIN_END, /* of a shell with pipes: it reads the end of its input */
 	PTY_ORDER_PING,
 	PTY_ORDER_UNKNOWN, /* to be answered with INVALID_FRAME */
 };

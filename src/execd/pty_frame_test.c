@@ -33,6 +33,7 @@ static void orders_are_understood(void **state)
 		{ "{\"type\":\"stdin\",\"data\":\"ls\\n\"}", { .kind = PTY_ORDER_STDIN, .data = { "ls\n", 3 } } },
 		{ "{\"type\":\"stdin\",\"data\":\"\\u0000\\u0003\"}", { .kind = PTY_ORDER_STDIN, .data = { "\0\3", 2 } } },
 		{ "{\"type\":\"stdin\",\"data\":[]}", { .kind = PTY_ORDER_NONE } },
+		{ "{\"type\":\"stdin_end\"}", { .kind = PTY_ORDER_STDIN_END } },
 		{ "{\"type\":\"ping\"}", { .kind = PTY_ORDER_PING } },
 		{ " {\"type\" : \"ping\"} ", { .kind = PTY_ORDER_PING } },
 		{ "{\"type\":\"PING\"}", { .kind = PTY_ORDER_UNKNOWN } },

@@ -37,6 +37,7 @@ struct pty {
 	size_t granted; /* of the budget, for the arena */
 	enum pty_state state;
 	bool is_deleted;
+	bool is_over; /* its command has ended, and who was there knows how */
 
 	struct child child;
 	bool is_pipe;

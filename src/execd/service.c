@@ -9,7 +9,6 @@
 
 #define TOKEN_HEADER "X-EXECD-ACCESS-TOKEN"
 #define REQUEST_ID_HEADER "X-Request-ID"
-#define REQUEST_ID_MAX 128
 
 /* ---- routes ---- */
 
@@ -77,14 +76,6 @@ static const struct route routes[] = {
 
 /* ---- hooks ---- */
 
-static bool is_request_id(struct str id)
-{
-	for (size_t i = 0; i < id.n; i++)
-		if (id.p[i] < 0x20 || id.p[i] > 0x7e)
-			return false;
-	return id.n > 0 && id.n <= REQUEST_ID_MAX;
-}
-
 /* Every request, whatever its path: nothing here is for those without the token. */
 static int admit(struct request *rq, struct reply *rp, struct err *e)
 {
@@ -92,7 +83,7 @@ static int admit(struct request *rq, struct reply *rp, struct err *e)
 	struct str id = request_header(rq, REQUEST_ID_HEADER);
 
 	(void)e;
-	if (is_request_id(id))
+	if (http_is_request_id(id))
 		rq->id = id;
 	if (x->config->token.n > 0 && !secret_eq(request_header(rq, TOKEN_HEADER), x->config->token))
 		return reply_bytes(rp, 401, "application/json",
