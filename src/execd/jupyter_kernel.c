@@ -38,7 +38,8 @@
 #define IDLE_LOST_MS 10000  /* a reply, and then nothing by iopub for so long: its last word was lost */
 #define LAST_WORDS_MS 1000  /* after its end, for iopub to end, too: somebody else may hold it */
 #define REST_MS 20          /* between reads of what it writes to its standard streams */
-#define REFUSED_MS 100      /* some kernels refuse what comes right after an error, at once: it is sent again */
+#define REFUSED_MS 100      /* some kernels refuse what comes right after an error: it is sent again */
+#define REFUSALS_MAX 20     /* in a row */
 #define TAIL_MAX 512        /* of which the last is kept */
 #define MEMORY ((size_t)32 * 1024) /* of connections, input, and text on its way */
 #define START_ARENA_MAX ((size_t)4 * 1024 * 1024)
@@ -80,9 +81,10 @@ struct code_driver {
 	struct err left_why;
 	struct buf content; /* of the request that runs, until there is a reply */
 	size_t granted, memory; /* of the budget: for that, for all else */
-	uint64_t sent_ms;
 	bool was_error, is_interrupted; /* of the run before; of this one */
+	bool has_begun;                 /* something else was published for it than that the kernel is busy, or not */
 	bool is_refused;                /* to be sent again */
+	unsigned n_refused;
 };
 
 /* ---- the end ---- */
@@ -163,6 +165,11 @@ static void beat(struct code_driver *d)
 
 /* ---- receiving ---- */
 
+static bool is_paused(const struct code_driver *d)
+{
+	return d->talk.waits || d->talk.text.n > 0;
+}
+
 static void become_ready(struct code_driver *d)
 {
 	if (d->is_ready || !d->has_info || !(d->has_word || d->n_nudges > NUDGES_UNHEARD) ||
@@ -180,10 +187,31 @@ static void forget_request(struct code_driver *d)
 	d->granted = 0;
 }
 
+/* What was answered so, without a word about it, has not been run; and it is not for us to run anything twice. */
+static bool is_refusal(const struct code_driver *d)
+{
+	return d->talk.shell.is_aborted && d->talk.has_idle && d->was_error && !d->has_begun && !d->is_interrupted &&
+	       d->n_refused < REFUSALS_MAX;
+}
+
+static void ask_again(struct code_driver *d)
+{
+	d->is_refused = true;
+	d->n_refused++;
+	jupyter_next(&d->talk.shell);
+	talk_begin(&d->talk, "");
+	zmtp_resume(d->channels[JUPYTER_SHELL].z);
+	timer_in(&d->tick, REFUSED_MS);
+}
+
 static void end_run(struct code_driver *d)
 {
 	bool is_error = d->talk.has_error || d->talk.shell.is_error, runs = d->talk.run[0];
 
+	if (runs && d->talk.has_reply && is_refusal(d) && d->channels[JUPYTER_SHELL].z) {
+		ask_again(d);
+		return;
+	}
 	talk_end_run(&d->talk);
 	if (!runs || d->talk.run[0])
 		return;
@@ -191,13 +219,6 @@ static void end_run(struct code_driver *d)
 	forget_request(d);
 	if (d->channels[JUPYTER_SHELL].z)
 		zmtp_resume(d->channels[JUPYTER_SHELL].z);
-}
-
-/* What was answered so soon has not been run; and it is not for us to run anything twice. */
-static bool is_refusal(const struct code_driver *d)
-{
-	return d->talk.shell.is_aborted && d->was_error && !d->is_interrupted &&
-	       loop_now_ms(d->host->host.loop) < d->sent_ms + REFUSED_MS / 2;
 }
 
 static void on_shell(struct code_driver *d, const struct zmtp_event *ev)
@@ -210,15 +231,10 @@ static void on_shell(struct code_driver *d, const struct zmtp_event *ev)
 		return;
 	d->has_info |= d->talk.shell.kind == JUPYTER_INFO;
 	talk_reply(&d->talk);
-	if (d->talk.has_reply && is_refusal(d)) {
-		d->is_refused = true;
-		jupyter_next(&d->talk.shell);
-		talk_begin(&d->talk, "");
-		timer_in(&d->tick, REFUSED_MS);
-	} else if (d->talk.has_reply) {
+	if (d->talk.has_reply) {
 		zmtp_pause(d->channels[JUPYTER_SHELL].z); /* the reply stays where it is until the run has ended */
 		d->heard_ms = loop_now_ms(d->host->host.loop);
-		if (talk_proceed(&d->talk))
+		if (!is_paused(d)) /* else kernel_proceed() goes on, with iopub too */
 			end_run(d);
 	}
 	become_ready(d);
@@ -234,6 +250,7 @@ static void on_iopub(struct code_driver *d, const struct zmtp_event *ev)
 		return;
 	}
 	d->has_word |= step == JUPYTER_MESSAGE;
+	d->has_begun |= step == JUPYTER_MESSAGE && d->talk.iopub.kind != JUPYTER_STATUS && talk_is_answer(&d->talk.iopub, d->talk.run);
 	if (!talk_piece(&d->talk, step == JUPYTER_MESSAGE))
 		zmtp_pause(d->channels[JUPYTER_IOPUB].z);
 	else
@@ -315,15 +332,9 @@ static bool send_code(struct code_driver *d)
 	if (!send_message(d, JUPYTER_SHELL, "execute_request", id, buf_str(&d->content)))
 		return false;
 	talk_begin(&d->talk, id);
-	d->is_refused = false;
-	d->sent_ms = loop_now_ms(d->host->host.loop);
+	d->is_refused = d->has_begun = false;
 	timer_in(&d->tick, BEAT_MS);
 	return true;
-}
-
-static bool is_paused(const struct code_driver *d)
-{
-	return d->talk.waits || d->talk.text.n > 0;
 }
 
 static void on_tick(void *arg)
@@ -570,7 +581,7 @@ static int kernel_run(struct code_driver *d, struct str code, struct err *e)
 {
 	int r = write_request(d, code, code.n + code.n / 4 + 1024, e);
 
-	d->missed = 0;
+	d->missed = d->n_refused = 0;
 	d->is_interrupted = false;
 	if (r == 0 && !send_code(d))
 		r = err_set(e, ERR_UNAVAILABLE, "the kernel does not take the code");
@@ -597,6 +608,7 @@ static void kernel_proceed(struct code_driver *d)
 	if (d->talk.is_dead || !talk_proceed(&d->talk))
 		return;
 	end_run(d);
+	d->heard_ms = loop_now_ms(d->host->host.loop); /* until now it could not be heard */
 	if (d->channels[JUPYTER_IOPUB].z)
 		zmtp_resume(d->channels[JUPYTER_IOPUB].z);
 }

@@ -73,14 +73,18 @@ void jupyter_put_execute(struct buf *b, struct str code)
 
 /* ---- what is collected ---- */
 
+/* NULL: for nothing of this message, what has begun without is never whole. */
 static struct jupyter_values *values_of(struct jupyter_in *in)
 {
-	if (in->values || !budget_take_spare(in->budget, sizeof(*in->values)))
+	if (in->values || in->is_cut)
 		return in->values;
-	in->granted += sizeof(*in->values);
-	in->values = calloc(1, sizeof(*in->values));
+	if (budget_take_spare(in->budget, sizeof(*in->values))) {
+		in->granted += sizeof(*in->values);
+		in->values = calloc(1, sizeof(*in->values));
+	}
 	if (in->values)
 		in->values->bytes = BUF_INIT(JUPYTER_VALUES_MAX);
+	in->is_cut = !in->values;
 	return in->values;
 }
 
@@ -112,7 +116,7 @@ static void collect(struct jupyter_in *in, struct jupyter_span *span, const stru
 		b->n = span->at;
 		b->failed = false;
 		span->n = SIZE_MAX;
-		in->values->is_cut = true;
+		in->is_cut = true;
 		return;
 	}
 	span->n += piece->text.n;
@@ -423,7 +427,7 @@ void jupyter_next(struct jupyter_in *in)
 	in->granted = 0;
 	in->kind = JUPYTER_OTHER;
 	in->parent[0] = in->type[0] = in->stream[0] = in->channel = '\0';
-	in->is_idle = in->is_gone = in->is_error = in->is_aborted = false;
+	in->is_idle = in->is_gone = in->is_error = in->is_aborted = in->is_cut = false;
 	in->count = 0;
 	in->part = PART_IDS;
 	begin_part(in);

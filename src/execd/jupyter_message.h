@@ -65,7 +65,6 @@ struct jupyter_values {
 		size_t at, n;
 	} types[CODE_MIMES_MAX], mimes[CODE_MIMES_MAX], trace[CODE_TRACE_MAX], name, value;
 	size_t n_mimes, n_trace;
-	bool is_cut; /* something was left out */
 };
 
 struct jupyter_in {
@@ -83,6 +82,7 @@ struct jupyter_in {
 	bool is_error, is_aborted;       /* of a reply: anything but "ok"; it may not have been run */
 	uint64_t count;                  /* of executions; 0: not told */
 	struct jupyter_values *values;   /* or NULL */
+	bool is_cut;                     /* some were left out: they are too large, or there is no memory for them */
 
 	int part;
 	struct json_feed feed;

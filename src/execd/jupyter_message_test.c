@@ -142,7 +142,7 @@ static void a_value_that_is_too_large_is_left_out(void **state)
 	assert_false(content.failed);
 	assert_int_equal(say(&x, "display_data", content.p, 16384), JUPYTER_MESSAGE);
 	assert_int_equal(x.in.values->n_mimes, 1);
-	assert_true(x.in.values->is_cut);
+	assert_true(x.in.is_cut);
 	assert_true(str_is(jupyter_text(x.in.values, x.in.values->mimes[0]), "small"));
 	assert_true(x.budget.used > 0);
 }

@@ -10,6 +10,7 @@
 
 #define TEXT_MAX ((size_t)64 * 1024) /* a piece of input, decoded, and what had no room before it */
 #define CUT_TEXT "a value was left out: it is too large\n"
+#define LOST_TEXT "output was left out: there is no memory for it\n"
 
 static void on_text(enum event_stream stream, struct str text, void *arg)
 {
@@ -18,7 +19,7 @@ static void on_text(enum event_stream stream, struct str text, void *arg)
 	if (!talk_is_answer(&t->iopub, t->run))
 		return;
 	t->stream = stream;
-	(void)buf_add_str(&t->text, text); /* out of memory: this text is lost */
+	(void)buf_add_str(&t->text, text); /* out of memory: see tell_text() */
 }
 
 int talk_init(struct talk *t, struct code_context *c, struct budget *budget, talk_hang_up_fn *hang_up, void *arg, struct err *e)
@@ -54,13 +55,19 @@ void talk_begin(struct talk *t, const char *id)
 
 /* ---- telling ---- */
 
+/* A line of our own. Who takes the beginning takes it all: it is short. */
+static bool tell_note(struct talk *t, struct str note)
+{
+	return code_output(t->context, EVENT_STDERR, note) > 0;
+}
+
 static bool tell_text(struct talk *t)
 {
 	struct str rest = str_skip(buf_str(&t->text), t->text_at);
 
 	if (rest.n > 0)
 		t->text_at += code_output(t->context, t->stream, rest);
-	if (t->text_at < t->text.n)
+	if (t->text_at < t->text.n || (t->text.failed && !tell_note(t, STR(LOST_TEXT))))
 		return false;
 	buf_done(&t->text); /* there may be nothing more for hours */
 	t->text_at = 0;
@@ -73,15 +80,11 @@ static bool tell_values(struct talk *t)
 	struct code_mime mimes[CODE_MIMES_MAX];
 	struct code_result r = { .mimes = mimes, .count = t->iopub.kind == JUPYTER_RESULT ? t->iopub.count : 0 };
 
+	if (t->iopub.is_cut && !tell_note(t, STR(CUT_TEXT)))
+		return false;
+	t->iopub.is_cut = false;
 	if (!v)
 		return true;
-	if (v->is_cut) {
-		v->is_cut = false;
-		(void)buf_add_str(&t->text, STR(CUT_TEXT));
-		t->stream = EVENT_STDERR;
-	}
-	if (!tell_text(t))
-		return false;
 	for (; r.n < v->n_mimes; r.n++)
 		mimes[r.n] = (struct code_mime){ jupyter_text(v, v->types[r.n]), jupyter_text(v, v->mimes[r.n]) };
 	return r.n == 0 || code_result(t->context, &r);

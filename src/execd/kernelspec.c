@@ -53,23 +53,25 @@ int kernelspec_parse(struct str text, struct arena *a, struct kernelspec *ret, s
 	return 0;
 }
 
-/* 1, or 0: there is none that could be used. */
+/* 1, or 0: there is none that could be used; -1: no memory to know. */
 static int read_spec(const char *dir, const char *name, struct arena *a, struct kernelspec *ret)
 {
 	AUTO(buf_done) struct buf text = BUF_INIT(KERNELSPEC_FILE_MAX);
-	struct err ignored = { 0 };
+	struct err e = { 0 };
 	const char *path = arena_printf(a, "%s/%s", dir, name);
 	const char *file = path ? arena_printf(a, "%s/kernel.json", path) : NULL;
 	struct str copy;
 
-	if (!file || fd_read_file(AT_FDCWD, file, KERNELSPEC_FILE_MAX, &text, &ignored) < 0)
-		return 0;
+	if (!file)
+		return -1;
+	if (fd_read_file(AT_FDCWD, file, KERNELSPEC_FILE_MAX, &text, &e) < 0)
+		return e.sys == ENOMEM ? -1 : 0;
 	copy = (struct str){ arena_dup(a, buf_str(&text)), text.n }; /* what is borrowed from it stays */
-	if (!copy.p || kernelspec_parse(copy, a, ret, &ignored) < 0)
-		return 0;
+	if (!copy.p || kernelspec_parse(copy, a, ret, &e) < 0)
+		return !copy.p || e.sys == ENOMEM ? -1 : 0;
 	ret->name = arena_dup(a, str_of(name));
 	ret->dir = path;
-	return ret->name != NULL;
+	return ret->name ? 1 : -1;
 }
 
 /* ---- directories ---- */
@@ -77,13 +79,18 @@ static int read_spec(const char *dir, const char *name, struct arena *a, struct 
 struct dirs {
 	const char *paths[KERNELSPEC_DIRS_MAX];
 	size_t n;
+	bool is_short; /* there was no memory for one */
 };
 
 static void add_dir(struct dirs *d, struct arena *a, const char *base, size_t n, const char *rest)
 {
-	const char *path = n > 0 && base[0] == '/' ? arena_printf(a, "%.*s%s/kernels", (int)n, base, rest) : NULL;
+	const char *path;
 
-	if (!path || d->n == KERNELSPEC_DIRS_MAX)
+	if (n == 0 || base[0] != '/' || d->n == KERNELSPEC_DIRS_MAX)
+		return;
+	path = arena_printf(a, "%.*s%s/kernels", (int)n, base, rest);
+	d->is_short |= !path;
+	if (!path)
 		return;
 	for (size_t i = 0; i < d->n; i++)
 		if (strcmp(d->paths[i], path) == 0)
@@ -128,7 +135,7 @@ static bool name_valid(const char *name)
 	return n > 0 && n <= KERNELSPEC_NAME_MAX && name[0] != '.' && !strchr(name, '/');
 }
 
-/* The first kernel in DIR for LANGUAGE. */
+/* The first kernel in DIR for LANGUAGE. As read_spec(). */
 static int search(const char *dir, const char *language, struct arena *a, struct kernelspec *ret)
 {
 	AUTO(closedir) DIR *folder = opendir(dir);
@@ -136,8 +143,11 @@ static int search(const char *dir, const char *language, struct arena *a, struct
 
 	for (size_t n = 0; entry && n < KERNELSPECS_MAX; n++, entry = readdir(folder)) {
 		struct kernelspec k;
+		int found = name_valid(entry->d_name) ? read_spec(dir, entry->d_name, a, &k) : 0;
 
-		if (!name_valid(entry->d_name) || read_spec(dir, entry->d_name, a, &k) == 0 || strcmp(k.language, language) != 0)
+		if (found < 0)
+			return -1;
+		if (found == 0 || strcmp(k.language, language) != 0)
 			continue;
 		*ret = k;
 		return 1;
@@ -148,18 +158,20 @@ static int search(const char *dir, const char *language, struct arena *a, struct
 int kernelspec_find(const struct env *env, const char *language, const char *name, struct arena *a, struct kernelspec *ret, struct err *e)
 {
 	struct dirs d = { .n = 0 };
+	const char *called = name ? name : language;
+	int found = 0;
 
 	if (name && !name_valid(name))
 		return err_set(e, ERR_INVALID, "that is no name of a kernel");
 	add_dirs(&d, env, a);
-	for (size_t i = 0; i < d.n; i++)
-		if (name_valid(name ? name : language) && read_spec(d.paths[i], name ? name : language, a, ret) &&
-		    (name || strcmp(ret->language, language) == 0))
-			return 1;
-	for (size_t i = 0; !name && i < d.n; i++)
-		if (search(d.paths[i], language, a, ret))
-			return 1;
-	return 0;
+	for (size_t i = 0; i < d.n && found == 0 && name_valid(called); i++) {
+		found = read_spec(d.paths[i], called, a, ret);
+		if (found > 0 && !name && strcmp(ret->language, language) != 0)
+			found = 0;
+	}
+	for (size_t i = 0; !name && i < d.n && found == 0; i++)
+		found = search(d.paths[i], language, a, ret);
+	return found < 0 || (found == 0 && d.is_short) ? err_no_memory(e) : found;
 }
 
 /* ---- starting ---- */
