@@ -106,7 +106,7 @@ def compare_creates(folder, small, large):
 
 LAYER_ADD = 12
 REQUEST = struct.Struct("=IIQ64sIII4x5QI64sI64sI")
-REPLY = struct.Struct("=IIQ64sIIIiiI10Q16s2QI32sii496s4x")
+REPLY = struct.Struct("=IIQ64sIIIiiI13Q16s2QI32sii496s4x")
 
 
 def add_layer(path, one, serial):

@@ -136,10 +136,20 @@ def test_a_server_that_does_not_run_is_said_so(run_server):
     assert done.returncode == 1 and "no server runs at 127.0.0.1:1" in done.stderr
 
 
-def test_a_folder_with_sha512_is_refused_by_name(image, tmp_path):
-    archive = tmp_path / "layout.tar"
-    archive.write_bytes(layout_of(("example.test/by/sha512:v1", Image([tar_of({"a": b"a"})], kind="sha512"))))
-    with tarfile.open(archive) as tar:
-        tar.extractall(tmp_path / "layout")
-    image("load", str(tmp_path / "layout"), status=1, err="load a tar of it")
-    assert "sha512:" in image("load", str(archive)) + image("list")
+def test_a_folder_may_have_blobs_by_sha512(image, tmp_path):
+    """In and out, and in again: the same files."""
+    uri, made = "example.test/by/sha512:v1", Image([tar_of({"a": os.urandom(70_000)}), tar_of({"b": b""})], kind="sha512")
+    (tmp_path / "in.tar").write_bytes(layout_of((uri, made)))
+    with tarfile.open(tmp_path / "in.tar") as tar:
+        tar.extractall(tmp_path / "in")
+    assert not (tmp_path / "in/blobs/sha256").exists()
+    assert image("load", str(tmp_path / "in")) == f"{uri}  {made.digest}\n"
+    image("save", uri, f"{tmp_path}/out/")
+    image("save", uri, tmp_path / "out.tar")
+    there = {str(p.relative_to(tmp_path / "out")): p.read_bytes() for p in (tmp_path / "out").rglob("*") if p.is_file()}
+    with tarfile.open(tmp_path / "out.tar") as tar:
+        assert there == {m.name: tar.extractfile(m).read() for m in tar.getmembers()}
+    for path in (p for p in (tmp_path / "in/blobs").rglob("*") if p.is_file()):
+        assert there[str(path.relative_to(tmp_path / "in"))] == path.read_bytes()
+    image("remove", uri)
+    assert image("load", f"{tmp_path}/out") == f"{uri}  {made.digest}\n"

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images that are known by sha512: as good as others, and as strict (I1)."""
+import io
 import json
 import os
 import signal
+import tarfile
 
 import pytest
 
@@ -112,12 +114,27 @@ def test_one_blob_under_two_digests_is_two(lie, server_for):
     assert blobs(s) == sorted(["sha256-" + by256.image.layers[0][7:], "sha256-" + name_of(by512.image.layers[0])])
 
 
-def test_an_archive_may_have_them_and_is_not_written_with_them(lie, server_for, spec):
+def test_an_archive_may_have_them_and_is_written_with_them(lie, server_for, spec):
     s = server_for(lie())
     image = image_of()
     got = load(s, layout_of(("example.test/some/thing:v1", image)), spec=spec)
     assert [(i["digest"], i["layers"]) for i in got] == [(image.digest, image.layers)]
-    assert b"sha512 cannot be saved" in save(s, "example.test/some/thing:v1", status=409, spec=spec)
+    archive = save(s, "example.test/some/thing:v1", spec=spec)
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        found = {n: tar.extractfile(n).read() for n in tar.getnames()}
+    for name, data in found.items():
+        if name.startswith("blobs/"):
+            assert digest_of(data, name.split("/")[1]).split(":")[1] == name.split("/")[2]
+    assert {"blobs/" + d.replace(":", "/") for d in (image.digest, *image.layers)} <= set(found)
+    assert json.loads(found["index.json"])["manifests"][0]["digest"] == image.digest
+    assert found[json.loads(found["manifest.json"])[0]["Config"]] == image.config
+    other = server_for(lie())
+    again = load(other, archive)
+    assert [(i["digest"], i["layers"]) for i in again] == [(image.digest, image.layers)] and save(other, "example.test/some/thing:v1") == archive
+
+
+def test_an_archive_is_held_to_its_sha512(lie, server_for, spec):
+    s = server_for(lie())
     bent = image_of(tar_of({"c": b"c" * 1000}))
     archive = layout_of(("example.test/other/thing:v1", bent))
     blob = bent.blobs[bent.layers[0]]

@@ -58,39 +58,62 @@ static void finish(unsigned char out[TAR_RECORD])
 	out[SUM_AT + 7] = ' ';
 }
 
-bool tar_header(const char *name, uint64_t size, unsigned char out[TAR_RECORD])
+/* Of NAME as much as there is room for. */
+static void put_record(unsigned char out[TAR_RECORD], char type, const char *name, uint64_t size)
 {
-	size_t n = strlen(name);
-
-	if (n == 0 || n > NAME_LEN)
-		return false;
 	memset(out, 0, TAR_RECORD);
-	memcpy(out + NAME_AT, name, n);
+	memcpy(out + NAME_AT, name, MIN(strlen(name), (size_t)NAME_LEN));
 	put_octal(out + MODE_AT, 8, 0644);
 	put_octal(out + UID_AT, 8, 0);
 	put_octal(out + GID_AT, 8, 0);
 	put_size(out + SIZE_AT, size);
 	put_octal(out + MTIME_AT, SIZE_LEN, 0);
-	out[TYPE_AT] = '0';
+	out[TYPE_AT] = (unsigned char)type;
 	finish(out);
-	return true;
+}
+
+/* A record of pax tells its own length, which counts itself, and what follows KEY. */
+static size_t pax_length(size_t key, size_t value)
+{
+	size_t n = key + value + 3, digits = 1; /* ' ', '=' and the end of the line */
+
+	for (size_t power = 10; n + digits >= power; power *= 10)
+		digits++;
+	return n + digits;
+}
+
+#define PAX_NAME "PaxHeaders/entry"
+#define PAX_PATH "path"
+
+size_t tar_head_size(const char *name)
+{
+	return strlen(name) > NAME_LEN ? TAR_HEAD_MAX : TAR_RECORD;
+}
+
+size_t tar_head(const char *name, uint64_t size, unsigned char out[TAR_HEAD_MAX])
+{
+	size_t n = strlen(name), length = pax_length(strlen(PAX_PATH), n);
+
+	if (n == 0 || n > TAR_NAME_MAX)
+		return 0;
+	if (n <= NAME_LEN) {
+		put_record(out, '0', name, size);
+		return TAR_RECORD;
+	}
+	put_record(out, 'x', PAX_NAME, length);
+	memset(out + TAR_RECORD, 0, TAR_RECORD);
+	(void)snprintf((char *)out + TAR_RECORD, TAR_RECORD, "%zu " PAX_PATH "=%s\n", length, name);
+	put_record(out + (size_t)2 * TAR_RECORD, '0', name, size);
+	return TAR_HEAD_MAX;
 }
 
 /* ---- entries of layers ---- */
 
 #define ID_OCTAL_MAX 07777777
-#define PAX_NAME "PaxHeaders/entry"
 
-/* A record tells its own length, which counts itself. */
 void tar_pax_add(struct buf *out, const char *key, struct str value)
 {
-	size_t n = strlen(key) + value.n + 3, digits = 1, power = 10; /* ' ', '=' and the end of the line */
-
-	while (n + digits >= power) {
-		digits++;
-		power *= 10;
-	}
-	buf_addf(out, "%zu %s=", n + digits, key);
+	buf_addf(out, "%zu %s=", pax_length(strlen(key), value.n), key);
 	buf_add_str(out, value);
 	buf_add(out, "\n", 1);
 }
@@ -117,7 +140,7 @@ static void add_records(const struct tar_entry *t, struct buf *pax)
 	if ((has_path && !utf8_valid(path)) || (has_target && !utf8_valid(target)))
 		tar_pax_add(pax, "hdrcharset", STR("BINARY"));
 	if (has_path)
-		tar_pax_add(pax, "path", path);
+		tar_pax_add(pax, PAX_PATH, path);
 	if (has_target)
 		tar_pax_add(pax, "linkpath", target);
 	add_time(pax, t->mtime_s, t->mtime_ns);
@@ -136,9 +159,7 @@ static void add_pax(struct buf *out, struct str records)
 {
 	unsigned char header[TAR_RECORD];
 
-	(void)tar_header(PAX_NAME, records.n, header);
-	header[TYPE_AT] = 'x';
-	finish(header);
+	put_record(header, 'x', PAX_NAME, records.n);
 	buf_add(out, (const char *)header, sizeof(header));
 	add_padded(out, records);
 }
@@ -192,16 +213,57 @@ static bool get_number(const unsigned char *at, size_t n, uint64_t *ret)
 	return true;
 }
 
-int tar_header_read(const unsigned char in[TAR_RECORD], char ret_name[101], uint64_t *ret_size)
+/* "LENGTH path=NAME\n", and zeros up to the end of the record. */
+static bool read_path(const unsigned char in[TAR_RECORD], char ret[TAR_NAME_MAX + 1])
 {
 	static const unsigned char zeros[TAR_RECORD];
-	uint64_t sum;
+	struct str text = { (const char *)in, strnlen((const char *)in, TAR_RECORD) }, number, rest;
+	uint64_t length;
 
+	if (!str_cut(text, ' ', &number, &rest) || !str_to_u64(number, 1, TAR_RECORD, &length) || length != text.n ||
+	    memcmp(in + text.n, zeros, TAR_RECORD - text.n) != 0 || !str_starts(rest, STR(PAX_PATH "=")) || !str_ends(rest, STR("\n")))
+		return false;
+	rest = str_first(str_skip(rest, strlen(PAX_PATH "=")), rest.n - strlen(PAX_PATH "=\n"));
+	if (rest.n <= NAME_LEN || rest.n > TAR_NAME_MAX)
+		return false;
+	memcpy(ret, rest.p, rest.n);
+	ret[rest.n] = '\0';
+	return true;
+}
+
+static enum tar_step read_record(struct tar_reader *r, const unsigned char in[TAR_RECORD], char ret_name[TAR_NAME_MAX + 1],
+				 uint64_t *ret_size)
+{
+	uint64_t sum, size;
+
+	if (!get_number(in + SUM_AT, 7, &sum) || sum != sum_of(in) || !get_number(in + SIZE_AT, SIZE_LEN, &size) || !in[NAME_AT])
+		return TAR_BROKEN;
+	if (in[TYPE_AT] == 'x' && !r->name[0] && size <= TAR_RECORD) {
+		r->has_more = true;
+		return TAR_MORE;
+	}
+	if (in[TYPE_AT] != '0')
+		return TAR_BROKEN;
+	memcpy(ret_name, r->name, sizeof(r->name));
+	if (!r->name[0]) {
+		memcpy(ret_name, in + NAME_AT, NAME_LEN);
+		ret_name[NAME_LEN] = '\0';
+	}
+	r->name[0] = '\0';
+	*ret_size = size;
+	return TAR_FILE;
+}
+
+enum tar_step tar_head_read(struct tar_reader *r, const unsigned char in[TAR_RECORD], char ret_name[TAR_NAME_MAX + 1],
+			    uint64_t *ret_size)
+{
+	static const unsigned char zeros[TAR_RECORD];
+
+	if (r->has_more) {
+		r->has_more = false;
+		return read_path(in, r->name) ? TAR_MORE : TAR_BROKEN;
+	}
 	if (memcmp(in, zeros, TAR_RECORD) == 0)
-		return 0;
-	if (!get_number(in + SUM_AT, 7, &sum) || sum != sum_of(in) || in[TYPE_AT] != '0' || !get_number(in + SIZE_AT, SIZE_LEN, ret_size))
-		return -1;
-	memcpy(ret_name, in + NAME_AT, NAME_LEN);
-	ret_name[NAME_LEN] = '\0';
-	return ret_name[0] ? 1 : -1;
+		return r->name[0] ? TAR_BROKEN : TAR_ZEROS;
+	return read_record(r, in, ret_name, ret_size);
 }

@@ -12,8 +12,13 @@ struct buf;
 #define TAR_RECORD 512
 #define TAR_END_BYTES ((size_t)2 * TAR_RECORD) /* of zeros, after the last file */
 
-/* The record before a file of SIZE bytes. False: NAME has more than 100. */
-bool tar_header(const char *name, uint64_t size, unsigned char out[TAR_RECORD]);
+#define TAR_NAME_MAX 255
+#define TAR_HEAD_MAX ((size_t)3 * TAR_RECORD)
+
+/* What comes before a file of SIZE bytes: one record, or three for a name of more than 100 bytes, which is ASCII then. Returns how
+ * many bytes that are; 0: NAME is empty, or has more than TAR_NAME_MAX. */
+size_t tar_head(const char *name, uint64_t size, unsigned char out[TAR_HEAD_MAX]);
+size_t tar_head_size(const char *name);
 
 /* How many zeros follow a file. */
 static inline size_t tar_padding(uint64_t size)
@@ -35,5 +40,16 @@ struct tar_entry {
 void tar_entry_write(const struct tar_entry *t, struct buf *out);
 void tar_pax_add(struct buf *out, const char *key, struct str value);
 
-/* The other way, for records of the above kind alone: 1 and a file, 0 for one of zeros, -1 for anything else. */
-int tar_header_read(const unsigned char in[TAR_RECORD], char ret_name[101], uint64_t *ret_size);
+/* The other way, for records of the above kind alone, one by one. *READER is all zero before the first of an archive. */
+struct tar_reader {
+	bool has_more;               /* the next record has the name of the file behind it */
+	char name[TAR_NAME_MAX + 1]; /* of that file; or "" */
+};
+enum tar_step {
+	TAR_BROKEN, /* it is anything else */
+	TAR_ZEROS,
+	TAR_MORE, /* the next record is a part of this head */
+	TAR_FILE, /* ret_name and ret_size */
+};
+enum tar_step tar_head_read(struct tar_reader *r, const unsigned char in[TAR_RECORD], char ret_name[TAR_NAME_MAX + 1],
+			    uint64_t *ret_size);

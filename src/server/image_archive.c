@@ -13,16 +13,22 @@
 #include "base/escape.h"
 #include "base/hex.h"
 #include "base/sha256.h"
+#include "base/sha512.h"
 #include "sys/fd.h"
 #include "sys/tree.h"
 
 #include "base/banned.h"
 
 #define FILES_MAX 16384
-#define BLOBS "blobs/sha256"
+
+/* Where a layout has its blobs. */
+static const struct kind {
+	const char *folder;
+	size_t size; /* of their digests */
+} kinds[] = { { "blobs/sha256", SHA256_SIZE }, { "blobs/sha512", SHA512_SIZE } };
 
 struct archive_file {
-	char name[101];
+	char name[TAR_NAME_MAX + 1];
 	uint64_t size;
 };
 
@@ -47,27 +53,36 @@ static int add_file(struct archive_source *s, const char *name, struct err *e)
 	s->files = files;
 	(void)snprintf(files[s->n].name, sizeof(files[s->n].name), "%s", name);
 	files[s->n++].size = (uint64_t)st.st_size;
-	s->length += TAR_RECORD + (uint64_t)st.st_size + tar_padding((uint64_t)st.st_size);
+	s->length += tar_head_size(name) + (uint64_t)st.st_size + tar_padding((uint64_t)st.st_size);
 	return 0;
 }
 
-static int add_blobs(struct archive_source *s, struct err *e)
+static bool is_blob(const struct kind *k, struct str name)
 {
-	int fd = openat(s->dir, BLOBS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	unsigned char digest[SHA512_SIZE];
+
+	return name.n == 2 * k->size && hex_decode(name, digest, k->size);
+}
+
+/* One of the two may be missing: what is needed and not there is noticed by who reads the archive. */
+static int add_blobs(struct archive_source *s, const struct kind *k, struct err *e)
+{
+	int fd = openat(s->dir, k->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	AUTO(closedir) DIR *d = fd < 0 ? NULL : fdopendir(fd);
 	const struct dirent *entry;
-	char name[101];
-	unsigned char digest[SHA256_SIZE];
+	char name[TAR_NAME_MAX + 1];
 
+	if (fd < 0 && errno == ENOENT)
+		return 0;
 	if (!d) {
-		(void)err_sys(e, errno, "open '%s'", BLOBS);
+		(void)err_sys(e, errno, "open '%s'", k->folder);
 		closep(&fd);
 		return -1;
 	}
 	while ((entry = readdir(d))) {
-		if (strlen(entry->d_name) != SHA256_HEX_LEN || !hex_decode(str_of(entry->d_name), digest, sizeof(digest)))
+		if (!is_blob(k, str_of(entry->d_name)))
 			continue;
-		(void)snprintf(name, sizeof(name), BLOBS "/%s", entry->d_name);
+		(void)snprintf(name, sizeof(name), "%s/%s", k->folder, entry->d_name);
 		if (add_file(s, name, e) < 0)
 			return -1;
 	}
@@ -80,9 +95,10 @@ static int open_folder(struct archive_source *s, struct err *e)
 	s->length = TAR_END_BYTES;
 	if (add_file(s, "oci-layout", e) < 0 || add_file(s, "index.json", e) < 0)
 		return err_wrap(e, "this is no OCI layout");
-	if (faccessat(s->dir, "blobs/sha512", F_OK, AT_SYMLINK_NOFOLLOW) == 0) /* their names are longer than a record has room for */
-		return err_set(e, ERR_INVALID, "the layout has blobs by sha512: load a tar of it");
-	return add_blobs(s, e);
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+		if (add_blobs(s, &kinds[i], e) < 0)
+			return -1;
+	return 0;
 }
 
 int archive_source_open(struct archive_source *s, const char *path, struct err *e)
@@ -107,7 +123,7 @@ void archive_source_close(struct archive_source *s)
 	free(s->files);
 }
 
-static long next_file(struct archive_source *s, char *out, struct err *e)
+static int next_file(struct archive_source *s, struct err *e)
 {
 	const struct archive_file *f = &s->files[s->at++];
 
@@ -117,7 +133,18 @@ static long next_file(struct archive_source *s, char *out, struct err *e)
 		return err_sys(e, errno, "open '%s'", f->name);
 	s->left = f->size;
 	s->zeros = tar_padding(f->size);
-	return tar_header(f->name, f->size, (unsigned char *)out) ? TAR_RECORD : err_set(e, ERR_INTERNAL, "a name that is too long");
+	s->n_head = tar_head(f->name, f->size, s->head);
+	s->head_at = 0;
+	return 0;
+}
+
+static long read_head(struct archive_source *s, char *out, size_t max)
+{
+	size_t n = MIN(max, s->n_head - s->head_at);
+
+	memcpy(out, s->head + s->head_at, n);
+	s->head_at += n;
+	return (long)n;
 }
 
 static long read_fd(struct archive_source *s, char *out, size_t max, struct err *e)
@@ -137,6 +164,10 @@ long archive_source_read(char *out, size_t max, void *source, struct err *e)
 
 	if (!s->files)
 		return read_fd(s, out, max, e);
+	if (s->head_at == s->n_head && s->left == 0 && s->zeros == 0 && s->at < s->n && next_file(s, e) < 0)
+		return -1;
+	if (s->head_at < s->n_head)
+		return read_head(s, out, max);
 	if (s->left > 0) {
 		n = read_fd(s, out, (size_t)MIN((uint64_t)max, s->left), e);
 		if (n == 0)
@@ -144,8 +175,6 @@ long archive_source_read(char *out, size_t max, void *source, struct err *e)
 		s->left -= n > 0 ? (uint64_t)n : 0;
 		return n;
 	}
-	if (s->zeros == 0 && s->at < s->n && max >= TAR_RECORD)
-		return next_file(s, out, e);
 	if (s->zeros == 0 && s->has_ended)
 		return 0;
 	if (s->zeros == 0) {
@@ -186,9 +215,7 @@ static int open_into_folder(struct archive_sink *s, const char *path, struct err
 		s->is_kept = true; /* it is somebody else's */
 		return err_set(e, ERR_CONFLICT, "'%s' is not empty", path);
 	}
-	if (mkdirat(s->dir, "blobs", 0755) < 0 || mkdirat(s->dir, BLOBS, 0755) < 0)
-		return err_sys(e, errno, "make '%s/" BLOBS "'", path);
-	return 0;
+	return mkdirat(s->dir, "blobs", 0755) < 0 ? err_sys(e, errno, "make '%s/blobs'", path) : 0;
 }
 
 static int open_into_file(struct archive_sink *s, const char *path, struct err *e)
@@ -218,35 +245,47 @@ int archive_sink_open(struct archive_sink *s, const char *path, struct err *e)
 	return open_into_file(s, path, e);
 }
 
-/* Only what a layout has: the server is not asked for more, and no name leads elsewhere. */
-static bool name_is_known(const char *name)
+/* Which a blob of that name belongs to, or NULL. */
+static const struct kind *kind_of(struct str name)
 {
-	unsigned char digest[SHA256_SIZE];
-	struct str s = str_of(name);
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+		size_t n = strlen(kinds[i].folder);
 
-	if (strcmp(name, "oci-layout") == 0 || strcmp(name, "index.json") == 0 || strcmp(name, "manifest.json") == 0)
-		return true;
-	return str_starts(s, STR(BLOBS "/")) && s.n == sizeof(BLOBS) + SHA256_HEX_LEN &&
-	       hex_decode(str_skip(s, sizeof(BLOBS)), digest, sizeof(digest));
+		if (str_starts(name, str_of(kinds[i].folder)) && name.n > n && name.p[n] == '/' && is_blob(&kinds[i], str_skip(name, n + 1)))
+			return &kinds[i];
+	}
+	return NULL;
 }
 
-static int begin_file(struct archive_sink *s, struct err *e)
+/* Only what a layout has: the server is not asked for more, and no name leads elsewhere. */
+static int make_file(struct archive_sink *s, const char *name, struct err *e)
 {
-	char name[101];
-	uint64_t size = 0;
-	int k = tar_header_read(s->header, name, &size);
+	const struct kind *k = kind_of(str_of(name));
 
-	s->n = 0;
-	if (k == 0) {
-		s->has_ended = true;
-		return 0;
-	}
-	if (k < 0 || s->has_ended || !name_is_known(name))
+	if (!k && strcmp(name, "oci-layout") != 0 && strcmp(name, "index.json") != 0 && strcmp(name, "manifest.json") != 0)
 		return err_set(e, ERR_INVALID, "the server sent what is no archive");
+	if (k && mkdirat(s->dir, k->folder, 0755) < 0 && errno != EEXIST)
+		return err_sys(e, errno, "make '%s'", k->folder);
 	closep(&s->fd);
 	s->fd = openat(s->dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-	if (s->fd < 0)
-		return err_sys(e, errno, "write '%s'", name);
+	return s->fd < 0 ? err_sys(e, errno, "write '%s'", name) : 0;
+}
+
+static int take_record(struct archive_sink *s, struct err *e)
+{
+	char name[TAR_NAME_MAX + 1];
+	uint64_t size = 0;
+	enum tar_step step = tar_head_read(&s->reader, s->record, name, &size);
+
+	s->n = 0;
+	if (step == TAR_ZEROS)
+		s->has_ended = true;
+	else if (step == TAR_BROKEN || s->has_ended)
+		return err_set(e, ERR_INVALID, "the server sent what is no archive");
+	if (step != TAR_FILE)
+		return 0;
+	if (make_file(s, name, e) < 0)
+		return -1;
 	s->left = size;
 	s->padding = tar_padding(size);
 	return 0;
@@ -266,9 +305,9 @@ static int take_into_folder(struct archive_sink *s, struct str *in, struct err *
 		s->padding -= n;
 	} else {
 		n = MIN(in->n, TAR_RECORD - s->n);
-		memcpy(s->header + s->n, in->p, n);
+		memcpy(s->record + s->n, in->p, n);
 		s->n += n;
-		if (s->n == TAR_RECORD && begin_file(s, e) < 0)
+		if (s->n == TAR_RECORD && take_record(s, e) < 0)
 			return -1;
 	}
 	*in = str_skip(*in, n);

@@ -16,6 +16,8 @@ struct archive_source {
 	int dir, fd;
 	struct archive_file *files; /* of a folder; NULL: fd is all of it */
 	size_t n, at;
+	unsigned char head[TAR_HEAD_MAX];
+	size_t n_head, head_at; /* of what comes before the file at hand; how much of it has been read */
 	uint64_t left; /* of the file at hand */
 	size_t zeros;  /* that follow it */
 	uint64_t length; /* of everything; UINT64_MAX: not known */
@@ -34,8 +36,9 @@ struct archive_sink {
 	int dir, fd;       /* dir -1: all goes into fd */
 	const char *path;
 	char temporary[4200];
-	unsigned char header[TAR_RECORD];
-	size_t n;          /* of the header */
+	unsigned char record[TAR_RECORD];
+	size_t n;          /* of the record */
+	struct tar_reader reader;
 	uint64_t left;     /* of the file at hand */
 	size_t padding;    /* behind it */
 	bool has_ended;

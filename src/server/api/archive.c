@@ -37,31 +37,28 @@ static struct archive_part *add_part(struct archive *a, const char *name)
 	return p;
 }
 
-/* All of them are known by their sha256. */
 static void place_of(const struct digest *digest, char out[ARCHIVE_NAME_MAX])
 {
-	char hex[SHA256_HEX_LEN + 1];
+	char hex[SHA512_HEX_LEN + 1];
 
-	hex_encode(hex, digest->bytes, SHA256_SIZE);
-	(void)snprintf(out, ARCHIVE_NAME_MAX, "blobs/sha256/%s", hex);
+	hex_encode(hex, digest->bytes, digest->size);
+	(void)snprintf(out, ARCHIVE_NAME_MAX, "blobs/%s/%s", digest_kind(digest), hex);
 }
 
-static void add_document(struct archive *a, struct str text)
+static void add_document(struct archive *a, const struct digest *digest, struct str text)
 {
-	const struct digest digest = digest_of(text, SHA256_SIZE);
 	char place[ARCHIVE_NAME_MAX];
 
-	place_of(&digest, place);
+	place_of(digest, place);
 	buf_add_str(&add_part(a, place)->bytes, text);
 }
 
 static void write_index(const struct archive_image *im, struct buf *b)
 {
-	const struct digest digest = digest_of(im->manifest, SHA256_SIZE);
 	struct json_out o = json_out(b);
 	char text[DIGEST_TEXT_MAX + 1];
 
-	digest_write(&digest, text);
+	digest_write(&im->digest, text);
 	json_open(&o, '{');
 	json_key(&o, "schemaVersion"), json_int(&o, 2);
 	json_key(&o, "mediaType"), json_cstr(&o, TYPE_OCI_INDEX);
@@ -81,13 +78,12 @@ static void write_index(const struct archive_image *im, struct buf *b)
 }
 
 /* For docker and all who read its archives. */
-static void write_docker(const struct archive_image *im, struct buf *b)
+static void write_docker(const struct archive_image *im, const struct digest *config, struct buf *b)
 {
-	const struct digest digest = digest_of(im->config, SHA256_SIZE);
 	struct json_out o = json_out(b);
 	char place[ARCHIVE_NAME_MAX];
 
-	place_of(&digest, place);
+	place_of(config, place);
 	json_open(&o, '['), json_open(&o, '{');
 	json_key(&o, "Config"), json_cstr(&o, place);
 	json_key(&o, "RepoTags"), json_open(&o, '[');
@@ -129,30 +125,19 @@ static void add_layers(struct archive *a, const struct archive_image *im)
 	}
 }
 
-static int check_digests(const struct archive_image *im, struct err *e)
-{
-	struct manifest m;
-	bool fits;
-
-	if (manifest_parse(im->manifest, &m, e) < 0)
-		return -1;
-	fits = m.config.digest.size == SHA256_SIZE;
-	for (size_t i = 0; i < m.n_layers; i++)
-		fits = fits && m.layers[i].digest.size == SHA256_SIZE;
-	return fits ? 0 : err_set(e, ERR_CONFLICT, "an image that knows its parts by sha512 cannot be saved");
-}
-
 int archive_fill(struct archive *a, const struct archive_image *im, struct err *e)
 {
-	if (check_digests(im, e) < 0)
+	struct manifest m;
+
+	if (manifest_parse(im->manifest, &m, e) < 0)
 		return -1;
 	if (im->n_layers > MANIFEST_LAYERS_MAX)
 		return err_set(e, ERR_LIMIT, "more than %d layers", MANIFEST_LAYERS_MAX);
 	buf_add_str(&add_part(a, "oci-layout")->bytes, STR("{\"imageLayoutVersion\":\"1.0.0\"}"));
 	write_index(im, &add_part(a, "index.json")->bytes);
-	write_docker(im, &add_part(a, "manifest.json")->bytes);
-	add_document(a, im->manifest);
-	add_document(a, im->config);
+	write_docker(im, &m.config.digest, &add_part(a, "manifest.json")->bytes);
+	add_document(a, &im->digest, im->manifest);
+	add_document(a, &m.config.digest, im->config);
 	for (size_t i = 0; i < a->n; i++) {
 		if (a->parts[i].bytes.failed) {
 			archive_done(a);
@@ -184,14 +169,12 @@ static ssize_t take(const struct archive *a, char *out, size_t max)
 static int send_some(struct archive *a)
 {
 	const struct archive_part *p = &a->parts[a->at];
-	unsigned char header[TAR_RECORD];
+	unsigned char head[TAR_HEAD_MAX];
 	char piece[PIECE];
 	ssize_t n;
 
 	if (!a->has_header) {
-		if (!tar_header(p->name, p->size, header))
-			return -1;
-		reply_write(a->rp, (struct str){ (const char *)header, sizeof(header) });
+		reply_write(a->rp, (struct str){ (const char *)head, tar_head(p->name, p->size, head) });
 		a->has_header = true;
 	}
 	n = take(a, piece, MIN(sizeof(piece), MAX(reply_room(a->rp), (size_t)1)));
@@ -231,7 +214,7 @@ static uint64_t length_of(const struct archive *a)
 	uint64_t n = TAR_END_BYTES;
 
 	for (size_t i = 0; i < a->n; i++)
-		n += TAR_RECORD + a->parts[i].size + tar_padding(a->parts[i].size);
+		n += tar_head_size(a->parts[i].name) + a->parts[i].size + tar_padding(a->parts[i].size);
 	return n;
 }
 

@@ -14,7 +14,7 @@
 struct err;
 struct reply;
 
-#define ARCHIVE_NAME_MAX 80
+#define ARCHIVE_NAME_MAX (sizeof("blobs/sha512/") + SHA512_HEX_LEN)
 #define ARCHIVE_PARTS_MAX (MANIFEST_LAYERS_MAX + 5)
 
 /* A file of the archive: bytes at hand, or a descriptor. */
@@ -46,13 +46,13 @@ struct archive_layer {
 
 struct archive_image {
 	const char *name, *os, *arch; /* the former as reference_write() writes it */
+	struct digest digest;         /* that it is known by: of its manifest */
 	struct str manifest, config;
 	const struct archive_layer *layers; /* lowest first; one may be there twice */
 	size_t n_layers;
 };
 
-/* A is all zero. Takes the descriptors when it succeeds. ERR_CONFLICT: it has parts that are known by their sha512, whose names are
- * longer than those of files in our archives. */
+/* A is all zero. Takes the descriptors when it succeeds. */
 int archive_fill(struct archive *a, const struct archive_image *im, struct err *e);
 /* The answer; from now on only `ended` is called. -1: too many streams. */
 int archive_send(struct archive *a, struct reply *rp, void (*ended)(void *arg), void *arg, struct err *e);

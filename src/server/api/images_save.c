@@ -56,6 +56,8 @@ static int collect(struct saving *s, const struct pulled_image *im, struct err *
 	struct archive_layer layers[MANIFEST_LAYERS_MAX];
 	struct archive_image as = { .name = im->name, .os = im->os, .arch = im->arch, .layers = layers };
 
+	if (!digest_parse(str_of(im->digest), &as.digest))
+		return err_set(e, ERR_INTERNAL, "'%s' is no digest", im->digest);
 	images_documents(im, &as.manifest, &as.config);
 	if (open_layers(s->job.plane->spec.puller, im, layers, &as.n_layers, e) == 0 && archive_fill(&s->archive, &as, e) == 0)
 		return 0;

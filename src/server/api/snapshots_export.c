@@ -157,6 +157,7 @@ static int send_archive(struct exporting *x, struct err *e)
 		return -1;
 	im.config = buf_str(&config);
 	im.manifest = buf_str(&manifest);
+	im.digest = digest_of(im.manifest, SHA256_SIZE);
 	if (archive_fill(&x->archive, &im, e) < 0)
 		return -1;
 	x->at = 0; /* the descriptors are the archive's now */
