@@ -46,6 +46,7 @@ CC_musl := musl-gcc
 CFLAGS_musl := -Oz $(filter-out -D_FORTIFY_SOURCE=3 -fcf-protection,$(HARDENING)) -ftrivial-auto-var-init=zero -isystem $(B)/include \
 	-ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables -fno-unwind-tables
 
+comma := ,
 # One short line per step; VERBOSE=1 shows the commands.
 Q := $(if $(VERBOSE),,@)
 say = $(if $(VERBOSE),,@printf '  %-5s %s\n' $(1) $@)
@@ -56,7 +57,7 @@ LDFLAGS = $(LDFLAGS_$(V))
 
 # ---- what there is -----------------------------------------------------------------------------------------
 
-FOLDERS := base sys net image box execd unpack fetch warden egress ingress server
+FOLDERS := base sys net image box execd unpack fetch warden egress ingress server client
 sources = $(filter-out %_test.c %/main.c,$(sort $(wildcard src/$(1)/*.c src/$(1)/*/*.c)))
 objects = $(patsubst src/%.c,$(B)/obj/%.o,$(1))
 
@@ -65,21 +66,24 @@ PROGRAMS := opensandbox-server opensandbox-warden opensandbox-unpack opensandbox
 UNIT_TESTS := $(patsubst src/%.c,$(B)/unit/%,$(sort $(wildcard src/*/*_test.c src/*/*/*_test.c)))
 FAULT_TESTS := $(patsubst tests/faults/%.c,$(B)/unit/faults/%,$(sort $(wildcard tests/faults/*_test.c)))
 HARNESSES := $(patsubst fuzz/%.c,$(B)/fuzz/%,$(filter-out fuzz/replay.c,$(sort $(wildcard fuzz/*.c))))
+CLIENT_TESTS := $(patsubst tests/client/%.c,$(B)/client/%,$(sort $(wildcard tests/client/*.c)))
+EXAMPLES := $(patsubst examples/c/%.c,$(B)/examples/%,$(sort $(wildcard examples/c/*.c)))
 BENCHES := $(patsubst bench/%.c,$(B)/bench/%,$(sort $(wildcard bench/*.c)))
 LIBS := $(foreach f,$(FOLDERS),$(B)/lib$(f).a)
 # From the top down: a folder's archive comes before the ones that it stands on.
-LINK_LIBS := $(foreach f,server warden egress ingress unpack fetch execd box image net sys base,$(B)/lib$(f).a)
+LINK_LIBS := $(foreach f,client server warden egress ingress unpack fetch execd box image net sys base,$(B)/lib$(f).a)
 # Only what a program uses: libarchive is the unpacker's and the fetcher's alone, libcurl the latter's.
 HOST_LIBS := -Wl,--as-needed -lssl -lcrypto -lsqlite3 -larchive -lcurl
 
 # ---- the interface -----------------------------------------------------------------------------------------
 
-.PHONY: all programs units harnesses benches musl check-clang run test bench lint fuzz soak clean deps-build \
+.PHONY: all programs library examples install units harnesses benches musl check-clang run test bench lint fuzz soak clean deps-build \
 	deps-test deps-bench deps-lint print-cflags help FORCE
-all: programs
+all: programs library
 
 help:
 	@echo 'make             build into build/bin/'
+	@echo 'make install     copy programs, library, header and pkg-config file to DESTDIR/PREFIX (/usr/local)'
 	@echo 'make run         build and start the server on 127.0.0.1:8080'
 	@echo 'make test        every test; closes with "N passed, N failed, N skipped"'
 	@echo 'make bench       every benchmark (make bench-NAME: one), one JSON object per line'
@@ -135,7 +139,7 @@ build/bin/execd: FORCE
 	@mkdir -p $(@D)
 	@ln -f build/musl/bin/execd $@
 endif
-units: $(UNIT_TESTS) $(FAULT_TESTS) $(B)/bin/peer-server
+units: $(UNIT_TESTS) $(FAULT_TESTS) $(CLIENT_TESTS) $(EXAMPLES) $(B)/bin/peer-server
 harnesses: $(HARNESSES)
 benches: $(BENCHES)
 check-clang: $(foreach f,$(FOLDERS),$(call objects,$(call sources,$(f)))) \
@@ -218,6 +222,18 @@ $(B)/bin/peer-server: $(B)/obj/top/tests/peers/peer_server.o $(LINK_LIBS)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(HOST_LIBS)
 
+# Programs that use the library as its users do, for black-box tests.
+$(B)/client/%: $(B)/obj/top/tests/client/%.o $(LINK_LIBS)
+	$(call say,LD)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(HOST_LIBS)
+
+examples: $(EXAMPLES)
+$(B)/examples/%: examples/c/%.c $(LINK_LIBS)
+	$(call say,LD)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -I src/client -o $@ $< $(LINK_LIBS) $(HOST_LIBS)
+
 # Allocation failures are injected by wrapping the allocator at link time.
 $(B)/unit/faults/%_test: $(B)/obj/top/tests/faults/%_test.o $(LINK_LIBS)
 	$(call say,LD)
@@ -235,6 +251,77 @@ $(B)/fuzz/%: $(B)/obj/top/fuzz/%.o $(B)/obj/top/fuzz/replay.o $(LINK_LIBS)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(HOST_LIBS)
 endif
+
+# ---- the library -------------------------------------------------------------------------------------------
+
+# Objects that can stand anywhere, apart from those of the programs; of the lower folders the linker takes what is needed.
+# The shared one stays once it is loaded: a thread that looks up a name may still run. The static one is a single
+# object in which everything but the interface is local: its names are nobody else's business.
+PREFIX ?= /usr/local
+DESTDIR ?=
+LIB_SONAME := libopensandbox.so.0
+LIB_VERSION := $(shell sed -n 's/.*OPENSANDBOX_VERSION "\(.*\)"/\1/p' src/base/version.h)
+LIB_FILES := $(LIB_SONAME) libopensandbox.a
+PIC_FLAGS = $(filter-out -fPIE,$(CFLAGS)) -fPIC
+pic = $(patsubst src/%.c,$(B)/pic/%.o,$(call sources,$(1)))
+
+$(B)/pic/%.o: src/%.c $(FLAGS)
+	$(call say,CC)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PIC_FLAGS) -MMD -MP -c -o $@ $<
+
+$(B)/lib/below.a: $(call pic,net) $(call pic,sys) $(call pic,base)
+	$(call say,AR)
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(Q)ar rcs $@ $^
+
+$(eval $(call record,library,$(call sources,client)))
+$(B)/lib/$(LIB_SONAME): $(call pic,client) $(B)/lib/below.a src/client/opensandbox.map $(B)/made/library
+	$(call say,LD)
+	$(Q)$(CC) $(PIC_FLAGS) -shared -Wl,-soname,$(LIB_SONAME),--version-script=src/client/opensandbox.map \
+		-Wl,-z,relro,-z,now,-z,noexecstack,-z,nodelete $(if $(filter release clang,$(V)),-Wl$(comma)-z$(comma)defs) -o $@ $(filter %.o,$^) \
+		$(B)/lib/below.a -Wl,--as-needed -lssl -lcrypto
+
+$(B)/lib/libopensandbox.a: $(call pic,client) $(B)/lib/below.a $(B)/made/library
+	$(call say,AR)
+	@rm -f $@
+	$(Q)ld -r -o $(B)/lib/opensandbox.o $(filter %.o,$^) $(B)/lib/below.a
+	$(Q)objcopy --localize-hidden $(B)/lib/opensandbox.o
+	$(Q)ar rcs $@ $(B)/lib/opensandbox.o
+
+library: $(LIB_FILES:%=$(B)/lib/%)
+ifeq ($(V),release)
+library: $(LIB_FILES:%=build/lib/%) build/lib/libopensandbox.so
+$(LIB_FILES:%=build/lib/%): build/lib/%: $(B)/lib/%
+	@mkdir -p $(@D)
+	@ln -f $< $@
+build/lib/libopensandbox.so: build/lib/$(LIB_SONAME)
+	@ln -sfn $(LIB_SONAME) $@
+endif
+
+# Where it is installed is known only then.
+define PKG_CONFIG_FILE
+prefix=$(PREFIX)
+libdir=$${prefix}/lib
+includedir=$${prefix}/include
+
+Name: opensandbox
+Description: The C library of OpenSandbox, a sandbox platform for AI agents
+Version: $(LIB_VERSION)
+Libs: -L$${libdir} -lopensandbox
+Libs.private: -lssl -lcrypto -pthread
+Cflags: -I$${includedir}
+endef
+export PKG_CONFIG_FILE
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
+	install -m 755 $(PROGRAMS:%=build/bin/%) $(DESTDIR)$(PREFIX)/bin
+	install -m 644 build/lib/$(LIB_SONAME) build/lib/libopensandbox.a $(DESTDIR)$(PREFIX)/lib
+	ln -sfn $(LIB_SONAME) $(DESTDIR)$(PREFIX)/lib/libopensandbox.so
+	install -m 644 src/client/opensandbox.h $(DESTDIR)$(PREFIX)/include
+	printf '%s\n' "$$PKG_CONFIG_FILE" >$(DESTDIR)$(PREFIX)/lib/pkgconfig/opensandbox.pc
 
 $(B)/bench/%: $(B)/obj/top/bench/%.o $(LINK_LIBS)
 	$(call say,LD)
@@ -279,4 +366,4 @@ musl:
 	@$(MAKE) --no-print-directory V=musl musl
 endif
 
--include $(shell find $(B)/obj $(B)/gen -name '*.d' 2>/dev/null)
+-include $(shell find $(B)/obj $(B)/gen $(B)/pic -name '*.d' 2>/dev/null)

@@ -35,6 +35,20 @@ START_SECONDS = 20
 STOP_SECONDS = 20
 SANITIZER = re.compile(r"runtime error:|AddressSanitizer|LeakSanitizer|UndefinedBehaviorSanitizer")
 
+# Whoever runs the tests in the background may ignore these, and all that they start would do so, too.
+for signo in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+    if signal.getsignal(signo) == signal.SIG_IGN:
+        signal.signal(signo, signal.default_int_handler if signo == signal.SIGINT else signal.SIG_DFL)
+
+
+class Running(subprocess.Popen):
+    """For a `with` that a failing test may leave at any time: it waits for nobody then."""
+
+    def __exit__(self, kind, *rest):
+        if kind:
+            self.kill()
+        super().__exit__(kind, *rest)
+
 
 def free_port():
     """A port that is free together with the next one, which is the endpoint proxy's."""

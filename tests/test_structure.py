@@ -7,7 +7,7 @@ import pytest
 
 from conftest import ROOT
 
-RANK = {"base": 0, "sys": 1, "net": 2, "image": 3, "box": 3}
+RANK = {"base": 0, "sys": 1, "net": 2, "image": 3, "box": 3, "client": 3}
 PROGRAM = 4
 SOURCES = sorted(p for p in (ROOT / "src").rglob("*.[ch]"))
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
@@ -26,7 +26,7 @@ def test_includes_point_downwards():
             assert (ROOT / "src" / name).exists(), f"{path}: {name}"
             if there == here:
                 continue
-            up = RANK.get(there, PROGRAM) >= RANK.get(here, PROGRAM) and there != "client"
+            up = RANK.get(there, PROGRAM) >= RANK.get(here, PROGRAM)
             if up:
                 wrong.append(f"{path.relative_to(ROOT)} includes {name}")
     assert not wrong
@@ -96,6 +96,14 @@ def test_no_two_archives_define_the_same_name():
     names = subprocess.run(["nm", "-g", "--defined-only", *archives], capture_output=True, text=True, check=True).stdout
     seen = re.findall(r"^[0-9a-f]+ T (\w+)$", names, re.M)
     assert len(seen) > 500 and sorted({n for n in seen if seen.count(n) > 1}) == []
+
+
+@pytest.mark.parametrize("letter, last", [("W", 11), ("E", 31)])
+def test_every_requirement_and_weak_spot_of_networks_has_a_test_that_names_it(letter, last):
+    """In the name of the test, or beside it."""
+    lines = [line for p in (ROOT / "tests").rglob("test_*.py") for line in p.read_text().splitlines() if line.startswith("def test_")]
+    named = {n for line in lines for n in re.findall(rf"(?<![A-Za-z0-9]){letter}(\d+)(?![0-9])", line.replace("_", " "))}
+    assert {str(i) for i in range(1, last + 1)} - named == set()
 
 
 @pytest.mark.parametrize("target, group", [("run", "build"), ("test", "test"), ("soak", "test"), ("bench", "bench"), ("lint", "lint"), ("fuzz", "lint")])
