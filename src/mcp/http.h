@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+/* mcp/http.h - the transport over HTTP ("streamable HTTP"): one path, sessions by header, answers as event streams.
+ *
+ *     POST    messages of the client; requests are answered in a stream of their own, anything else by 202
+ *     GET     a stream for what the server says by itself, one for each session; comments keep it alive
+ *     DELETE  the end of the session
+ *
+ * A browser that was led here by somebody else is refused: Host and Origin must be names that the operator gave, or this machine's.
+ * Streams are not resumable: events carry no ids. What was asked by a connection that broke goes on, and its answer is lost. */
+#pragma once
+#include "base/own.h"
+
+struct engine;
+struct err;
+struct mcp_http;
+struct mcp_options;
+
+struct mcp_http *mcp_http_new(struct engine *en, const struct mcp_options *options, struct err *e);
+void mcp_http_free(struct mcp_http *h);
+DEFINE_AUTO(struct mcp_http *, mcp_http_free)
+
+unsigned mcp_http_port(const struct mcp_http *h);

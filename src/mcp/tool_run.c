@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Commands, sessions and code. */
+#include "base/err.h"
+#include "base/json_out.h"
+#include "client/opensandbox.h"
+#include "mcp/boxes.h"
+#include "mcp/call.h"
+#include "mcp/engine.h"
+#include "mcp/transcript.h"
+
+#include "base/banned.h"
+
+static int begin_transcript(struct call *c, struct err *e)
+{
+	c->transcript = transcript_new(c->engine->limits.output);
+	return c->transcript ? 0 : err_no_memory(e);
+}
+
+static enum step ran(struct call *c, struct err *e)
+{
+	(void)e;
+	c->has_exit_code = c->result.execution && c->result.execution->has_exit_code;
+	c->exit_code = c->has_exit_code ? c->result.execution->exit_code : -1;
+	return STEP_DONE;
+}
+
+int command_run_finish(struct call *c, struct json_out *o, struct err *e)
+{
+	(void)e;
+	transcript_write(c->transcript, c->has_exit_code, c->exit_code, o);
+	return 0;
+}
+
+/* ---- commands ---- */
+
+enum step command_run_begin(struct call *c, struct err *e)
+{
+	const struct osb_command command = {
+		.size = sizeof(command),
+		.command = c->args.command,
+		.working_directory = c->args.working_directory,
+		.background = c->args.background,
+		.skip_accumulation = true, /* the transcript has a limit, and the library has none */
+	};
+
+	if (begin_transcript(c, e) < 0)
+		return STEP_FAILED;
+	(void)osb_command_run(c->box->handle, &command, mcp_call_on_event, c, &c->result.execution, c->op);
+	return mcp_call_then(c, ran);
+}
+
+enum step command_interrupt_begin(struct call *c, struct err *e)
+{
+	(void)e;
+	(void)osb_command_interrupt(c->box->handle, c->args.execution_id, c->op);
+	return mcp_call_then(c, NULL);
+}
+
+enum step command_status_begin(struct call *c, struct err *e)
+{
+	(void)e;
+	(void)osb_command_status(c->box->handle, c->args.execution_id, &c->result.status, c->op);
+	return mcp_call_then(c, NULL);
+}
+
+enum step command_logs_begin(struct call *c, struct err *e)
+{
+	(void)e;
+	(void)osb_command_logs(c->box->handle, c->args.execution_id, c->args.cursor, &c->result.logs, c->op);
+	return mcp_call_then(c, NULL);
+}
+
+int command_logs_finish(struct call *c, struct json_out *o, struct err *e)
+{
+	const struct osb_command_logs *logs = c->result.logs;
+	size_t limit = c->engine->limits.output;
+
+	if (!cut_middle(&c->text, (struct str){ logs->content, logs->n_content }, limit))
+		return err_set(e, ERR_LIMIT, "the output is too large");
+	json_open(o, '{');
+	json_key(o, "content"), json_str(o, buf_str(&c->text));
+	json_key(o, "cursor"), logs->cursor >= 0 ? json_int(o, logs->cursor) : json_null(o);
+	json_key(o, "note"), json_cstr(o, logs->n_content > limit ? "cut in the middle: it was too long" : NULL);
+	json_close(o, '}');
+	return 0;
+}
+
+/* ---- sessions ---- */
+
+enum step session_create_begin(struct call *c, struct err *e)
+{
+	(void)e;
+	(void)osb_session_create(c->box->handle, c->args.working_directory, &c->result.session, c->op);
+	return mcp_call_then(c, NULL);
+}
+
+int session_create_finish(struct call *c, struct json_out *o, struct err *e)
+{
+	(void)e;
+	json_open(o, '{');
+	json_key(o, "session_id"), json_cstr(o, c->result.session->id);
+	json_close(o, '}');
+	return 0;
+}
+
+enum step session_run_begin(struct call *c, struct err *e)
+{
+	const struct osb_command command = {
+		.size = sizeof(command),
+		.command = c->args.command,
+		.working_directory = c->args.working_directory,
+		.timeout_ms = (int64_t)(c->args.command_timeout_seconds * 1000),
+		.skip_accumulation = true,
+	};
+
+	if (begin_transcript(c, e) < 0)
+		return STEP_FAILED;
+	c->run = RUN_IN_SESSION;
+	(void)osb_session_run(c->box->handle, c->args.session_id, &command, mcp_call_on_event, c, &c->result.execution, c->op);
+	return mcp_call_then(c, ran);
+}
+
+enum step session_delete_begin(struct call *c, struct err *e)
+{
+	(void)e;
+	(void)osb_session_delete(c->box->handle, c->args.session_id, c->op);
+	return mcp_call_then(c, NULL);
+}
+
+/* ---- code ---- */
+
+enum step code_run_begin(struct call *c, struct err *e)
+{
+	const struct osb_code code = {
+		.size = sizeof(code),
+		.code = c->args.code,
+		.language = c->args.language,
+		.context_id = c->args.context_id,
+		.skip_accumulation = true,
+	};
+
+	if (begin_transcript(c, e) < 0)
+		return STEP_FAILED;
+	c->run = RUN_CODE;
+	(void)osb_code_run(c->box->handle, &code, mcp_call_on_event, c, &c->result.execution, c->op);
+	return mcp_call_then(c, ran);
+}
+
+enum step code_context_create_begin(struct call *c, struct err *e)
+{
+	(void)e;
+	(void)osb_context_create(c->box->handle, c->args.language, c->args.cwd, &c->result.context, c->op);
+	return mcp_call_then(c, NULL);
+}
+
+enum step code_context_list_begin(struct call *c, struct err *e)
+{
+	(void)e;
+	(void)osb_context_list(c->box->handle, c->args.language, &c->result.contexts, c->op);
+	return mcp_call_then(c, NULL);
+}
+
+int code_context_list_finish(struct call *c, struct json_out *o, struct err *e)
+{
+	const struct osb_contexts *all = c->result.contexts;
+
+	(void)e;
+	json_open(o, '[');
+	for (size_t i = 0; i < all->n; i++) {
+		json_open(o, '{');
+		json_key(o, "id"), json_cstr(o, all->items[i].id);
+		json_key(o, "language"), json_cstr(o, all->items[i].language);
+		json_key(o, "cwd"), json_cstr(o, all->items[i].cwd);
+		json_close(o, '}');
+	}
+	json_close(o, ']');
+	return 0;
+}
+
+enum step code_context_delete_begin(struct call *c, struct err *e)
+{
+	(void)e;
+	(void)osb_context_delete(c->box->handle, c->args.context_id, c->op);
+	return mcp_call_then(c, NULL);
+}
