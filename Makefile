@@ -57,12 +57,13 @@ LDFLAGS = $(LDFLAGS_$(V))
 
 # ---- what there is -----------------------------------------------------------------------------------------
 
-FOLDERS := base sys net image box execd unpack fetch warden egress ingress server client mcp
+FOLDERS := base sys net image box execd unpack fetch warden egress ingress server client mcp cli
 sources = $(filter-out %_test.c %/main.c,$(sort $(wildcard src/$(1)/*.c src/$(1)/*/*.c)))
 objects = $(patsubst src/%.c,$(B)/obj/%.o,$(1))
 
 PROGRAMS := opensandbox-server opensandbox-warden opensandbox-unpack opensandbox-fetch execd \
-	$(patsubst src/%/main.c,opensandbox-%,$(wildcard src/egress/main.c src/ingress/main.c))
+	$(patsubst src/%/main.c,opensandbox-%,$(wildcard src/egress/main.c src/ingress/main.c)) \
+	$(if $(wildcard src/cli/main.c),osb)
 UNIT_TESTS := $(patsubst src/%.c,$(B)/unit/%,$(sort $(wildcard src/*/*_test.c src/*/*/*_test.c)))
 FAULT_TESTS := $(patsubst tests/faults/%.c,$(B)/unit/faults/%,$(sort $(wildcard tests/faults/*_test.c)))
 HARNESSES := $(patsubst fuzz/%.c,$(B)/fuzz/%,$(filter-out fuzz/replay.c,$(sort $(wildcard fuzz/*.c))))
@@ -71,7 +72,7 @@ EXAMPLES := $(patsubst examples/c/%.c,$(B)/examples/%,$(sort $(wildcard examples
 BENCHES := $(patsubst bench/%.c,$(B)/bench/%,$(sort $(wildcard bench/*.c)))
 LIBS := $(foreach f,$(FOLDERS),$(B)/lib$(f).a)
 # From the top down: a folder's archive comes before the ones that it stands on.
-LINK_LIBS := $(foreach f,mcp client server warden egress ingress unpack fetch execd box image net sys base,$(B)/lib$(f).a)
+LINK_LIBS := $(foreach f,cli mcp client server warden egress ingress unpack fetch execd box image net sys base,$(B)/lib$(f).a)
 # Only what a program uses: libarchive is the unpacker's and the fetcher's alone, libcurl the latter's.
 HOST_LIBS := -Wl,--as-needed -lssl -lcrypto -lsqlite3 -larchive -lcurl
 
@@ -83,7 +84,7 @@ all: programs library
 
 help:
 	@echo 'make             build into build/bin/'
-	@echo 'make install     copy programs, library, header and pkg-config file to DESTDIR/PREFIX (/usr/local)'
+	@echo 'make install     copy programs, manual, library, header and pkg-config file to DESTDIR/PREFIX (/usr/local)'
 	@echo 'make run         build and start the server on 127.0.0.1:8080'
 	@echo 'make test        every test; closes with "N passed, N failed, N skipped"'
 	@echo 'make bench       every benchmark (make bench-NAME: one), one JSON object per line'
@@ -133,6 +134,14 @@ programs: $(PROGRAMS:%=build/bin/%)
 $(filter-out build/bin/execd,$(PROGRAMS:%=build/bin/%)): build/bin/%: $(B)/bin/%
 	@mkdir -p $(@D)
 	@ln -f $< $@
+# osb has a second name, and a page of the manual for each of its commands.
+programs: $(if $(filter osb,$(PROGRAMS)),build/bin/opensandbox build/man/osb.1)
+build/bin/opensandbox: build/bin/osb
+	@ln -sfn osb $@
+build/man/osb.1: build/bin/osb
+	$(call say,MAN)
+	@rm -rf $(@D)
+	$(Q)build/bin/osb man --all $(@D)
 # What is installed as execd is the static one; the others are for tests.
 build/bin/execd: FORCE
 	@$(MAKE) --no-print-directory V=musl build/musl/bin/execd
@@ -169,6 +178,7 @@ $(B)/obj/top/%.o: %.c $(FLAGS)
 	$(Q)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 generated_execd := gen/code_texts.o
+generated_cli := gen/skills.o
 define archive
 $(call record,lib$(1),$(call sources,$(1)))
 $(B)/lib$(1).a: $(call objects,$(call sources,$(1))) $(generated_$(1):%=$(B)/%) $(B)/made/lib$(1)
@@ -198,6 +208,14 @@ $(B)/gen/code_texts.c: tools/embed-drivers $(CODE_DRIVERS)
 	@mkdir -p $(@D)
 	$(Q)tools/embed-drivers $@ src/execd/drivers
 
+# The guides that osb installs for coding assistants.
+SKILLS := $(sort $(wildcard skills/*.md))
+$(eval $(call record,skills,$(SKILLS)))
+$(B)/gen/skills.c: tools/embed-skills $(SKILLS) $(B)/made/skills
+	$(call say,EMBED)
+	@mkdir -p $(@D)
+	$(Q)tools/embed-skills $@ skills
+
 ifneq ($(V),musl)
 $(B)/bin/opensandbox-server: $(B)/obj/server/main.o $(B)/gen/assets.o
 $(B)/bin/opensandbox-warden: $(B)/obj/warden/main.o
@@ -205,6 +223,7 @@ $(B)/bin/opensandbox-unpack: $(B)/obj/unpack/main.o
 $(B)/bin/opensandbox-fetch: $(B)/obj/fetch/main.o
 $(B)/bin/opensandbox-egress: $(B)/obj/egress/main.o
 $(B)/bin/opensandbox-ingress: $(B)/obj/ingress/main.o
+$(B)/bin/osb: $(B)/obj/cli/main.o
 $(B)/bin/execd: $(B)/obj/execd/main.o
 $(PROGRAMS:%=$(B)/bin/%): $(LINK_LIBS)
 	$(call say,LD)
@@ -315,6 +334,7 @@ Cflags: -I$${includedir}
 endef
 export PKG_CONFIG_FILE
 
+COMPLETIONS := bash-completion/completions zsh/site-functions fish/vendor_completions.d
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
 	install -m 755 $(PROGRAMS:%=build/bin/%) $(DESTDIR)$(PREFIX)/bin
@@ -322,6 +342,12 @@ install: all
 	ln -sfn $(LIB_SONAME) $(DESTDIR)$(PREFIX)/lib/libopensandbox.so
 	install -m 644 src/client/opensandbox.h $(DESTDIR)$(PREFIX)/include
 	printf '%s\n' "$$PKG_CONFIG_FILE" >$(DESTDIR)$(PREFIX)/lib/pkgconfig/opensandbox.pc
+	ln -sfn osb $(DESTDIR)$(PREFIX)/bin/opensandbox
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(COMPLETIONS:%=$(DESTDIR)$(PREFIX)/share/%)
+	install -m 644 build/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	build/bin/osb completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/osb
+	build/bin/osb completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_osb
+	build/bin/osb completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/osb.fish
 
 $(B)/bench/%: $(B)/obj/top/bench/%.o $(LINK_LIBS)
 	$(call say,LD)

@@ -7,7 +7,7 @@ import pytest
 
 from conftest import ROOT
 
-RANK = {"base": 0, "sys": 1, "net": 2, "image": 3, "box": 3, "client": 3}
+RANK = {"base": 0, "sys": 1, "net": 2, "image": 3, "box": 3, "client": 3, "cli": 5}
 PROGRAM = 4
 SOURCES = sorted(p for p in (ROOT / "src").rglob("*.[ch]"))
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+/* cli/encoding.h - text of other encodings. */
+#pragma once
+#include <stdbool.h>
+
+#include "base/str.h"
+
+struct buf;
+struct err;
+
+bool encoding_is_utf8(const char *name); /* also in its other spellings, and ASCII: nothing is to be done */
+
+/* Appends IN to OUT. ERR_INVALID: nobody knows the encoding, or IN is not in it. */
+int encoding_convert(const char *from, const char *to, struct str in, struct buf *out, struct err *e);

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/* cli/mcp_install.h - the MCP server in the configuration of the programs that use it.
+ *
+ * Their files are other people's: an entry is put into the text, and every other byte of it stays as it was. What cannot be read as
+ * plain JSON or TOML is not touched. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/str.h"
+
+struct arena;
+struct buf;
+struct err;
+
+#define MCP_NAME "opensandbox" /* of the entry */
+#define MCP_CONFIG_MAX ((size_t)8 * 1024 * 1024)
+
+enum mcp_form { MCP_FORM_SERVERS, MCP_FORM_VSCODE, MCP_FORM_OPENCODE, MCP_FORM_TOML };
+
+struct mcp_client {
+	const char *name, *label;
+	const char *project, *global; /* the file, below this folder and below the home; NULL: there is none */
+	enum mcp_form form;
+};
+const struct mcp_client *mcp_client_at(size_t i);
+const struct mcp_client *mcp_client_find(const char *name);
+
+struct mcp_command {
+	const char *program;
+	const char *const *args;
+	size_t n_args;
+};
+
+/* What is to be added to a file that has nothing else, ready to be read by people. */
+void mcp_entry_write(const struct mcp_client *c, const struct mcp_command *command, struct buf *out);
+
+/* TEXT (which may be empty) with the entry in it. ERR_INVALID: it is nothing that could be added to. */
+int mcp_entry_merge(const struct mcp_client *c, const struct mcp_command *command, struct str text, struct buf *out, struct err *e);

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The MCP server and a sandbox whose inside lies: what reaches the model is bounded, whatever the tool."""
+import json
+import types
+
+import pytest
+
+from liar import Liar, reply
+from mcp_client import Http, HttpServer, Stdio
+
+INFO = {"id": "s1", "status": {"state": "Running"}, "entrypoint": ["a"], "createdAt": "2026-01-01T00:00:00Z"}
+LONG = "x" * 6_000_000
+FILE = {"path": LONG, "mode": 644, "owner": "a", "group": "a", "size": 1, "modified_at": "2026-01-01T00:00:00Z",
+        "created_at": "2026-01-01T00:00:00Z"}
+LIES = {
+    "/in/command/status/": {"id": "c1", "running": False, "content": LONG},
+    "/in/code/contexts": [{"id": LONG, "language": "python"}],
+    "/in/directories/list": [FILE],
+    "/in/policy": {"status": "ok", "policy": {"defaultAction": "deny", "egress": [{"action": "allow", "target": LONG}]}},
+}
+
+
+QUOTES = b'"' * 3_900_000  # in an answer each is six bytes
+
+
+@pytest.fixture
+def server():
+    def hook(h, path):
+        found = [lie for begins, lie in LIES.items() if path.startswith(begins)]
+        if "/endpoints/" in path:
+            found = [{"endpoint": f"127.0.0.1:{liar.port}/in"}]
+        elif path.startswith("/v1/sandboxes/"):
+            found = [INFO]
+        body = QUOTES if path.startswith("/in/files/download") else json.dumps(found[0]).encode() if found else b""
+        reply(h, 200, body, "application/json")
+        return True
+
+    liar = Liar(hook=hook)
+    yield types.SimpleNamespace(host="127.0.0.1", port=liar.port)
+    liar.stop()
+
+
+@pytest.fixture
+def talk(server, tmp_path):
+    c = Stdio(server, tmp_path)
+    c.initialize()
+    c.data("sandbox_connect", sandbox_id="s1")
+    yield c
+    c.close()
+
+
+@pytest.mark.parametrize("tool, arguments", [
+    ("command_status", {"execution_id": "c1"}), ("code_context_list", {}), ("file_list", {"path": "/"}), ("egress_get", {}),
+])
+def test_what_a_sandbox_answers_is_bounded(talk, tool, arguments):
+    assert "the result is too large" in talk.error(tool, sandbox_id="s1", **arguments)
+    assert talk.data("sandbox_healthcheck", sandbox_id="s1")["healthy"]
+
+
+def test_an_answer_that_no_connection_takes_is_refused_by_name(server, tmp_path):
+    http = HttpServer(server, tmp_path, "--max-file", "4000000")
+    c = Http(http)
+    c.initialize()
+    c.data("sandbox_connect", sandbox_id="s1")
+    assert "the result is too large" in c.error("file_read", sandbox_id="s1", path="/quotes")
+    assert c.data("sandbox_healthcheck", sandbox_id="s1")["healthy"]
+    c.close()
+    http.stop()
