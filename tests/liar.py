@@ -26,6 +26,10 @@ class Liar:
 
             do_HEAD = do_GET
 
+            def do_POST(self):
+                self.rfile.read(int(self.headers["Content-Length"] or 0))
+                liar.answer(self)
+
             def log_message(self, *args):
                 pass
 

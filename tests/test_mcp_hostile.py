@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The MCP server and a sandbox whose inside lies: what reaches the model is bounded, whatever the tool."""
 import json
+import threading
 import types
 
 import pytest
 
+from api import wait_for
 from liar import Liar, reply
-from mcp_client import Http, HttpServer, Stdio
+from mcp_client import TIMEOUT_S, Http, HttpServer, Stdio, call, request
 
 INFO = {"id": "s1", "status": {"state": "Running"}, "entrypoint": ["a"], "createdAt": "2026-01-01T00:00:00Z"}
 LONG = "x" * 6_000_000
@@ -25,7 +27,12 @@ QUOTES = b'"' * 3_900_000  # in an answer each is six bytes
 
 @pytest.fixture
 def server():
+    over = threading.Event()
+
     def hook(h, path):
+        if path == "/in/command":
+            over.wait()  # a command that neither begins nor ends
+            return True
         found = [lie for begins, lie in LIES.items() if path.startswith(begins)]
         if "/endpoints/" in path:
             found = [{"endpoint": f"127.0.0.1:{liar.port}/in"}]
@@ -37,6 +44,7 @@ def server():
 
     liar = Liar(hook=hook)
     yield types.SimpleNamespace(host="127.0.0.1", port=liar.port)
+    over.set()
     liar.stop()
 
 
@@ -66,3 +74,42 @@ def test_an_answer_that_no_connection_takes_is_refused_by_name(server, tmp_path)
     assert c.data("sandbox_healthcheck", sandbox_id="s1")["healthy"]
     c.close()
     http.stop()
+
+
+HANGS = call("command_run", {"sandbox_id": "s1", "command": "true"}, "hangs")
+
+
+def test_an_http_server_that_is_ending_takes_no_more_calls(server, tmp_path):
+    http = HttpServer(server, tmp_path)
+    c = Http(http)
+    c.initialize()
+    c.data("sandbox_connect", sandbox_id="s1")
+    body = json.dumps(call("sandbox_get_info", {"sandbox_id": "s1"}, 9)).encode()
+    half, runs = http.connect(), http.connect()
+    half.request("POST", http.path, headers={**c.headers(), "Content-Length": str(len(body))})
+    half.send(body[:5])
+    runs.request("POST", http.path, json.dumps(HANGS), c.headers())
+    running = runs.getresponse()
+    http.process.terminate()
+    assert b"data:" not in running.read()  # cancelled, and the server waits for it to end
+    half.send(body[5:])
+    answer = half.getresponse()
+    assert answer.status == 503 and json.loads(answer.read())["error"] == {"code": -32000, "message": "the server is ending"}
+    with pytest.raises(ConnectionRefusedError):
+        http.request("POST", json.dumps(request("ping", None, 1)), c.headers())
+    assert http.process.poll() is None
+    half.close(), runs.close()
+    http.stop()
+
+
+def test_a_server_on_stdin_that_is_ending_takes_no_more_calls(server, tmp_path):
+    c = Stdio(server, tmp_path)
+    c.initialize()
+    c.data("sandbox_connect", sandbox_id="s1")
+    c.send(HANGS)
+    c.settle()
+    c.process.terminate()
+    refused = {"code": -32000, "message": "the server is ending"}
+    wait_for(lambda: c.exchange(call("sandbox_get_info", {"sandbox_id": "s1"}, c.new_id())).get("error") == refused)
+    assert c.process.wait(TIMEOUT_S) == 0
+    c.close()

@@ -43,8 +43,9 @@ int engine_init(struct engine *en, struct loop *l, struct osb_client *client, co
 	return 0;
 }
 
-void engine_cancel_all(struct engine *en)
+void engine_leave(struct engine *en)
 {
+	en->is_leaving = true;
 	for (struct call *c = en->calls, *next; c; c = next) {
 		next = c->next;
 		mcp_call_cancel(c);

@@ -35,6 +35,7 @@ struct engine {
 	struct boxes boxes;
 	struct call *calls; /* under way, in any order */
 	unsigned n_calls;
+	bool is_leaving; /* no call begins any more */
 	struct io io;
 	struct timer timer;
 	struct deferred pump;
@@ -45,4 +46,6 @@ struct engine {
 int engine_init(struct engine *en, struct loop *l, struct osb_client *client, const struct mcp_limits *limits, struct err *e);
 void engine_done(struct engine *en); /* no call is under way any more */
 void engine_pump(struct engine *en); /* an operation was begun: look after the client soon */
-void engine_cancel_all(struct engine *en);
+/* The end: no call begins any more, and those that are under way are cancelled. */
+void engine_leave(struct engine *en);
+#define ENGINE_LEAVING_TEXT "the server is ending"

@@ -283,6 +283,8 @@ static int handle_post(struct request *rq, struct reply *rp, struct err *e)
 	struct post *p;
 	int r;
 
+	if (((const struct mcp_http *)rq->ctx)->engine->is_leaving) /* it was admitted before, and its body came later */
+		return refuse(rp, 503, RPC_BUSY, ENGINE_LEAVING_TEXT);
 	if (!v)
 		return refuse(rp, 400, RPC_PARSE_ERROR, why.msg);
 	r = find_session(rq, rp, v, &m, e);
@@ -348,7 +350,7 @@ static int admit(struct request *rq, struct reply *rp, struct err *e)
 
 	(void)e;
 	if (http_guard_admits(&h->guard, rq, &why))
-		return 0;
+		return h->engine->is_leaving ? refuse(rp, 503, RPC_BUSY, ENGINE_LEAVING_TEXT) : 0;
 	if (why.status == 401)
 		(void)reply_header(rp, "WWW-Authenticate", STR("Bearer"));
 	return refuse(rp, why.status, RPC_INVALID_REQUEST, why.text);
@@ -431,6 +433,16 @@ void mcp_http_free(struct mcp_http *h)
 	timer_done(&h->sweep);
 	http_server_free(h->server);
 	free(h);
+}
+
+static void drained(void *arg)
+{
+	(void)arg; /* the calls say when it is over, not the connections */
+}
+
+void mcp_http_leave(struct mcp_http *h, unsigned deadline_ms)
+{
+	http_server_drain(h->server, deadline_ms, drained, h);
 }
 
 unsigned mcp_http_port(const struct mcp_http *h)

@@ -47,7 +47,9 @@ static void leave(void *arg)
 	s->engine.idle = stop;
 	s->engine.idle_arg = s;
 	timer_in(&s->leaving, LEAVING_MS);
-	engine_cancel_all(&s->engine);
+	engine_leave(&s->engine);
+	if (s->http)
+		mcp_http_leave(s->http, LEAVING_MS);
 	if (!s->engine.calls)
 		stop(s);
 }

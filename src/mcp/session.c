@@ -297,7 +297,9 @@ static const struct call *find_call(const struct session *s, const struct rpc_id
 /* Answered by the call itself. */
 static void run_tool(struct session *s, const struct rpc_message *m, struct out *out)
 {
-	if (find_call(s, &m->id)) {
+	if (s->engine->is_leaving) {
+		answer_error(out, &m->id, RPC_BUSY, ENGINE_LEAVING_TEXT);
+	} else if (find_call(s, &m->id)) {
 		answer_error(out, &m->id, RPC_INVALID_REQUEST, "a request with this id is under way");
 	} else if (calls_of(s) >= s->engine->limits.calls || s->engine->n_calls >= MCP_CALLS_MAX) {
 		answer_error(out, &m->id, RPC_BUSY, "too many tools are at work; wait for one of them");
