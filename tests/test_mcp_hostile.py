@@ -2,13 +2,14 @@
 """The MCP server and a sandbox whose inside lies: what reaches the model is bounded, whatever the tool."""
 import json
 import threading
+import time
 import types
 
 import pytest
 
 from api import wait_for
 from liar import Liar, reply
-from mcp_client import TIMEOUT_S, Http, HttpServer, Stdio, call, request
+from mcp_client import TIMEOUT_S, Http, HttpServer, Stdio, call, events, request
 
 INFO = {"id": "s1", "status": {"state": "Running"}, "entrypoint": ["a"], "createdAt": "2026-01-01T00:00:00Z"}
 LONG = "x" * 6_000_000
@@ -113,3 +114,23 @@ def test_a_server_on_stdin_that_is_ending_takes_no_more_calls(server, tmp_path):
     wait_for(lambda: c.exchange(call("sandbox_get_info", {"sandbox_id": "s1"}, c.new_id())).get("error") == refused)
     assert c.process.wait(TIMEOUT_S) == 0
     c.close()
+
+
+def test_the_answers_to_a_batch_have_a_ceiling_together(server, tmp_path):
+    http = HttpServer(server, tmp_path, "--max-file", "500000")
+    c = Http(http)
+    c.initialize("2025-03-26")  # the last version that has batches
+    c.data("sandbox_connect", sandbox_id="s1")
+    connection = http.connect()
+    batch = [call("file_read", {"sandbox_id": "s1", "path": "/quotes"}, f"b{i}") for i in range(8)]  # 3 MB each
+    connection.request("POST", http.path, json.dumps(batch), c.headers())
+    time.sleep(1)  # all of them wait for a reader that is late
+    body = connection.getresponse().read()
+    connection.close()
+    answers = {m["id"]: m for m in events(body)}
+    assert sorted(answers) == [f"b{i}" for i in range(8)] and len(body) < 8 << 20
+    refused = [m["error"] for m in answers.values() if "error" in m]
+    assert len(refused) == 6 and {(e["code"], e["message"]) for e in refused} == {(-32603, "the answers to this batch are too large together")}
+    assert c.data("sandbox_healthcheck", sandbox_id="s1")["healthy"]
+    c.close()
+    http.stop()

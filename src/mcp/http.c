@@ -20,7 +20,8 @@
 
 #define SESSION_HEADER "Mcp-Session-Id"
 #define VERSION_HEADER "MCP-Protocol-Version"
-#define MESSAGE_MAX (7 * 1024 * 1024) /* a connection takes 8 MiB at once, and breaks at more */
+/* Of the answers to one POST. A connection takes 8 MiB at once, and breaks at more; errors and notes have the rest. */
+#define MESSAGE_MAX (7 * 1024 * 1024)
 #define STREAM_EVENT_MAX (MESSAGE_MAX + 1024)
 #define TICK_MS 10000 /* signs of life, and a look for sessions that nobody uses */
 #define ROOM_IDLE_MS 60000 /* of a session that may make room for another */
@@ -243,7 +244,9 @@ static struct post *post_new(struct mcp_http *h, const struct member *m, struct 
 		(void)err_no_memory(e);
 		return NULL;
 	}
-	p->out = (struct out){ .send = post_send, .has_room = post_has_room, .finished = post_finished, .max = MESSAGE_MAX };
+	p->out = (struct out){
+		.send = post_send, .has_room = post_has_room, .finished = post_finished, .max = MESSAGE_MAX, .left = MESSAGE_MAX,
+	};
 	p->http = h;
 	p->rp = rp;
 	memcpy(p->id, m->id, sizeof(p->id));

@@ -81,14 +81,23 @@ void mcp_session_forget(struct out *out)
 		out->finished(out);
 }
 
+/* What does not fit is refused, so that somebody who waits is not kept waiting. */
 static void send_buf(struct out *out, struct buf *message, const struct rpc_id *id)
 {
-	if (message->failed) { /* what did not fit is refused, so that somebody who waits is not kept waiting */
+	const char *why = NULL;
+
+	if (message->failed)
+		why = "the answer is too large, or there is no memory for it";
+	else if (message->n > out->left)
+		why = "the answers to this batch are too large together";
+	if (why) {
 		buf_clear(message);
-		rpc_error(message, id, RPC_INTERNAL, STR("the answer is too large, or there is no memory for it"));
+		rpc_error(message, id, RPC_INTERNAL, str_of(why));
 	}
-	if (!message->failed)
-		out->send(out, buf_str(message));
+	if (message->failed)
+		return;
+	out->left -= MIN(message->n, out->left);
+	out->send(out, buf_str(message));
 }
 
 void mcp_session_answer(struct out *out, const struct rpc_id *id, struct buf *message)

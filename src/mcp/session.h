@@ -25,6 +25,7 @@ struct out {
 	bool (*has_room)(const struct out *o);           /* false: what can be left out is left out */
 	void (*finished)(struct out *o);                 /* everything that came with it was answered, or never will be */
 	size_t max;                                      /* bytes of one message: what is longer gets lost */
+	size_t left;                                     /* bytes of answers altogether: of the rest only errors are told */
 	unsigned pending;                                /* requests; the session's to count */
 };
 

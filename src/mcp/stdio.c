@@ -216,7 +216,9 @@ struct stdio *stdio_new(struct engine *en, int in, int out, void (*ended)(void *
 		(void)err_no_memory(e);
 		return NULL;
 	}
-	s->out = (struct out){ .send = send_line, .has_room = has_room, .finished = finished, .max = CALL_RESULT_MAX };
+	s->out = (struct out){
+		.send = send_line, .has_room = has_room, .finished = finished, .max = CALL_RESULT_MAX, .left = SIZE_MAX,
+	};
 	s->engine = en;
 	s->in_fd = in;
 	s->out_fd = out;

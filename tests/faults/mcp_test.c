@@ -105,7 +105,7 @@ static void wait_for_answers(struct engine *en, const struct ear *ear, unsigned 
 /* True: everything was answered, and with a result. */
 static bool run_session(struct loop *l, struct osb_client *client)
 {
-	struct ear ear = { .out = { .send = hear, .has_room = has_room, .finished = finished, .max = CALL_RESULT_MAX } };
+	struct ear ear = { .out = { .send = hear, .has_room = has_room, .finished = finished, .max = CALL_RESULT_MAX, .left = SIZE_MAX } };
 	struct engine en;
 	struct session *s;
 	struct err e = { 0 };
