@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The MCP server and a sandbox whose inside lies: what reaches the model is bounded, whatever the tool."""
 import json
+import pathlib
+import re
 import threading
 import time
 import types
@@ -8,7 +10,7 @@ import types
 import pytest
 
 from api import wait_for
-from liar import Liar, reply
+from liar import Liar, endless, reply
 from mcp_client import TIMEOUT_S, Http, HttpServer, Stdio, call, events, request
 
 INFO = {"id": "s1", "status": {"state": "Running"}, "entrypoint": ["a"], "createdAt": "2026-01-01T00:00:00Z"}
@@ -23,6 +25,7 @@ LIES = {
 }
 
 
+LOGS = b"first" + b"x" * 60_000_000 + b"last"
 QUOTES = b'"' * 3_900_000  # in an answer each is six bytes
 
 
@@ -33,6 +36,12 @@ def server():
     def hook(h, path):
         if path == "/in/command":
             over.wait()  # a command that neither begins nor ends
+            return True
+        if path.startswith("/in/command/endless/logs"):
+            endless(h, "text/plain", piece=LOGS[:4_000_000])
+            return True
+        if path.startswith("/in/command/c1/logs"):
+            reply(h, 200, LOGS, "text/plain", EXECD_COMMANDS_TAIL_CURSOR="77")
             return True
         found = [lie for begins, lie in LIES.items() if path.startswith(begins)]
         if "/endpoints/" in path:
@@ -75,6 +84,26 @@ def test_an_answer_that_no_connection_takes_is_refused_by_name(server, tmp_path)
     assert c.data("sandbox_healthcheck", sandbox_id="s1")["healthy"]
     c.close()
     http.stop()
+
+
+def peak_kib(process):
+    """The most memory that it has had."""
+    return int(re.search(r"VmHWM:\s+(\d+)", pathlib.Path(f"/proc/{process.pid}/status").read_text())[1])
+
+
+def test_long_logs_take_no_memory(talk):
+    before = peak_kib(talk.process)
+    for i in range(4):
+        talk.send(call("command_logs", {"sandbox_id": "s1", "execution_id": "c1"}, f"l{i}"))
+    for i in range(4):
+        logs = talk.wait(f"l{i}")["result"]["structuredContent"]
+        assert logs["content"].startswith("first") and logs["content"].endswith("last") and len(logs["content"]) < 101_000
+        assert f"[... {len(LOGS) - 100_000} bytes left out ...]" in logs["content"] and logs["cursor"] == 77 and "cut" in logs["note"]
+    assert peak_kib(talk.process) - before < 32 * 1024
+
+
+def test_logs_have_a_ceiling_all_the_same(talk):
+    assert "cursor" in talk.error("command_logs", sandbox_id="s1", execution_id="endless")
 
 
 HANGS = call("command_run", {"sandbox_id": "s1", "command": "true"}, "hangs")

@@ -108,13 +108,26 @@ static const struct model_field command_logs_fields[] = {
 };
 static const struct model command_logs_model = MODEL_OF(struct osb_command_logs, command_logs_fields);
 
-/* In the operation's arena from the head on, until the body is there, too. */
+struct logs_reading {
+	int64_t cursor; /* from the head on, until the body is there, too */
+	osb_write_fn *write; /* NULL: the body is collected */
+	void *arg;
+};
+
 static void on_logs_head(struct op *op, const struct http_head *head)
 {
-	int64_t *cursor = op->state;
+	struct logs_reading *r = op->state;
 
-	if (!str_to_i64(http_value(head, CURSOR_HEADER), 0, INT64_MAX, cursor))
-		*cursor = -1;
+	if (!str_to_i64(http_value(head, CURSOR_HEADER), 0, INT64_MAX, &r->cursor))
+		r->cursor = -1;
+}
+
+static void on_logs_data(struct op *op, struct str piece)
+{
+	const struct logs_reading *r = op->state;
+
+	if (r->write(piece.p, piece.n, r->arg) < 0)
+		op_fail(op, OSB_LOCAL, NULL, "writing what came has failed");
 }
 
 static void on_logs(struct op *op, const struct op_answer *a)
@@ -127,29 +140,49 @@ static void on_logs(struct op *op, const struct op_answer *a)
 		return;
 	}
 	op_result(op, logs, NULL);
-	logs->content = arena_dup(result_arena(logs), a->body);
+	logs->content = arena_dup(result_arena(logs), a->body); /* of a stream: empty */
 	logs->n_content = a->body.n;
-	logs->cursor = *(int64_t *)op->state;
+	logs->cursor = ((const struct logs_reading *)op->state)->cursor;
 	if (logs->content)
 		op_done(op);
 	else
 		op_no_memory(op);
 }
 
+static int read_logs(struct op *op, const char *execution_id, int64_t cursor, osb_write_fn *write, void *arg)
+{
+	struct logs_reading *r = op_alloc(op, sizeof(*r));
+	const char *path;
+
+	if (!r)
+		return op_run(op);
+	*r = (struct logs_reading){ .cursor = -1, .write = write, .arg = arg };
+	op->state = r;
+	path = op_text(op, "/command/%s/logs", op_segment(op, execution_id, "execution's id"));
+	op_send(op, &(struct ask){ .to = &op->sandbox->execd, .method = "GET", .accept = "text/plain", .max = LOGS_MAX,
+				   .path = op_query(op, path, "cursor", cursor > 0 ? op_text(op, "%lld", (long long)cursor) : NULL),
+				   .on_head = on_logs_head, .on_data = write ? on_logs_data : NULL, .on_answer = on_logs });
+	return op_run(op);
+}
+
 int osb_command_logs(struct osb_sandbox *s, const char *execution_id, int64_t cursor, struct osb_command_logs **ret,
 		     struct osb_call *call)
 {
 	struct op *op = op_begin_in(s, call, "get command logs", ret);
-	const char *path;
+
+	return op ? read_logs(op, execution_id, cursor, NULL, NULL) : -1;
+}
+
+int osb_command_logs_stream(struct osb_sandbox *s, const char *execution_id, int64_t cursor, osb_write_fn *write, void *arg,
+			    struct osb_command_logs **ret, struct osb_call *call)
+{
+	struct op *op = op_begin_in(s, call, "get command logs", ret);
 
 	if (!op)
 		return -1;
-	op->state = op_alloc(op, sizeof(int64_t));
-	path = op_text(op, "/command/%s/logs", op_segment(op, execution_id, "execution's id"));
-	op_send(op, &(struct ask){ .to = &s->execd, .method = "GET", .accept = "text/plain", .max = LOGS_MAX,
-				   .path = op_query(op, path, "cursor", cursor > 0 ? op_text(op, "%lld", (long long)cursor) : NULL),
-				   .on_head = on_logs_head, .on_answer = on_logs });
-	return op_run(op);
+	if (!op_need(op, write, "the function for what comes is missing"))
+		return op_run(op);
+	return read_logs(op, execution_id, cursor, write, arg);
 }
 
 /* ---- sessions ---- */

@@ -280,6 +280,36 @@ static void logs_without_a_cursor_have_none(void **state)
 	}
 }
 
+static int refuse(const char *data, size_t n, void *arg)
+{
+	(void)data, (void)n, (void)arg;
+	return -1;
+}
+
+static void logs_as_a_stream_are_kept_by_nobody(void **state)
+{
+	static const char raw[] = "HTTP/1.1 200 OK\r\nEXECD-COMMANDS-TAIL-CURSOR: 12\r\nContent-Length: 3\r\n\r\na\nb";
+	struct osb_command_logs *logs = NULL;
+	size_t got = 0;
+	struct rig r;
+
+	(void)state;
+	rig_start(&r, (struct rule)SAYS_RAW("GET /in/command/c1/logs?cursor=9 ", raw, PEER_ANSWERS));
+	assert_int_equal(osb_command_logs_stream(r.s, "c1", 9, count, &got, &logs, NULL), 0);
+	assert_int_equal(got, 3);
+	assert_int_equal(logs->n_content, 0);
+	assert_string_equal(logs->content, "");
+	assert_int_equal(logs->cursor, 12);
+	osb_free(logs);
+	assert_int_equal(osb_command_logs_stream(r.s, "c1", 9, count, &got, NULL, NULL), 0);
+	assert_int_equal(got, 6);
+	assert_int_equal(osb_command_logs_stream(r.s, "c1", 9, refuse, NULL, NULL, NULL), -1);
+	assert_failed(&r, OSB_LOCAL, NULL, "get command logs: ");
+	assert_int_equal(osb_command_logs_stream(r.s, "c1", 9, NULL, NULL, NULL, NULL), -1);
+	assert_failed(&r, OSB_INVALID, NULL, "missing");
+	rig_stop(&r);
+}
+
 static void a_terminal_that_is_refused_is_an_error_and_leaves_no_session(void **state)
 {
 	const struct rule rules[] = { ENDPOINT,
@@ -320,6 +350,7 @@ int main(void)
 		cmocka_unit_test(metrics_have_two_sets_of_names),
 		cmocka_unit_test(a_watch_goes_on_after_an_error),
 		cmocka_unit_test(logs_without_a_cursor_have_none),
+		cmocka_unit_test(logs_as_a_stream_are_kept_by_nobody),
 		cmocka_unit_test(a_terminal_that_is_refused_is_an_error_and_leaves_no_session),
 	};
 

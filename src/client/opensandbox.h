@@ -435,6 +435,10 @@ struct osb_command_logs {
 OSB_API int osb_command_status(struct osb_sandbox *s, const char *execution_id, struct osb_command_status **ret, struct osb_call *call);
 OSB_API int osb_command_logs(struct osb_sandbox *s, const char *execution_id, int64_t cursor, struct osb_command_logs **ret,
 			     struct osb_call *call); /* CURSOR: 0, or from the last time */
+/* The same for logs of any length: each piece goes to WRITE, which ends it by -1 when it has enough. *ret, which may be NULL, has
+ * no content; a deadline is the call's to set. */
+OSB_API int osb_command_logs_stream(struct osb_sandbox *s, const char *execution_id, int64_t cursor, osb_write_fn *write, void *arg,
+				    struct osb_command_logs **ret, struct osb_call *call);
 
 /* ---- sessions: shells that stay ---- */
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Commands, sessions and code. */
+#include <inttypes.h>
+
 #include "base/err.h"
 #include "base/json_out.h"
 #include "client/opensandbox.h"
@@ -9,6 +11,9 @@
 #include "mcp/transcript.h"
 
 #include "base/banned.h"
+
+#define LOGS_SCAN_MAX (128 * 1024 * 1024) /* bytes of output that are read for their two ends */
+#define LOGS_MS 60000                     /* for all of them */
 
 static int begin_transcript(struct call *c, struct err *e)
 {
@@ -63,24 +68,47 @@ enum step command_status_begin(struct call *c, struct err *e)
 	return mcp_call_then(c, NULL);
 }
 
+/* Only the two ends are kept, however much a sandbox sends. */
+static int on_logs(const char *data, size_t n, void *arg)
+{
+	struct call *c = arg;
+
+	return c->is_cancelled || c->cut.total + n > LOGS_SCAN_MAX || !cut_feed(&c->cut, data, n) ? -1 : 0;
+}
+
+static enum step logs_read(struct call *c, struct err *e)
+{
+	const struct osb_error *why = osb_call_error(c->op);
+
+	if (why->kind == OSB_LOCAL)
+		return (enum step)err_set(e, ERR_LIMIT, "the output is larger than %d bytes: read from a cursor on", LOGS_SCAN_MAX);
+	return why->kind == OSB_OK ? STEP_DONE : (enum step)err_set(e, ERR_IO, "%s", why->message);
+}
+
 enum step command_logs_begin(struct call *c, struct err *e)
 {
 	(void)e;
-	(void)osb_command_logs(c->box->handle, c->args.execution_id, c->args.cursor, &c->result.logs, c->op);
-	return mcp_call_then(c, NULL);
+	cut_init(&c->cut, c->engine->limits.output);
+	c->takes_failure = true;
+	osb_call_set_deadline(c->op, LOGS_MS);
+	(void)osb_command_logs_stream(c->box->handle, c->args.execution_id, c->args.cursor, on_logs, c, &c->result.logs, c->op);
+	return mcp_call_then(c, logs_read);
 }
 
 int command_logs_finish(struct call *c, struct json_out *o, struct err *e)
 {
+	AUTO(buf_done) struct buf between = BUF_INIT(CUT_NOTE_MAX);
 	const struct osb_command_logs *logs = c->result.logs;
-	size_t limit = c->engine->limits.output;
+	bool is_whole = cut_is_whole(&c->cut);
 
-	if (!cut_middle(&c->text, (struct str){ logs->content, logs->n_content }, limit))
+	if (!is_whole)
+		(void)buf_addf(&between, "[... %" PRIu64 " bytes left out ...]", c->cut.total - c->cut.limit);
+	if (!cut_finish(&c->cut, buf_str(&between), &c->text))
 		return err_set(e, ERR_LIMIT, "the output is too large");
 	json_open(o, '{');
 	json_key(o, "content"), json_str(o, buf_str(&c->text));
 	json_key(o, "cursor"), logs->cursor >= 0 ? json_int(o, logs->cursor) : json_null(o);
-	json_key(o, "note"), json_cstr(o, logs->n_content > limit ? "cut in the middle: it was too long" : NULL);
+	json_key(o, "note"), json_cstr(o, is_whole ? NULL : "cut in the middle: it was too long");
 	json_close(o, '}');
 	return 0;
 }

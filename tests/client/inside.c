@@ -63,6 +63,21 @@ static void commands(void)
 	FAILS(osb_command_run(s, NULL, NULL, NULL, &x, call), OSB_INVALID, 0);
 }
 
+static int add_length(const char *data, size_t n, void *arg)
+{
+	(void)data;
+	*(size_t *)arg += n;
+	return 0;
+}
+
+static int refuse_bytes(const char *data, size_t n, void *arg)
+{
+	(void)data;
+	(void)n;
+	(void)arg;
+	return -1;
+}
+
 static void background(void)
 {
 	const struct osb_command c = { .command = "echo one; sleep 0.3; echo two; exit 3", .background = true };
@@ -71,6 +86,7 @@ static void background(void)
 	struct osb_execution *x = NULL, *sleeper = NULL;
 	char seen[64] = "";
 	int64_t cursor = 0;
+	size_t length = 0;
 
 	MUST(osb_command_run(s, &c, NULL, NULL, &x, call));
 	CHECK(!x->has_exit_code && x->exit_code == -1 && x->id);
@@ -88,6 +104,12 @@ static void background(void)
 	CHECK(same(seen, "one\ntwo\n") && status->has_exit_code && status->exit_code == 3 && status->finished_at && same(status->id, x->id));
 	show("status", status);
 	osb_free(status);
+	MUST(osb_command_logs_stream(s, x->id, 4, add_length, &length, &logs, call));
+	CHECK(length == 4 && logs->n_content == 0 && logs->cursor == cursor);
+	osb_free(logs);
+	MUST(osb_command_logs_stream(s, x->id, 0, add_length, &length, NULL, call));
+	CHECK(length == 12);
+	FAILS(osb_command_logs_stream(s, x->id, 0, refuse_bytes, NULL, &logs, call), OSB_LOCAL, 0);
 	osb_free(x);
 	MUST(osb_command_run(s, &(struct osb_command){ .command = "sleep 60", .background = true }, NULL, NULL, &sleeper, call));
 	MUST(osb_command_interrupt(s, sleeper->id, call));
@@ -146,14 +168,6 @@ static int count_bytes(const char *data, size_t n, void *arg)
 		CHECK(data[i] == 'z');
 	*(size_t *)arg += n;
 	return 0;
-}
-
-static int refuse_bytes(const char *data, size_t n, void *arg)
-{
-	(void)data;
-	(void)n;
-	(void)arg;
-	return -1;
 }
 
 static void contents(void)
