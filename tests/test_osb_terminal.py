@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """osb in a real terminal: tmux holds it, types, and reads what a person would see."""
+import json
 import os
 import re
 import shutil
 import signal
 import subprocess
+import threading
+import time
+import types
 import uuid
 
 import pytest
@@ -12,6 +16,7 @@ import pytest
 import registry
 from api import wait_for
 from conftest import BIN, children_of, program_of
+from liar import Liar, hang_up, reply
 from osb_kit import Osb, standing
 from registry import Image, Registry, tar_of
 from test_image_pull import entry
@@ -297,6 +302,46 @@ def test_ctrl_c_and_signals_end_top(screen, sandbox):
         end()
         screen.wait(r"^\$ osb top\n\$$")
         screen.check_sane()
+
+
+NO_SANDBOXES = json.dumps({"items": [], "pagination": {"page": 1, "pageSize": 200, "totalItems": 0, "totalPages": 0, "hasNextPage": False}})
+
+
+@pytest.mark.parametrize("answers", [0, 1])
+def test_top_hears_keys_while_the_server_hangs(tmp_path, answers):
+    over = threading.Event()
+
+    def hook(h, path):
+        if len(liar.requests) > answers:
+            over.wait()
+            hang_up(h)
+        else:
+            reply(h, 200, NO_SANDBOXES.encode(), "application/json")
+        return True
+
+    liar = Liar(hook=hook)
+    screen = Screen(tmp_path, Osb(tmp_path, types.SimpleNamespace(host="127.0.0.1", port=liar.port)).env)
+    try:
+        screen.run("osb top -d 1", r"\A0 sandboxes, 0 running" if answers else "osb top")
+        wait_for(lambda: len(liar.requests) > answers)
+        began = time.monotonic()
+        screen.key("q")
+        screen.wait(r"^\$ osb top -d 1\n\$$")
+        assert time.monotonic() - began < 5
+        screen.check_sane()
+    finally:
+        over.set()
+        screen.close()
+        liar.stop()
+
+
+def test_top_tells_of_a_server_that_is_not_there(tmp_path):
+    screen = Screen(tmp_path, Osb(tmp_path, types.SimpleNamespace(host="127.0.0.1", port=1)).env)
+    try:
+        screen.run("osb top; echo status $?", r"^  Sandbox Error$[\s\S]*^status 1$")
+        screen.check_sane()
+    finally:
+        screen.close()
 
 
 # ---- completion ----

@@ -2,7 +2,7 @@
 /* osb top: all sandboxes, and what they use, again and again.
  *
  * Metrics come from the sandboxes themselves: those that are on the screen are asked, all at the same time, by calls that do not
- * wait. One that does not answer delays nobody. */
+ * wait. One that does not answer delays nobody. Live, the list comes by such a call as well: keys are heard all the time. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -69,6 +69,13 @@ struct top {
 	unsigned round;
 	enum top_order order;
 	char trouble[256];
+	/* The list, which comes in pages. */
+	struct osb_sandboxes *found; /* the last page */
+	int64_t page;
+	bool is_listing; /* live: a page is asked for */
+	bool has_list;   /* live: there was one */
+	bool is_shown;   /* the screen is ours */
+	uint64_t next_ms;
 };
 
 /* ---- one sandbox ---- */
@@ -207,31 +214,24 @@ static void forget_gone(struct top *t)
 	}
 }
 
-static int list_page(struct top *t, int64_t page, bool *ret_more)
+/* Begins to ask for it, or waits: as the call has been told. */
+static int ask_page(struct top *t, struct osb_call *call)
 {
-	AUTO(osb_free) struct osb_sandboxes *found = NULL;
-	const struct osb_list filter = { .size = sizeof(filter), .page = page, .page_size = PAGE_SIZE,
+	const struct osb_list filter = { .size = sizeof(filter), .page = t->page, .page_size = PAGE_SIZE,
 					 .states = { t->o->states.items, t->o->states.n } };
-	struct cli *cli = t->cli;
 
-	if (cli_wait(cli, NULL, osb_sandbox_list(cli->client, &filter, &found, cli_call(cli))) < 0)
-		return -1;
-	for (size_t i = 0; i < found->n; i++)
-		if (!take_info(t, &found->items[i]))
-			return -1;
-	*ret_more = found->pagination.has_next_page && found->n > 0;
-	return 0;
+	osb_free(t->found);
+	t->found = NULL;
+	return osb_sandbox_list(t->cli->client, &filter, &t->found, call);
 }
 
-static int list_all(struct top *t)
+/* -1: no memory. *ret_more: there is another page to ask for. */
+static int take_page(struct top *t, bool *ret_more)
 {
-	bool has_more = true;
-
-	t->round++;
-	for (int64_t page = 1; has_more && page <= SANDBOXES_MAX / PAGE_SIZE; page++)
-		if (list_page(t, page, &has_more) < 0)
+	for (size_t i = 0; i < t->found->n; i++)
+		if (!take_info(t, &t->found->items[i]))
 			return -1;
-	forget_gone(t);
+	*ret_more = t->found->pagination.has_next_page && t->found->n > 0 && t->page < SANDBOXES_MAX / PAGE_SIZE;
 	return 0;
 }
 
@@ -316,10 +316,25 @@ static int show_once(struct top *t)
 	return cli_show_rows(cli, cli_parse(cli, buf_str(&b)), NULL, NULL);
 }
 
+static int list_all(struct top *t)
+{
+	struct cli *cli = t->cli;
+	bool has_more = true;
+
+	t->round++;
+	for (t->page = 1; has_more; t->page++) {
+		if (cli_wait(cli, NULL, ask_page(t, cli_call(cli))) < 0)
+			return cli_fail_call(cli), -1;
+		if (take_page(t, &has_more) < 0)
+			return cli_fail(cli, "out of memory"), -1;
+	}
+	return 0;
+}
+
 static int run_once(struct top *t)
 {
 	if (list_all(t) < 0)
-		return cli_fail_call(t->cli);
+		return t->cli->status;
 	if (make_rows(t) < 0)
 		return cli_fail(t->cli, "out of memory");
 	for (size_t at = 0; at < t->n_rows || t->n_busy > 0;) {
@@ -337,6 +352,7 @@ static int run_once(struct top *t)
 
 /* ---- live ---- */
 
+/* Not before there is something to show. */
 static void draw(struct top *t)
 {
 	AUTO(buf_done) struct buf page = BUF_INIT(PAGE_MAX);
@@ -344,12 +360,13 @@ static void draw(struct top *t)
 	struct top_view v = { .order = t->order, .is_live = true, .is_plain = !t->cli->out.is_ansi_out, .trouble = str_of(t->trouble) };
 	struct str rest, line;
 
-	if (make_rows(t) < 0)
+	if (!t->has_list || make_rows(t) < 0)
 		return;
 	v.n_all = t->n_rows;
 	(void)terminal_size(STDOUT_FILENO, &v.columns, &v.rows);
 	top_page(t->rows, t->n_rows, &v, &page);
-	buf_addf(&screen, "\033[H");
+	buf_addf(&screen, "%s\033[H", t->is_shown ? "" : SCREEN_ON);
+	t->is_shown = true;
 	for (rest = buf_str(&page); rest.n > 0;) {
 		(void)str_cut(rest, '\n', &line, &rest);
 		buf_add_str(&screen, line);
@@ -384,47 +401,101 @@ static bool take_key(struct top *t, char key)
 	return true;
 }
 
-static void look_again(struct top *t)
+/* ---- live: the list ---- */
+
+static void end_list(struct top *t, const char *trouble)
 {
 	unsigned columns, rows;
 
-	t->trouble[0] = '\0';
-	if (list_all(t) < 0)
-		(void)snprintf(t->trouble, sizeof(t->trouble), "%.200s", cli_error(t->cli)->message);
+	t->is_listing = false;
+	t->next_ms = clock_mono_ms() + (uint64_t)t->o->interval * 1000;
+	(void)snprintf(t->trouble, sizeof(t->trouble), "%.200s", trouble);
+	t->has_list |= trouble[0] == '\0';
 	(void)terminal_size(STDOUT_FILENO, &columns, &rows);
-	if (make_rows(t) == 0)
+	if (t->has_list && make_rows(t) == 0)
 		ask_some(t, rows);
+	draw(t);
 }
 
-/* Until the next look. False: it is over. */
-static bool wait_keys(struct top *t, int signals, uint64_t until_ms)
+static void on_page(struct osb_call *call, void *arg)
 {
-	struct err e = { 0 };
+	const struct osb_error *why = osb_call_error(call);
+	struct top *t = arg;
+	bool has_more = false;
 
-	for (;;) {
-		struct pollfd p[] = { { .fd = STDIN_FILENO, .events = POLLIN }, { .fd = signals, .events = POLLIN },
-				      { .fd = osb_client_fd(t->cli->client), .events = POLLIN } };
-		uint64_t now = clock_mono_ms();
-		int left = until_ms > now ? (int)(until_ms - now) : 0, ms = osb_client_timeout_ms(t->cli->client), signo;
-		size_t busy = t->n_busy;
-		char key;
-
-		if (left == 0)
-			return true;
-		if (poll(p, ARRAY_LEN(p), ms >= 0 && ms < left ? ms : left) < 0 && errno != EINTR)
-			return false;
-		if (p[0].revents && (read(STDIN_FILENO, &key, 1) != 1 || !take_key(t, key)))
-			return false;
-		while (signals_read(signals, &signo, NULL, &e) == 1)
-			if (signo != SIGWINCH && signo != SIGTSTP)
-				return false;
-		if (p[1].revents)
-			draw(t);
-		if (osb_client_dispatch(t->cli->client, 0) < 0)
-			return false;
-		if (t->n_busy < busy && t->n_busy == 0)
-			draw(t);
+	if (why->kind != OSB_OK) {
+		end_list(t, why->message);
+	} else if (take_page(t, &has_more) < 0) {
+		end_list(t, "out of memory");
+	} else if (has_more) {
+		t->page++;
+		(void)ask_page(t, call);
+	} else {
+		forget_gone(t);
+		end_list(t, "");
 	}
+}
+
+static void begin_list(struct top *t)
+{
+	t->round++;
+	t->page = 1;
+	t->is_listing = true;
+	(void)ask_page(t, t->cli->call); /* on_page is told of a failure, too */
+}
+
+/* ---- live: keys ---- */
+
+static int until_next_ms(const struct top *t)
+{
+	uint64_t now = clock_mono_ms();
+	int left = t->next_ms > now ? (int)(t->next_ms - now) : 0, ms = osb_client_timeout_ms(t->cli->client);
+
+	if (t->is_listing)
+		return ms;
+	return ms >= 0 && ms < left ? ms : left;
+}
+
+/* Waits for whatever comes first: a key must not wait for a server. False: it is over. */
+static bool wait_any(struct top *t, int signals)
+{
+	struct pollfd p[] = { { .fd = STDIN_FILENO, .events = POLLIN }, { .fd = signals, .events = POLLIN },
+			      { .fd = osb_client_fd(t->cli->client), .events = POLLIN } };
+	size_t busy = t->n_busy;
+	struct err e = { 0 };
+	int signo;
+	char key;
+
+	if (poll(p, ARRAY_LEN(p), until_next_ms(t)) < 0 && errno != EINTR)
+		return false;
+	if (p[0].revents && (read(STDIN_FILENO, &key, 1) != 1 || !take_key(t, key)))
+		return false;
+	while (signals_read(signals, &signo, NULL, &e) == 1)
+		if (signo != SIGWINCH && signo != SIGTSTP)
+			return false;
+	if (p[1].revents)
+		draw(t);
+	if (osb_client_dispatch(t->cli->client, 0) < 0)
+		return false;
+	if (t->n_busy < busy && t->n_busy == 0)
+		draw(t);
+	return true;
+}
+
+/* The first list must come, the others may fail. */
+static bool has_failed(const struct top *t)
+{
+	return !t->is_listing && !t->has_list;
+}
+
+static void live(struct top *t, int signals)
+{
+	do
+		if (!t->is_listing && clock_mono_ms() >= t->next_ms)
+			begin_list(t);
+	while (wait_any(t, signals) && !has_failed(t));
+	if (t->is_shown)
+		(void)!write(STDOUT_FILENO, SCREEN_OFF, sizeof(SCREEN_OFF) - 1);
 }
 
 static int run_live(struct top *t)
@@ -432,22 +503,22 @@ static int run_live(struct top *t)
 	AUTO(terminal_restore) struct terminal terminal = TERMINAL_INIT;
 	AUTO_FD signals = -1;
 	const sigset_t set = SIGNALS(TERMINAL_SIGNALS);
+	struct cli *cli = t->cli;
 	struct err e = { 0 };
-	bool goes_on = true;
+	int status = CLI_OK;
 
-	if (list_all(t) < 0)
-		return cli_fail_call(t->cli);
+	if (!cli_call(cli))
+		return cli_fail(cli, "out of memory");
+	osb_call_on_done(cli->call, on_page, t);
 	signals = signals_block(&set, &e) < 0 ? -1 : signals_open(&set, &e);
 	if (signals < 0 || terminal_raw(&terminal, STDIN_FILENO, &e) < 0)
-		return cli_fail_err(t->cli, &e);
-	(void)!write(STDOUT_FILENO, SCREEN_ON, sizeof(SCREEN_ON) - 1);
-	while (goes_on) {
-		look_again(t);
-		draw(t);
-		goes_on = wait_keys(t, signals, clock_mono_ms() + (uint64_t)t->o->interval * 1000);
-	}
-	(void)!write(STDOUT_FILENO, SCREEN_OFF, sizeof(SCREEN_OFF) - 1);
-	return CLI_OK;
+		return cli_fail_err(cli, &e);
+	live(t, signals);
+	terminal_restore(&terminal);
+	if (has_failed(t))
+		status = cli_error(cli)->kind == OSB_OK ? cli_fail(cli, "%s", t->trouble) : cli_fail_call(cli);
+	osb_call_free(take_ptr(&cli->call)); /* it would call back into what is gone soon */
+	return status;
 }
 
 int cmd_top(int argc, char **argv, void *arg)
@@ -468,6 +539,7 @@ int cmd_top(int argc, char **argv, void *arg)
 	t.round++;
 	forget_gone(&t);
 	free(t.rows);
+	osb_free(t.found);
 	map_done(&t.by_id);
 	return status;
 }
