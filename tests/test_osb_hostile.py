@@ -96,6 +96,16 @@ def test_no_error_writes_to_the_terminal_what_a_server_made_up(liar, osb):
         assert "\x1b" not in done.stderr and "\x07" not in done.stderr, done
 
 
+def test_no_log_of_a_command_gives_the_terminal_orders(liar, osb):
+    liar.says("/v1/sandboxes/x", sandbox("x"))
+    for port in (44772, 18080):
+        liar.says(f"/v1/sandboxes/x/endpoints/{port}", {"endpoint": f"{liar.host}:{liar.port}/in"})
+    liar.says("/in/command/c1/logs", ("one\ttwo\n" + ESCAPE + '"\\').encode() + b"\xff\n")
+    shown = '\\u001b]0;owned\\u0007\\u001b[2J"\\\\xff\n'
+    assert osb.ok("--no-color", "command", "logs", "x", "c1").stdout == f"--- Command Logs ---\none\ttwo\n{shown}\n"
+    assert "\x1b" not in osb.ok("command", "logs", "x", "c1").stdout
+
+
 def test_no_word_of_the_command_line_reaches_the_terminal_as_an_order(osb):
     for words in (["cp", "a/" + ESCAPE, "b/c"], ["file", "upload", "x", ESCAPE, "/y"], ["config", "set", "a" + ESCAPE, "b"], [ESCAPE]):
         done = osb(*words)

@@ -194,7 +194,7 @@ int output_text_panel(struct output *o, struct str text, const char *title)
 
 	if (o->is_plain) {
 		buf_addf(&b, "--- %s ---\n", title);
-		buf_add_str(&b, text);
+		render_text(text, &b);
 		buf_add_char(&b, '\n');
 	} else {
 		render_panel(text, title, &style, &b);
