@@ -64,9 +64,12 @@ class Scene:
     def start_nginx(self):
         with open(self.folder / "big", "wb") as f:
             f.truncate(BIG)
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", self.folder / "key", "-out", self.folder / "crt",
+                        "-days", "2", "-subj", "/CN=good.test"], check=True, capture_output=True)
         (self.folder / "nginx.conf").write_text(
             f"daemon off; worker_processes 1; pid {self.folder}/pid; error_log stderr; user root;\n"
-            "events {}\nhttp { access_log off; sendfile on; server { listen 80; root " + str(self.folder) + "; } }\n")
+            f"events {{}}\nhttp {{ access_log off; sendfile on; server {{ listen 80; listen 443 ssl; root {self.folder};\n"
+            f"ssl_certificate {self.folder}/crt; ssl_certificate_key {self.folder}/key; }} }}\n")
         self.start(self.net.world, "nginx", "-c", str(self.folder / "nginx.conf"), "-p", str(self.folder))
 
     def plumb(self):
@@ -125,10 +128,13 @@ CURL = "curl -s -o /dev/null -w %{speed_download}"
 def measure_bytes(scene):
     scene.net.zone.set("good.test", "A", GOOD)
     box, named = scene.box(OTHER), scene.box("good.test")
+    tls = f"{CURL} -k --resolve good.test:443:{OTHER}".split()
     ways = {
         "plain": lambda: scene.run_plain(*CURL.split(), f"http://{OTHER}/big"),
         "rule": lambda: scene.run_inside(box, f"{CURL} http://{OTHER}/big"),
         "name": lambda: scene.run_inside(named, f"{CURL} http://good.test/big"),
+        "plain tls": lambda: scene.run_plain(*tls, "https://good.test/big"),
+        "tls": lambda: scene.run_inside(named, f"{CURL} -k https://good.test/big"),
     }
     got = {name: [] for name in ways}
     for i in range(BYTE_ROUNDS + 1):
@@ -138,6 +144,7 @@ def measure_bytes(scene):
                 got[name].append(speed)
     report("egress.throughput", median(got["rule"]), "MB/s", "veth + NAT", median(got["plain"]), 0.9)
     report("egress.named_throughput", median(got["name"]), "MB/s", "veth + NAT", median(got["plain"]), 0.75)
+    report("egress.tls_throughput", median(got["tls"]), "MB/s", "veth + NAT, TLS", median(got["plain tls"]), 0.75)
     for b in (box, named):
         scene.house.delete(b)
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -162,6 +163,16 @@ static struct transport *client_side(struct flow *f, struct err *e)
 	return t;
 }
 
+/* Between it and us there is nothing but memory, whose bandwidth is not worth probing: a host that has BBR for the Internet would
+ * pace what goes to its own sandboxes. Everybody may ask for Reno, which sends what the window allows. */
+static void send_unpaced(int fd)
+{
+	static const char plain[] = "reno";
+
+	if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, plain, sizeof(plain) - 1) < 0)
+		log_debug("a flow may be paced", LOG_S("reason", strerror(errno)));
+}
+
 static int relay_begin(struct flow *f, struct transport *server, struct err *e)
 {
 	struct relay_spec spec = { .b = server, .idle_ms = FLOW_IDLE_MS, .done = on_relayed, .arg = f };
@@ -169,6 +180,7 @@ static int relay_begin(struct flow *f, struct transport *server, struct err *e)
 	/* A wake-up for each 64 KiB would cost more than moving them does. */
 	spec.pipe = f->flows->n <= FLOWS_HUGE ? CONDUIT_HUGE : 0;
 	f->relay_fd = f->client->fd;
+	send_unpaced(f->relay_fd);
 	spec.a = client_side(f, e);
 	if (!spec.a)
 		return -1;
