@@ -151,7 +151,7 @@ static void give_up(struct maker *m, const struct err *why)
 	stop(m);
 	timer_in(&m->strangers, STRANGERS_MS);
 	for (unsigned i = 0; i < n; i++)
-		m->fn(m, asked[i], NULL, why, m->arg);
+		m->fn(asked[i], NULL, why, m->arg);
 }
 
 static void on_death(struct maker *m, const struct err *why)
@@ -211,9 +211,9 @@ static void on_made(unsigned ready, void *arg)
 	m->n_asked--;
 	memmove(m->asked, m->asked + 1, m->n_asked * sizeof(m->asked[0]));
 	if (made.failure.code != ERR_NONE)
-		m->fn(m, made.number, NULL, &made.failure, m->arg);
+		m->fn(made.number, NULL, &made.failure, m->arg);
 	else
-		m->fn(m, made.number, &made.slot, NULL, m->arg);
+		m->fn(made.number, &made.slot, NULL, m->arg);
 }
 
 int maker_start(struct maker *m, struct err *e)

@@ -4,7 +4,7 @@
  * Making one takes milliseconds and waits for locks of the whole kernel, which is nothing for a loop that others wait for.
  * The maker is a copy of the warden that takes orders one by one, ends with it, and keeps nothing: a slot's descriptors
  * go to the warden, and the parked child is the warden's own from birth (CLONE_PARENT). When the maker dies, the numbers
- * that it was asked for are told as failed, and it is started again with the next order. There may be several. */
+ * that it was asked for are told as failed, and it is started again with the next order. */
 #pragma once
 #include <stdbool.h>
 
@@ -16,10 +16,8 @@ struct box_host;
 
 #define MAKER_ASKED_MAX 16
 
-struct maker;
-
 /* SLOT is taken; on failure it is NULL, and whatever the number names is to be swept. */
-typedef void maker_fn(const struct maker *m, unsigned number, struct slot *slot, const struct err *failure, void *arg);
+typedef void maker_fn(unsigned number, struct slot *slot, const struct err *failure, void *arg);
 
 struct maker {
 	const struct box_host *host;

@@ -165,33 +165,13 @@ static unsigned wanted(const struct warden *w)
 	return w->n_waiting + MIN(w->n_parked + 1, (w->want_parked + 1) / 2);
 }
 
-static unsigned n_asked(const struct warden *w)
-{
-	unsigned n = 0;
-
-	for (size_t i = 0; i < WARDEN_MAKERS; i++)
-		n += w->makers[i].n_asked;
-	return n;
-}
-
-/* The one that has the least to do. */
-static struct maker *idlest(struct warden *w)
-{
-	struct maker *m = &w->makers[0];
-
-	for (size_t i = 1; i < WARDEN_MAKERS; i++)
-		if (w->makers[i].n_asked < m->n_asked)
-			m = &w->makers[i];
-	return m;
-}
-
 static int ask_one(struct warden *w, struct err *e)
 {
 	int number = number_take(w, e);
 
 	if (number < 0)
 		return -1;
-	if (maker_ask(idlest(w), (unsigned)number, &w->guess, e) == 0)
+	if (maker_ask(&w->maker, (unsigned)number, &w->guess, e) == 0)
 		return 0;
 	number_free(w, (unsigned)number);
 	return -1;
@@ -209,7 +189,7 @@ static void refill(struct warden *w)
 {
 	struct err e = { 0 };
 
-	while (w->n_parked + n_asked(w) < wanted(w) && idlest(w)->n_asked < MAKER_ASKED_MAX) {
+	while (w->n_parked + w->maker.n_asked < wanted(w) && w->maker.n_asked < MAKER_ASKED_MAX) {
 		if (ask_one(w, &e) == 0)
 			continue;
 		log_warn("cannot make a slot", LOG_ERR(&e));
@@ -225,9 +205,9 @@ static void on_refill(void *arg)
 }
 
 /* For those who wait it is tried again when it was only the maker that died. */
-static void on_failed(struct warden *w, const struct maker *m, unsigned number, const struct err *why)
+static void on_failed(struct warden *w, unsigned number, const struct err *why)
 {
-	bool is_death = m->deaths > 0 && m->deaths <= DEATHS_MAX;
+	bool is_death = w->maker.deaths > 0 && w->maker.deaths <= DEATHS_MAX;
 	struct box *b = is_death ? NULL : first_waiting(w);
 
 	log_warn("cannot make a slot", LOG_ERR(why));
@@ -239,13 +219,13 @@ static void on_failed(struct warden *w, const struct maker *m, unsigned number, 
 		refill(w);
 }
 
-static void on_made(const struct maker *m, unsigned number, struct slot *slot, const struct err *failure, void *arg)
+static void on_made(unsigned number, struct slot *slot, const struct err *failure, void *arg)
 {
 	struct warden *w = arg;
 	struct box *b;
 
 	if (failure) {
-		on_failed(w, m, number, failure);
+		on_failed(w, number, failure);
 		return;
 	}
 	w->refill_pause_ms = 0;
@@ -273,7 +253,7 @@ void ready_wait(struct warden *w, struct box *b)
 
 void ready_note(struct warden *w)
 {
-	if (w->refill_pause_ms > 0 || w->n_parked + n_asked(w) >= wanted(w))
+	if (w->refill_pause_ms > 0 || w->n_parked + w->maker.n_asked >= wanted(w))
 		return;
 	if (w->n_starting > 0)
 		refill(w);
@@ -301,13 +281,10 @@ int ready_open(struct warden *w, struct err *e)
 {
 	w->guess = SLOT_GUESS_DEFAULT;
 	ready_guess(w, &w->guess.limits, w->host_layer, w->host.network.is_on);
-	if (timer_init(&w->refill, w->loop, on_refill, w, "refill", e) < 0)
+	if (timer_init(&w->refill, w->loop, on_refill, w, "refill", e) < 0 ||
+	    maker_init(&w->maker, &w->host, w->loop, on_made, is_known, w, e) < 0)
 		return -1;
-	for (size_t i = 0; i < WARDEN_MAKERS; i++)
-		if (maker_init(&w->makers[i], &w->host, w->loop, on_made, is_known, w, e) < 0)
-			return -1;
-	for (size_t i = 0; i < WARDEN_MAKERS; i++)
-		(void)maker_start(&w->makers[i], &(struct err){ 0 }); /* the first order tries again, and tells */
+	(void)maker_start(&w->maker, &(struct err){ 0 }); /* the first order tries again, and tells */
 	timer_in(&w->refill, 0);
 	return 0;
 }
@@ -321,10 +298,10 @@ static void destroy(struct warden *w, struct slot *slot)
 	slot_done(slot);
 }
 
-static void end_maker(struct warden *w, struct maker *m)
+static void end_maker(struct warden *w)
 {
 	unsigned asked[MAKER_ASKED_MAX];
-	size_t n = maker_done(m, asked);
+	size_t n = maker_done(&w->maker, asked);
 
 	for (size_t i = 0; i < n; i++) {
 		struct slot half = SLOT_INIT;
@@ -342,8 +319,7 @@ void ready_done(struct warden *w)
 	w->want_parked = 0; /* nothing more is made when boxes are dropped after this */
 	w->waiting = NULL;
 	w->n_waiting = 0;
-	for (size_t i = 0; i < WARDEN_MAKERS; i++)
-		end_maker(w, &w->makers[i]);
+	end_maker(w);
 	while ((p = w->parked)) {
 		unlink_parked(p);
 		destroy(w, &p->slot);

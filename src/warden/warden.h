@@ -43,8 +43,6 @@ struct warden_spec {
 	bool no_disk_limit;
 };
 
-#define WARDEN_MAKERS 1 /* a second one makes latency worse on two processors and rates no better */
-
 struct warden {
 	struct loop *loop;
 	struct box_host host;
@@ -70,7 +68,7 @@ struct warden {
 	bool is_taken[SLOT_NUMBER_MAX]; /* numbers, until everything that they name is gone */
 	unsigned next_number;
 
-	struct maker makers[WARDEN_MAKERS]; /* one waits for a lock of the kernel while the other has the next one */
+	struct maker maker; /* one: a second makes latency worse on two processors, and rates no better */
 	struct parked *parked; /* slots that wait */
 	unsigned n_parked, want_parked;
 	struct box *waiting; /* creates that wait for one, the oldest first */
