@@ -38,34 +38,30 @@ static int show_paths(struct cli *cli, const char *status, const char *title)
 
 /* ---- rm, rmdir, mv --------------------------------------------------------------------------------------- */
 
-static int file_rm(int argc, char **argv, void *arg)
+typedef int delete_fn(struct osb_sandbox *s, const struct osb_strings *paths, struct osb_call *call);
+
+static int delete_paths(struct cli *cli, int argc, char **argv, delete_fn *delete_all, const char *status, const char *title)
 {
 	struct only_output o = { 0 };
-	struct cli *cli = arg;
 	struct osb_sandbox *s = cli_begin_in(cli, argc, argv, &o);
 	struct osb_strings paths;
 
 	if (!s)
 		return cli->status;
 	paths = paths_of(cli);
-	if (cli_wait(cli, NULL, osb_file_delete(s, &paths, cli_call(cli))) < 0)
+	if (cli_wait(cli, NULL, delete_all(s, &paths, cli_call(cli))) < 0)
 		return cli_fail_call(cli);
-	return show_paths(cli, "deleted", "Deleted Files");
+	return show_paths(cli, status, title);
+}
+
+static int file_rm(int argc, char **argv, void *arg)
+{
+	return delete_paths(arg, argc, argv, osb_file_delete, "deleted", "Deleted Files");
 }
 
 static int file_rmdir(int argc, char **argv, void *arg)
 {
-	struct only_output o = { 0 };
-	struct cli *cli = arg;
-	struct osb_sandbox *s = cli_begin_in(cli, argc, argv, &o);
-	struct osb_strings paths;
-
-	if (!s)
-		return cli->status;
-	paths = paths_of(cli);
-	if (cli_wait(cli, NULL, osb_directory_delete(s, &paths, cli_call(cli))) < 0)
-		return cli_fail_call(cli);
-	return show_paths(cli, "removed", "Removed Directories");
+	return delete_paths(arg, argc, argv, osb_directory_delete, "removed", "Removed Directories");
 }
 
 static int file_mv(int argc, char **argv, void *arg)

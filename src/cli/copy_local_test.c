@@ -17,39 +17,10 @@
 #include "base/own.h"
 #include "cli/copy.h"
 #include "cli/copy_local.h"
+#include "cli/test_place.h"
 #include "sys/fd.h"
-#include "sys/tree.h"
 
 #include "base/banned.h"
-
-struct place {
-	char path[64];
-	int fd;
-};
-
-static int make_place(void **state)
-{
-	struct place *p = calloc(1, sizeof(*p));
-
-	assert_non_null(p);
-	memcpy(p->path, "/tmp/osb-copy-XXXXXX", sizeof("/tmp/osb-copy-XXXXXX"));
-	assert_non_null(mkdtemp(p->path));
-	p->fd = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	assert_true(p->fd >= 0);
-	*state = p;
-	return 0;
-}
-
-static int remove_place(void **state)
-{
-	struct place *p = *state;
-	struct err e = { 0 };
-
-	(void)close(p->fd);
-	assert_int_equal(tree_remove(AT_FDCWD, p->path, &e), 0);
-	free(p);
-	return 0;
-}
 
 static void put(int dir, const char *name, const char *text)
 {

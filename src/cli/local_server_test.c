@@ -14,46 +14,16 @@
 #include "base/err.h"
 #include "base/own.h"
 #include "cli/local_server.h"
+#include "cli/test_place.h"
 #include "sys/fd.h"
 #include "sys/process.h"
 #include "sys/signals.h"
-#include "sys/tree.h"
 
 #include "base/banned.h"
 
 #define STAT "4242 (a (b) c) S 1 4242 4242 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 987654 0 0"
 
 static char *const sleep_argv[] = { (char *)(uintptr_t) "/bin/sleep", (char *)(uintptr_t) "60", NULL };
-
-struct place {
-	char path[64];
-	int fd;
-};
-
-static int make_place(void **state)
-{
-	struct place *p = calloc(1, sizeof(*p));
-
-	signals_prepare();
-	assert_non_null(p);
-	memcpy(p->path, "/tmp/osb-local-XXXXXX", sizeof("/tmp/osb-local-XXXXXX"));
-	assert_non_null(mkdtemp(p->path));
-	p->fd = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	assert_true(p->fd >= 0);
-	*state = p;
-	return 0;
-}
-
-static int remove_place(void **state)
-{
-	struct place *p = *state;
-	struct err e = { 0 };
-
-	(void)close(p->fd);
-	assert_int_equal(tree_remove(AT_FDCWD, p->path, &e), 0);
-	free(p);
-	return 0;
-}
 
 static void records_are_read_as_they_are_written(void **state)
 {
@@ -194,5 +164,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_program_that_cannot_start_leaves_no_record, make_place, remove_place),
 	};
 
+	signals_prepare();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
