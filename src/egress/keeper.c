@@ -192,8 +192,8 @@ static void stop(struct keeper *k)
 
 	if (k->child >= 0)
 		(void)process_kill_and_wait(k->child, END_MS, &end, &(struct err){ 0 });
-	else if (k->pid > 0)
-		(void)kill(k->pid, SIGKILL);
+	else if (k->pid > 0 && kill(k->pid, SIGKILL) == 0)
+		(void)waitpid(k->pid, NULL, 0);
 	closep(&k->child);
 	closep(&k->link);
 	closep(&k->sockets);

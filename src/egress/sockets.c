@@ -156,7 +156,9 @@ static int answer(int fd, const struct sockets_message *m, uint32_t mark, struct
 	r = passing_send(fd, &back, sizeof(back), fds, back.n, e);
 	for (uint32_t i = 0; i < back.n; i++)
 		(void)close(fds[i]);
-	return r <= 0 ? -1 : 0;
+	if (r == 0)
+		return err_set(e, ERR_LIMIT, "egress does not take its sockets");
+	return r < 0 ? -1 : 0;
 }
 
 int sockets_serve(int fd, uint32_t mark, struct err *e)
