@@ -20,6 +20,7 @@ import subprocess
 import time
 import uuid
 
+import census
 import network_left
 import pytest
 
@@ -399,6 +400,36 @@ def test_removal_leaves_nothing(warden):
     warden.settle()
     assert warden.census() == before
     assert warden.groups() == warden.folders()
+
+
+def test_most_slots_are_started_for_what_is_asked_for(warden):
+    """Those cannot become anything else: for that there are the others."""
+    peer = warden.start().peer()
+    for _ in range(20):  # of 16 of a kind in a row
+        peer.call(REMOVE, peer.create())
+    warden.settle()
+    eager = {int(p) for p in set(warden.children()) - set(warden.helpers()) if census.name_of(p) != "osb-maker"}
+    assert len(eager) == SLOTS // 2
+    inits = [census.init_of(warden, peer.create(name=name)) for name in ("like-it", "a-plain-one-now")]
+    assert inits[0] in eager and inits[1] not in eager
+    assert peer.shell("like-it", "uname -n").strip() == "like-it"
+    warden.settle(boxes=2)
+    peer.create(spec={"id": "x" * 40000})  # which fits into no pipe
+
+
+def test_whoever_needs_a_plain_slot_waits_for_no_eager_one(warden):
+    """With more of them at once than there are, while others take long to start."""
+    peer = warden.start(slots=8).peer()
+    warden.settle(slots=8)
+    late = sealed({"id": "late", "mode": "never-ready"})
+    slow = [peer.send(CREATE, f"slow-{i}", [late]) for i in range(2)]  # for the two plain slots
+    names = [f"plain-{i}" for i in range(3)]
+    for name in names:
+        began = time.monotonic()
+        peer.create(name=name)
+        assert time.monotonic() - began < 5  # they go on for 10
+    assert not set(slow) & set(peer.answers)
+    os.close(late)
 
 
 def test_fifty_boxes_come_and_go(warden):

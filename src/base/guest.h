@@ -10,8 +10,11 @@
  *                      line "oom_kill N"
  *     --stats          and behind that GUEST_STATS readable ones, in the order of sys/cgroup_gauges.h: memory of the leaf,
  *                      processor time of the group above both leaves, and the limits of these
+ *     --hosts=ADDRESS  and behind those one that appends to /etc/hosts, for the line of the name that the sandbox then has
  *
- * The spec is a sealed memfd with JSON (GUEST_SPEC_MAX bytes at most) that the warden hands on unread:
+ * The spec is a sealed memfd with JSON (GUEST_SPEC_MAX bytes at most) that the warden hands on unread. Or it is
+ * the end of a pipe from which its size (a uint32_t of this machine) and then the same text can be read once there is a request for this
+ * sandbox, and with that a name for it; the end of the pipe means that there will be none.
  *
  *     {"id":"ab12","entrypoint":["python3","app.py"],"env":{"PATH":"/usr/bin:/bin"},"cwd":"/workspace",
  *      "user":"app:staff","token":"..."}
@@ -30,7 +33,7 @@
 #include <stdint.h>
 
 enum guest_fd {
-	GUEST_FD_SPEC = 3,    /* sealed memfd, read from its start */
+	GUEST_FD_SPEC = 3,    /* sealed memfd, read from its start; or a pipe */
 	GUEST_FD_LISTEN,      /* unix stream socket, listening */
 	GUEST_FD_READY,       /* write end of a pipe: one byte, then closed */
 	GUEST_FD_STATE,       /* struct guest_record after struct guest_record, appended */

@@ -91,14 +91,19 @@ int etc_take_back(int disk, struct err *e)
 }
 
 /* Both parts of the path are the uppermost layer's and were made here: no link of an image is in the way. */
+int etc_open_hosts(int root, struct err *e)
+{
+	int fd = openat(root, "etc/hosts", O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? err_sys(e, errno, "open 'hosts'") : fd;
+}
+
 int etc_add_name(int root, uint32_t address, const char *hostname, struct err *e)
 {
-	AUTO_FD fd = openat(root, "etc/hosts", O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
+	AUTO_FD fd = etc_open_hosts(root, e);
 	char text[INET_ADDRSTRLEN], line[INET_ADDRSTRLEN + 72];
 
 	(void)inet_ntop(AF_INET, &address, text, sizeof(text));
 	(void)snprintf(line, sizeof(line), "%s\t%.64s\n", text, hostname);
-	if (fd < 0)
-		return err_sys(e, errno, "open 'hosts'");
-	return fd_write_all(fd, line, strlen(line), e);
+	return fd < 0 ? -1 : fd_write_all(fd, line, strlen(line), e);
 }

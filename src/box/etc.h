@@ -26,4 +26,5 @@ int etc_place(const struct etc_place *p, struct err *e);
 int etc_take_back(int disk, struct err *e); /* undoes it, when there is no root any more */
 
 /* The box's own name, once it has one. ROOT is that of the whole, with an /etc that was placed. */
+int etc_open_hosts(int root, struct err *e); /* to append to */
 int etc_add_name(int root, uint32_t address, const char *hostname, struct err *e);

@@ -5,6 +5,7 @@
  * inherited end of another slot's control socket would keep its child parked for ever. */
 #include "box/park.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -52,6 +53,8 @@ static const struct limit rlimits[] = {
 /* The descriptors that the child goes on with, above all numbers that the guest expects. */
 struct child {
 	int control, userns, netns, listener, execd, oom;
+	int spec, ready; /* of an eager one; -1 */
+	int hosts;       /* where its name is to be added; -1 */
 	int gauges[CGROUP_GAUGES], files[PARK_FILES];
 	int dir, layers, stage; /* opened here, in the child's own mounts */
 	int usr;                   /* -1: the host has none */
@@ -93,6 +96,8 @@ static int keep_own(struct child *c, const struct park *p, struct err *e)
 	    keep(c, &c->execd, p->host->execd, e) < 0 || keep(c, &c->oom, p->oom, e) < 0 ||
 	    keep_entry(c, c->shared, &c->n_shared, &p->host->shared, e) < 0 || keep_entry(c, c->whole, &c->n_whole, &p->whole, e) < 0 ||
 	    keep_entry(c, c->user, &c->n_user, &p->user, e) < 0 || keep_entry(c, c->init, &c->n_init, &p->init, e) < 0)
+		return -1;
+	if (p->guess->is_eager && (keep(c, &c->spec, p->spec, e) < 0 || keep(c, &c->ready, p->ready, e) < 0))
 		return -1;
 	for (int i = 0; i < CGROUP_GAUGES; i++)
 		if (keep(c, &c->gauges[i], p->gauges.fds[i], e) < 0)
@@ -177,7 +182,7 @@ static int become_parked(struct child *c, const struct park *p, struct err *e)
 	c->filter = &p->host->filter;
 	c->id_base = p->slot->id_base;
 	c->guess = p->guess;
-	c->root = -1;
+	c->root = c->spec = c->ready = c->hosts = -1;
 	if (keep_own(c, p, e) < 0 || enter_groups(c, e) < 0 || namespace_enter(c->netns, NAMESPACE_NET, e) < 0 ||
 	    mount_private_all(e) < 0 || open_folders(c, p, e) < 0)
 		return -1;
@@ -264,6 +269,26 @@ static int make_root(struct child *c, const struct park_order *order, struct err
 	return stage_make_root(&r, e);
 }
 
+/* What is opened or comes now gets the lowest numbers, which are the guest's: out of the way. */
+static int raise_fd(int *fd, struct err *e)
+{
+	int high = fcntl(*fd, F_DUPFD_CLOEXEC, CHILD_FDS_FROM);
+
+	if (high < 0)
+		return err_sys(e, errno, "keep a descriptor");
+	(void)close(*fd);
+	*fd = high;
+	return 0;
+}
+
+static int raise_received(struct passed *got, struct err *e)
+{
+	for (size_t i = 0; i < got->n_fds; i++)
+		if (raise_fd(&got->fds[i], e) < 0)
+			return -1;
+	return 0;
+}
+
 static int place_volumes(const struct child *c, int root, const struct park_order *order, const struct passed *got,
 			 struct err *e)
 {
@@ -271,6 +296,19 @@ static int place_volumes(const struct child *c, int root, const struct park_orde
 		if (volume_place(root, c->stage, got->fds[PARK_FDS + i], order->volumes[i], c->id_base, e) < 0)
 			return -1;
 	return 0;
+}
+
+/* Without volumes, and without a name. */
+static int enter_guessed(struct child *c, struct err *e)
+{
+	AUTO_FD root = take_fd(&c->root);
+
+	if (c->guess->has_address) {
+		c->hosts = etc_open_hosts(root, e);
+		if (c->hosts < 0 || raise_fd(&c->hosts, e) < 0)
+			return -1;
+	}
+	return mount_pivot(root, e);
 }
 
 static int enter_root(struct child *c, const struct park_order *order, const struct passed *got, struct err *e)
@@ -285,28 +323,15 @@ static int enter_root(struct child *c, const struct park_order *order, const str
 	return 0;
 }
 
-/* What came with the order got the lowest numbers, which are the guest's: out of the way first. */
-static int raise_received(struct passed *got, struct err *e)
-{
-	for (size_t i = 0; i < got->n_fds; i++) {
-		int high = fcntl(got->fds[i], F_DUPFD_CLOEXEC, CHILD_FDS_FROM);
-
-		if (high < 0)
-			return err_sys(e, errno, "keep a descriptor");
-		(void)close(got->fds[i]);
-		got->fds[i] = high;
-	}
-	return 0;
-}
-
 static int give(int fd, int number, struct err *e)
 {
 	return dup2(fd, number) < 0 ? err_sys(e, errno, "hand over a descriptor") : 0;
 }
 
 /* To the numbers that the guest knows; everything else goes with the exec. */
-static int give_descriptors(const struct child *c, const struct passed *got, struct err *e)
+static int give_descriptors(const struct child *c, struct err *e)
 {
+	int next = GUEST_FD_CGROUPS;
 	AUTO_FD null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
 	if (null < 0)
@@ -315,19 +340,19 @@ static int give_descriptors(const struct child *c, const struct passed *got, str
 		if (give(null, i, e) < 0)
 			return -1;
 	(void)close(take_fd(&null)); /* its number is one of the guest's */
-	if (give(got->fds[PARK_FD_SPEC], GUEST_FD_SPEC, e) < 0 || give(c->listener, GUEST_FD_LISTEN, e) < 0 ||
-	    give(got->fds[PARK_FD_READY], GUEST_FD_READY, e) < 0 || give(c->files[PARK_FILE_STATE], GUEST_FD_STATE, e) < 0 ||
+	if (give(c->spec, GUEST_FD_SPEC, e) < 0 || give(c->listener, GUEST_FD_LISTEN, e) < 0 ||
+	    give(c->ready, GUEST_FD_READY, e) < 0 || give(c->files[PARK_FILE_STATE], GUEST_FD_STATE, e) < 0 ||
 	    give(c->files[PARK_FILE_LOG0], GUEST_FD_LOG_0, e) < 0 || give(c->files[PARK_FILE_LOG1], GUEST_FD_LOG_1, e) < 0)
 		return -1;
 	for (size_t i = 0; i < c->n_user; i++)
-		if (give(c->user[i], GUEST_FD_CGROUPS + (int)i, e) < 0)
+		if (give(c->user[i], next++, e) < 0)
 			return -1;
-	if (give(c->oom, GUEST_FD_CGROUPS + (int)c->n_user, e) < 0)
+	if (give(c->oom, next++, e) < 0)
 		return -1;
 	for (int i = 0; i < CGROUP_GAUGES; i++)
-		if (give(c->gauges[i], GUEST_FD_CGROUPS + (int)c->n_user + 1 + i, e) < 0)
+		if (give(c->gauges[i], next++, e) < 0)
 			return -1;
-	return 0;
+	return c->hosts >= 0 ? give(c->hosts, next, e) : 0;
 }
 
 static int become_root_of_the_box(const struct child *c, struct err *e)
@@ -348,17 +373,32 @@ static int drop_everything(const struct child *c, struct err *e)
 	return seccomp_load(c->filter, e);
 }
 
-static int become_execd(struct child *c, const struct park_order *order, struct passed *got, struct err *e)
+/* In its root. ADDRESS: what its name is to stand for, where that is execd's to note. */
+static int become_execd(const struct child *c, uint32_t address, struct err *e)
 {
-	char cgroups[24];
-	const char *const argv[] = { "execd", "--guest", cgroups, "--oom-counter", "--stats", NULL };
+	char cgroups[24], hosts[16 + INET_ADDRSTRLEN] = "--hosts=";
+	const char *const argv[] = { "execd", "--guest", cgroups, "--oom-counter", "--stats", c->hosts >= 0 ? hosts : NULL, NULL };
 	static const char *const envp[] = { NULL };
 
 	(void)snprintf(cgroups, sizeof(cgroups), "--cgroups=%zu", c->n_user);
-	if (check_order(order, got, e) < 0 || raise_received(got, e) < 0 || enter_root(c, order, got, e) < 0 ||
-	    give_descriptors(c, got, e) < 0 || drop_everything(c, e) < 0)
+	(void)inet_ntop(AF_INET, &address, hosts + strlen(hosts), INET_ADDRSTRLEN);
+	if (give_descriptors(c, e) < 0 || drop_everything(c, e) < 0)
 		return -1;
 	return memfd_exec(c->execd, (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)envp, e);
+}
+
+static int become_ordered(struct child *c, const struct park_order *order, struct passed *got, struct err *e)
+{
+	if (check_order(order, got, e) < 0 || raise_received(got, e) < 0 || enter_root(c, order, got, e) < 0)
+		return -1;
+	c->spec = got->fds[PARK_FD_SPEC];
+	c->ready = got->fds[PARK_FD_READY];
+	return become_execd(c, 0, e);
+}
+
+static int become_eager(struct child *c, const struct park *p, struct err *e)
+{
+	return enter_guessed(c, e) < 0 ? -1 : become_execd(c, box_network_address(&p->host->network, p->slot->number), e);
 }
 
 _Noreturn void park_run(const struct park *p)
@@ -369,9 +409,12 @@ _Noreturn void park_run(const struct park *p)
 	struct err e = { 0 };
 
 	if (become_parked(&c, p, &e) == 0) {
-		if (!wait_for_order(&c, &order, &got, &e))
+		if (p->guess->is_eager)
+			(void)become_eager(&c, p, &e);
+		else if (!wait_for_order(&c, &order, &got, &e))
 			_exit(0);
-		(void)become_execd(&c, &order, &got, &e);
+		else
+			(void)become_ordered(&c, &order, &got, &e);
 	}
 	(void)passing_send(c.control > 0 ? c.control : p->control, &e, sizeof(e), NULL, 0, &(struct err){ 0 });
 	_exit(1);

@@ -40,7 +40,9 @@ struct park {
 	const int *files; /* PARK_FILES of them */
 	const struct slot_guess *guess;
 	int control; /* the child's end */
+	int spec, ready; /* of an eager one: what execd reads from and writes to; -1 */
 };
 
-/* Runs in the child that namespace_clone() made; never returns. A failure is sent through `control` as a struct err. */
+/* Runs in the child that namespace_clone() made; never returns. With an eager guess it waits for no order: what else execd
+ * has to know comes to it as execd. A failure is sent through `control` as a struct err. */
 _Noreturn void park_run(const struct park *p);

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -21,6 +22,7 @@
 #include "sys/cgroup_control.h"
 #include "sys/cgroup_limits.h"
 #include "sys/cgroup_stats.h"
+#include "sys/fd.h"
 #include "sys/link.h"
 #include "sys/mounts.h"
 #include "sys/namespace.h"
@@ -224,16 +226,46 @@ static int make_listener(struct slot *s, struct err *e)
 	return 0;
 }
 
+/* Execd's ends of two pipes: through one it gets its spec, by the other it says that it is ready. */
+struct eager {
+	int spec, ready;
+};
+
+static void eager_done(struct eager *p)
+{
+	closep(&p->spec);
+	closep(&p->ready);
+}
+DEFINE_AUTO_DONE(struct eager, eager_done)
+
+static int make_pipes(struct slot *s, struct eager *theirs, struct err *e)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return err_sys(e, errno, "make a pipe");
+	theirs->spec = ends[0];
+	s->spec = ends[1];
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return err_sys(e, errno, "make a pipe");
+	s->ready = ends[0];
+	theirs->ready = ends[1];
+	return fd_set_nonblock(s->spec, true, e) < 0 || fd_set_nonblock(s->ready, true, e) < 0 ? -1 : 0;
+}
+
 static int make_child(const struct box_host *h, struct slot *s, const struct slot_guess *guess, const struct files *f, struct err *e)
 {
 	AUTO(cgroup_entry_done) struct cgroup_entry whole = { 0 }, user = { 0 }, init = { 0 };
 	AUTO(cgroup_gauges_done) struct cgroup_gauges gauges = CGROUP_GAUGES_INIT;
+	AUTO(eager_done) struct eager theirs = { -1, -1 };
 	AUTO_FD oom = cgroup_oom_open(&s->user, e);
 	const uint64_t flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
 	int home = cgroup_clone_dir(&s->user), pair[2];
 
 	if (home < 0)
 		home = cgroup_clone_dir(&s->group);
+	if (guess->is_eager && make_pipes(s, &theirs, e) < 0)
+		return -1;
 	if (oom < 0 || cgroup_entry_open_rest(&s->group, &s->user, &whole, e) < 0 || cgroup_entry_open(&s->user, &user, e) < 0 ||
 	    cgroup_entry_open_back(&s->group, &s->init, &s->user, &init, e) < 0 || cgroup_gauges_open(&s->user, &s->group, &gauges, e) < 0 ||
 	    passing_pair(pair, e) < 0)
@@ -241,7 +273,7 @@ static int make_child(const struct box_host *h, struct slot *s, const struct slo
 	s->pid = namespace_clone(flags | (h->for_parent ? CLONE_PARENT : 0), home, &s->pidfd, e);
 	if (s->pid == 0) {
 		struct park p = { .host = h, .slot = s, .whole = whole, .user = user, .init = init, .oom = oom, .gauges = gauges,
-				  .files = f->fds, .guess = guess, .control = pair[1] };
+				  .files = f->fds, .guess = guess, .control = pair[1], .spec = theirs.spec, .ready = theirs.ready };
 
 		signals_forget(); /* what the maker ignores or blocks is not the sandbox's (C4) */
 		park_run(&p);
@@ -254,13 +286,15 @@ static int make_child(const struct box_host *h, struct slot *s, const struct slo
 
 int slot_make(const struct box_host *h, unsigned number, const struct slot_guess *guess, struct slot *ret, struct err *e)
 {
-	const struct slot_guess g = guess ? *guess : SLOT_GUESS_DEFAULT;
+	struct slot_guess g = guess ? *guess : SLOT_GUESS_DEFAULT;
 	AUTO(files_done) struct files f = { .fds = { -1, -1, -1 } };
 	struct slot s = SLOT_INIT;
 	AUTO_FD proc = -1; /* for its settings alone: see netns_set() */
 
 	s.number = number;
 	s.id_base = SLOT_ID_BASE + (uint64_t)number * USERNS_IDS;
+	g.is_eager = g.is_eager && g.layer[0];
+	s.made_for = g;
 	if (number >= SLOT_NUMBER_MAX)
 		return err_set(e, ERR_LIMIT, "there is no box %u", number);
 	proc = mount_make(&(struct mount_spec){ "proc", "proc", NULL, 0, MOUNT_NOSUID | MOUNT_NODEV | MOUNT_NOEXEC }, e);
@@ -279,7 +313,7 @@ int slot_make(const struct box_host *h, unsigned number, const struct slot_guess
 size_t slot_fds(struct slot *s, int *ret[SLOT_FDS_MAX])
 {
 	struct cgroup *const groups[] = { &s->group, &s->init, &s->user };
-	int *const own[] = { &s->userns, &s->netns, &s->dir, &s->listener, &s->pidfd, &s->control };
+	int *const own[] = { &s->userns, &s->netns, &s->dir, &s->listener, &s->pidfd, &s->control, &s->spec, &s->ready };
 	size_t n = 0;
 
 	for (size_t i = 0; i < ARRAY_LEN(own); i++)
@@ -295,10 +329,18 @@ void slot_set_layout(struct slot *s, const struct cgroup_layout *l)
 	s->group.layout = s->init.layout = s->user.layout = l;
 }
 
+bool slot_fits(const struct slot *s, const struct slot_guess *like)
+{
+	const struct slot_guess *g = &s->made_for;
+
+	return !g->is_eager || (like->is_eager && like->has_host_usr == g->has_host_usr && like->has_address == g->has_address &&
+				strcmp(like->layer, g->layer) == 0);
+}
+
 /* ---- waking ---- */
 
 /* Why the child ended: its own words, or none, which means that execd was reached. */
-static int child_failure(const struct slot *s, struct err *e)
+int slot_failure(const struct slot *s, struct err *e)
 {
 	AUTO(passed_done) struct passed got = PASSED_INIT;
 	struct err told, scratch;
@@ -342,7 +384,37 @@ static int send_order(const struct slot *s, const struct slot_order *order, int 
 		o.layers[i] = order->layers[i];
 	if (add_volumes(order, &o, fds, e) < 0)
 		return -1;
-	return passing_send(s->control, &o, o.size, fds, PARK_FDS + o.n_volumes, e) == 1 ? 0 : child_failure(s, e);
+	return passing_send(s->control, &o, o.size, fds, PARK_FDS + o.n_volumes, e) == 1 ? 0 : slot_failure(s, e);
+}
+
+static bool is_made_for(const struct slot *s, const struct slot_order *order)
+{
+	struct slot_guess like = { .has_host_usr = order->has_host_usr, .has_address = order->address != 0, .is_eager = true };
+
+	if (order->n_layers != 1 || order->layers[0].is_disk || order->dir.path || order->n_volumes > 0)
+		return false;
+	memcpy(like.layer, order->layers[0].name, sizeof(like.layer));
+	return slot_fits(s, &like);
+}
+
+/* All that its execd still has to know. */
+static int send_spec(struct slot *s, const struct slot_order *order, struct err *e)
+{
+	AUTO_FD to = take_fd(&s->spec);
+	struct stat st;
+	uint32_t size;
+	off_t at = 0;
+
+	if (fstat(order->spec, &st) < 0)
+		return err_sys(e, errno, "look at the spec");
+	size = (uint32_t)st.st_size;
+	if (st.st_size > SLOT_EAGER_SPEC_MAX || !is_made_for(s, order))
+		return err_set(e, ERR_INTERNAL, "an order that the slot was not made for");
+	if (namespace_set_hostname(s->pidfd, order->hostname, e) < 0)
+		return e->sys == ESRCH ? slot_failure(s, e) : -1;
+	if (write(to, &size, sizeof(size)) != (ssize_t)sizeof(size) || sendfile(to, order->spec, &at, size) != (ssize_t)size)
+		return slot_failure(s, e);
+	return 0;
 }
 
 int slot_wake_start(const struct box_host *h, struct slot *s, const struct slot_order *order, struct err *e)
@@ -354,6 +426,8 @@ int slot_wake_start(const struct box_host *h, struct slot *s, const struct slot_
 		return -1;
 	if (limit_groups(s, &order->limits, e) < 0 || limit_disk(h, s, order->limits.disk_bytes, e) < 0)
 		return -1;
+	if (s->made_for.is_eager)
+		return send_spec(s, order, e) < 0 ? -1 : take_fd(&s->ready);
 	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
 		return err_sys(e, errno, "make a pipe");
 	ours = ends[0];
@@ -371,7 +445,7 @@ int slot_wake_finish(const struct slot *s, int ready, struct err *e)
 	while (n < 0 && errno == EINTR);
 	if (n < 0 && errno == EAGAIN)
 		return 0;
-	return n == 1 ? 1 : child_failure(s, e);
+	return n == 1 ? 1 : slot_failure(s, e);
 }
 
 int slot_wake(const struct box_host *h, struct slot *s, const struct slot_order *order, int timeout_ms, struct err *e)
@@ -406,6 +480,8 @@ void slot_settle(struct slot *s)
 	close_fd(&s->userns);
 	close_fd(&s->listener);
 	close_fd(&s->control);
+	close_fd(&s->spec);
+	close_fd(&s->ready);
 	cgroup_done(&s->group);
 	cgroup_done(&s->init);
 	cgroup_done(&s->user);
@@ -518,6 +594,7 @@ int slot_destroy(const struct box_host *h, struct slot *s, struct err *e)
 
 	slot_name(s->number, name);
 	close_fd(&s->control);
+	close_fd(&s->spec);
 	if (end_processes(h, s, e) < 0 || detach(h, s, e) < 0 ||
 	    box_disk_remove(&h->store, name, e) < 0 || tree_remove(h->boxes, name, e) < 0)
 		return err_wrap(e, "destroy box %u", s->number);
@@ -536,5 +613,7 @@ void slot_done(struct slot *s)
 	closep(&s->listener);
 	closep(&s->pidfd);
 	closep(&s->control);
+	closep(&s->spec);
+	closep(&s->ready);
 	*s = SLOT_INIT;
 }

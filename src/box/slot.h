@@ -37,8 +37,11 @@ struct slot_guess {
 	char layer[SLOT_LAYER_NAME_MAX + 1]; /* of an image that is this layer alone, of which there is never another by that name; "": none */
 	bool has_host_usr;
 	bool has_address;
+	bool is_eager; /* with a layer: the child becomes execd at once, and waits there. It can be nothing else then */
 };
 #define SLOT_GUESS_DEFAULT ((struct slot_guess){ .limits = SLOT_LIMITS_DEFAULT })
+
+#define SLOT_EAGER_SPEC_MAX 32768 /* bytes of a spec that an eager one can be given: what fits into any pipe */
 
 struct slot {
 	unsigned number;
@@ -51,20 +54,25 @@ struct slot {
 	pid_t pid;
 	uint64_t pid_start; /* of its child, for whoever wants to know it again; 0: nobody looked */
 	int control;  /* to the parked child */
+	int spec, ready; /* of an eager one: where its execd reads from, and says that it is ready; -1 */
+	struct slot_guess made_for;
 	struct slot_limits limits; /* that its groups and its disk have now */
 };
 
 #define SLOT_INIT \
 	((struct slot){ .userns = -1, .netns = -1, .group = CGROUP_INIT, .init = CGROUP_INIT, .user = CGROUP_INIT, .dir = -1, \
-			.listener = -1, .pidfd = -1, .control = -1 })
+			.listener = -1, .pidfd = -1, .control = -1, .spec = -1, .ready = -1 })
 
 void slot_name(unsigned number, char out[16]); /* of its folder and its control group */
 
 /* GUESS: NULL for the default. */
 int slot_make(const struct box_host *h, unsigned number, const struct slot_guess *guess, struct slot *ret, struct err *e);
 
+/* Whether it can become a box like LIKE, of which `is_eager` says that an eager one would do: no volumes, a short spec. */
+bool slot_fits(const struct slot *s, const struct slot_guess *like);
+
 /* For passing a slot on: where its descriptors are, and what is left to set right in the process that gets it. */
-#define SLOT_FDS_MAX (6 + 3 * CGROUP_HIERARCHIES_MAX)
+#define SLOT_FDS_MAX (8 + 3 * CGROUP_HIERARCHIES_MAX)
 size_t slot_fds(struct slot *s, int *ret[SLOT_FDS_MAX]);
 void slot_set_layout(struct slot *s, const struct cgroup_layout *l);
 
@@ -111,6 +119,7 @@ int slot_wake_start(const struct box_host *h, struct slot *s, const struct slot_
 /* 1 once execd says that it listens and the entrypoint runs, 0 not yet, -1. The error of the child, up to exec, is the
  * error here. */
 int slot_wake_finish(const struct slot *s, int ready, struct err *e);
+int slot_failure(const struct slot *s, struct err *e); /* -1: why its child has ended, as far as that said so */
 /* Both, waiting in between. */
 int slot_wake(const struct box_host *h, struct slot *s, const struct slot_order *order, int timeout_ms, struct err *e);
 

@@ -211,10 +211,11 @@ static void a_slot_for_one_image_becomes_any_other(void **state)
 {
 	static const struct {
 		const char *guess, *order;
-		bool guess_usr, order_usr;
+		bool guess_usr, order_usr, is_eager;
 	} rows[] = {
-		{ "", "base", false, true },    { "base", "base", true, true },   { "base", "base", false, false },
-		{ "base", "other", true, true }, { "base", "other", true, false }, { "other", "base", false, true },
+		{ "", "base", false, true, false },     { "base", "base", true, true, false },  { "base", "base", false, false, false },
+		{ "base", "other", true, true, false }, { "base", "other", true, false, false }, { "other", "base", false, true, false },
+		{ "", "base", true, true, true },       { "base", "base", true, true, true },   { "base", "base", false, false, true },
 	};
 	struct fixture *f = *state;
 	AUTO_FD spec = memfd_sealed_bytes("spec", STR("{}"), &(struct err){ 0 });
@@ -224,7 +225,8 @@ static void a_slot_for_one_image_becomes_any_other(void **state)
 		skip();
 	make_images(f);
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-		struct slot_guess guess = { .limits = SLOT_LIMITS_DEFAULT, .has_host_usr = rows[i].guess_usr };
+		struct slot_guess guess = { .limits = SLOT_LIMITS_DEFAULT, .has_host_usr = rows[i].guess_usr,
+					    .is_eager = rows[i].is_eager };
 		struct slot_layer layer = { 0 };
 		struct slot_order order = { .limits = SLOT_LIMITS_DEFAULT, .layers = &layer, .n_layers = 1, .spec = spec,
 					    .has_host_usr = rows[i].order_usr, .hostname = "box" };
@@ -254,6 +256,34 @@ static void a_slot_for_one_image_becomes_any_other(void **state)
 		f->slot.number = 3;
 	}
 	f->pid = 0;
+}
+
+/* What has become execd already is in its root, without any rights, and can be nothing else. */
+static void an_eager_slot_is_what_it_was_made_for(void **state)
+{
+	struct fixture *f = *state;
+	struct slot_guess guess = { .limits = SLOT_LIMITS_DEFAULT, .layer = "base", .is_eager = true };
+	struct slot_guess like = guess, volumes = guess, other = guess, usr = guess, address = guess;
+	struct slot_layer layer = { .name = "other" };
+	AUTO_FD spec = memfd_sealed_bytes("spec", STR("{}"), &(struct err){ 0 });
+	struct slot_order order = { .limits = SLOT_LIMITS_DEFAULT, .layers = &layer, .n_layers = 1, .spec = spec, .hostname = "box" };
+	struct err e = { 0 };
+
+	if (!can_run())
+		skip();
+	make_images(f);
+	volumes.is_eager = false;
+	(void)snprintf(other.layer, sizeof(other.layer), "other");
+	usr.has_host_usr = address.has_address = true;
+	assert_int_equal(slot_make(&f->host, 3, &guess, &f->slot, &e), 0);
+	f->pid = f->slot.pid;
+	assert_true(slot_fits(&f->slot, &like));
+	assert_false(slot_fits(&f->slot, &volumes));
+	assert_false(slot_fits(&f->slot, &other));
+	assert_false(slot_fits(&f->slot, &usr));
+	assert_false(slot_fits(&f->slot, &address));
+	assert_int_equal(slot_wake(&f->host, &f->slot, &order, 10000, &e), -1);
+	assert_non_null(strstr(e.msg, "not made for"));
 }
 
 static void a_frozen_box_stands_still(void **state)
@@ -390,6 +420,7 @@ int main(void)
 		TEST(nothing_is_left_of_its_privileges),
 		TEST(mounts_are_as_they_must_be),
 		TEST(a_slot_for_one_image_becomes_any_other),
+		TEST(an_eager_slot_is_what_it_was_made_for),
 		TEST(a_frozen_box_stands_still),
 		TEST(its_disk_holds_what_was_ordered),
 		TEST(a_layer_that_is_not_there_is_told),

@@ -2,7 +2,9 @@
 #include "execd/config.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -66,15 +68,47 @@ static int copy_jupyter(struct arena *a, const char *host, const char *token, st
 
 /* ---- the warden ---- */
 
+/* Until all N bytes are there. */
+static int read_whole(int fd, void *to, size_t n, struct err *e)
+{
+	for (size_t at = 0; at < n;) {
+		ssize_t got = read(fd, (char *)to + at, n - at);
+
+		if (got == 0)
+			return err_set(e, ERR_UNAVAILABLE, "there is none");
+		if (got < 0 && errno != EINTR)
+			return err_sys(e, errno, "read");
+		at += got > 0 ? (size_t)got : 0;
+	}
+	return 0;
+}
+
+static int read_later(int fd, struct buf *ret, struct err *e)
+{
+	uint32_t size;
+	char *room;
+
+	if (read_whole(fd, &size, sizeof(size), e) < 0)
+		_exit(0); /* nobody wants this sandbox any more, nor to know of it */
+	room = buf_reserve(ret, size);
+	if (!room)
+		return err_set(e, ERR_LIMIT, "too long");
+	if (read_whole(fd, room, size, e) < 0)
+		return -1;
+	buf_commit(ret, size);
+	return 0;
+}
+
 static int read_spec(struct arena *a, struct spec *ret, struct err *e)
 {
 	AUTO(buf_done) struct buf text = BUF_INIT(GUEST_SPEC_MAX);
+	bool is_later = lseek(GUEST_FD_SPEC, 0, SEEK_SET) < 0;
 	struct str copy;
 	int r;
 
-	if (lseek(GUEST_FD_SPEC, 0, SEEK_SET) < 0)
+	if (is_later && errno != ESPIPE)
 		return err_sys(e, errno, "spec");
-	if (fd_read_all(GUEST_FD_SPEC, GUEST_SPEC_MAX, &text, e) < 0)
+	if ((is_later ? read_later(GUEST_FD_SPEC, &text, e) : fd_read_all(GUEST_FD_SPEC, GUEST_SPEC_MAX, &text, e)) < 0)
 		return err_wrap(e, "spec");
 	(void)close(GUEST_FD_SPEC);
 	copy = (struct str){ arena_dup(a, buf_str(&text)), text.n }; /* what it is bound to may be views of it */
@@ -83,7 +117,7 @@ static int read_spec(struct arena *a, struct spec *ret, struct err *e)
 	return r;
 }
 
-static int take_leaf(const struct options *o, struct leaf *ret, struct cgroup_gauges *gauges, struct err *e)
+static int take_leaf(const struct options *o, struct leaf *ret, struct cgroup_gauges *gauges, int *ret_hosts, struct err *e)
 {
 	int next = GUEST_FD_CGROUPS;
 
@@ -94,10 +128,25 @@ static int take_leaf(const struct options *o, struct leaf *ret, struct cgroup_ga
 		ret->oom_fd = next++;
 	for (int i = 0; o->stats && i < CGROUP_GAUGES; i++)
 		gauges->fds[i] = next++;
+	if (o->hosts)
+		*ret_hosts = next++;
 	for (int fd = GUEST_FD_LISTEN; fd < next; fd++)
 		if (fcntl(fd, F_GETFD) < 0)
 			return err_sys(e, errno, "descriptor %d", fd);
 	return close_from((unsigned)next, e);
+}
+
+/* Our name, which the warden gave us before the spec, at the address that it has. */
+static int add_name(int hosts, const char *address, struct err *e)
+{
+	char name[HOST_NAME_MAX + 1] = "", line[HOST_NAME_MAX + 64];
+
+	if (hosts < 0)
+		return 0;
+	if (gethostname(name, sizeof(name) - 1) < 0)
+		return err_sys(e, errno, "host name");
+	(void)snprintf(line, sizeof(line), "%.47s\t%s\n", address, name);
+	return fd_write_all(hosts, line, strlen(line), e);
 }
 
 static int take_env(struct arena *a, const struct spec *s, struct env *ret, struct err *e)
@@ -159,6 +208,7 @@ static int enter_cwd(const char *path, struct err *e)
 
 int config_from_guest(const struct options *o, struct arena *a, struct execd_config *ret, struct err *e)
 {
+	AUTO_FD hosts = -1;
 	struct spec s = { 0 };
 
 	*ret = (struct execd_config){
@@ -171,9 +221,9 @@ int config_from_guest(const struct options *o, struct arena *a, struct execd_con
 		.is_guest = true,
 	};
 	(void)umask(022);
-	if (cloexec_from(3, e) < 0 || read_spec(a, &s, e) < 0 || take_leaf(o, &ret->leaf, &ret->gauges, e) < 0)
+	if (cloexec_from(3, e) < 0 || take_leaf(o, &ret->leaf, &ret->gauges, &hosts, e) < 0 || init_protect(e) < 0)
 		return -1;
-	if (init_protect(e) < 0 || copy_token(a, s.token, ret, e) < 0)
+	if (read_spec(a, &s, e) < 0 || add_name(hosts, o->hosts, e) < 0 || copy_token(a, s.token, ret, e) < 0)
 		return -1;
 	wipe(s.token);
 	if (take_env(a, &s, &ret->env, e) < 0 || take_identity(&s, &ret->as, e) < 0 || take_home(a, &ret->as, &ret->env, e) < 0)

@@ -12,6 +12,7 @@ struct options {
 	bool guest;
 	int64_t cgroups; /* of a guest: descriptors to enter the leaf with */
 	bool oom_counter, stats;
+	const char *hosts;
 	int64_t port, log_level;
 	const char *socket, *token;
 	const char *jupyter_host, *jupyter_token;

@@ -25,6 +25,8 @@
 #define PROGRAM "execd"
 #define HELP_MAX ((size_t)64 * 1024)
 
+#define OF_GUESTS "With --guest: see base/guest.h."
+
 enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
 
 static const struct opt opts[] = {
@@ -36,12 +38,10 @@ static const struct opt opts[] = {
 	OPT(struct options, log_level, OPT_INT, "log-level", 0, "N", "0 to 3: errors; 4: warnings; 5, 6: what happens (6); "
 	    "7: more.", .min = 0, .max = 100),
 	OPT(struct options, guest, OPT_FLAG, "guest", 0, NULL, "Be the PID 1 of a sandbox; the warden starts it so."),
-	OPT(struct options, cgroups, OPT_INT, "cgroups", 0, "N", "With --guest: descriptors of the programs' control group.",
-	    .min = 0, .max = GUEST_CGROUPS_MAX, .is_hidden = true),
-	OPT(struct options, oom_counter, OPT_FLAG, "oom-counter", 0, NULL, "With --guest: there is one of its kills.",
-	    .is_hidden = true),
-	OPT(struct options, stats, OPT_FLAG, "stats", 0, NULL, "With --guest: there are those to measure it by.",
-	    .is_hidden = true),
+	OPT(struct options, cgroups, OPT_INT, "cgroups", 0, "N", OF_GUESTS, .min = 0, .max = GUEST_CGROUPS_MAX, .is_hidden = true),
+	OPT(struct options, oom_counter, OPT_FLAG, "oom-counter", 0, NULL, OF_GUESTS, .is_hidden = true),
+	OPT(struct options, stats, OPT_FLAG, "stats", 0, NULL, OF_GUESTS, .is_hidden = true),
+	OPT(struct options, hosts, OPT_STRING, "hosts", 0, "ADDRESS", OF_GUESTS, .is_hidden = true),
 	OPT(struct options, jupyter_host, OPT_STRING, "jupyter-host", 0, "URL",
 	    "Run code by the Jupyter server at URL (http://127.0.0.1:8888)."),
 	OPT(struct options, jupyter_token, OPT_STRING, "jupyter-token", 0, "TOKEN", "What that server asks for."),

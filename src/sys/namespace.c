@@ -5,6 +5,8 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -137,6 +139,29 @@ int namespace_enter(int fd, enum namespace_kind kind, struct err *e)
 	if (setns(fd, kinds[kind].clone_flag) < 0)
 		return err_sys(e, errno, "enter a %s namespace", kinds[kind].name);
 	return 0;
+}
+
+void namespace_come_back(int home, enum namespace_kind kind)
+{
+	struct err e;
+
+	if (namespace_enter(home, kind, &e) == 0)
+		return;
+	(void)fprintf(stderr, "cannot come back: %s\n", e.msg);
+	abort();
+}
+
+int namespace_set_hostname(int pidfd, const char *hostname, struct err *e)
+{
+	AUTO_FD home = namespace_of_self(NAMESPACE_UTS, e);
+	AUTO_FD there = home < 0 ? -1 : namespace_of_process(pidfd, NAMESPACE_UTS, e);
+	int r;
+
+	if (there < 0 || namespace_enter(there, NAMESPACE_UTS, e) < 0)
+		return -1;
+	r = sethostname(hostname, strlen(hostname)) < 0 ? err_sys(e, errno, "set the host name") : 0;
+	namespace_come_back(home, NAMESPACE_UTS);
+	return r;
 }
 
 int namespace_inode(int fd, uint64_t *ret, struct err *e)

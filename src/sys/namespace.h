@@ -33,6 +33,11 @@ int namespace_of_self(enum namespace_kind kind, struct err *e);
 /* The calling thread joins; a pid namespace holds for its future children. A descriptor of another kind is
  * ERR_INVALID. */
 int namespace_enter(int fd, enum namespace_kind kind, struct err *e);
+/* Back HOME. Should that fail, the process ends: it must not go on in a foreign one. */
+void namespace_come_back(int home, enum namespace_kind kind);
+
+/* Of the uts namespace that the process is in. */
+int namespace_set_hostname(int pidfd, const char *hostname, struct err *e);
 
 /* Two namespaces are the same when these numbers are, while both are kept alive: afterwards a number may come back.
  * A descriptor that is no namespace is ERR_INVALID. */

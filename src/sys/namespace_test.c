@@ -219,6 +219,32 @@ static void a_child_is_born_in_its_cgroup(void **state)
 	assert_non_null(strstr(buf_z(&b), strrchr(path, '/')));
 }
 
+static void a_host_gets_its_name_from_outside(void **state)
+{
+	char before[65] = "", name[65] = "", after[65] = "";
+	struct err e = { 0 };
+	int pidfd = -1;
+
+	(void)state;
+	NEEDS_ROOT(CLONE_NEWUTS);
+	(void)gethostname(before, sizeof(before) - 1);
+	assert_true(start(CLONE_NEWUTS, -1, &pidfd) > 0);
+	assert_int_equal(namespace_set_hostname(pidfd, "a-name", &e), 0);
+	{
+		AUTO_FD home = namespace_of_self(NAMESPACE_UTS, &e), there = namespace_of_process(pidfd, NAMESPACE_UTS, &e);
+
+		assert_int_equal(namespace_enter(there, NAMESPACE_UTS, &e), 0);
+		(void)gethostname(name, sizeof(name) - 1);
+		namespace_come_back(home, NAMESPACE_UTS);
+	}
+	assert_string_equal(name, "a-name");
+	(void)gethostname(after, sizeof(after) - 1);
+	assert_string_equal(after, before);
+	stop(pidfd);
+	assert_int_equal(namespace_set_hostname(pidfd, "late", &e), -1); /* it has ended */
+	(void)close(pidfd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -227,6 +253,7 @@ int main(void)
 		cmocka_unit_test(a_namespace_outlives_its_process_while_it_is_held),
 		cmocka_unit_test(what_is_no_namespace_is_refused),
 		cmocka_unit_test(a_child_is_born_in_its_cgroup),
+		cmocka_unit_test(a_host_gets_its_name_from_outside),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

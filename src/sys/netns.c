@@ -14,16 +14,6 @@
 
 #include "base/banned.h"
 
-static void come_back(int home)
-{
-	struct err e;
-
-	if (namespace_enter(home, NAMESPACE_NET, &e) == 0)
-		return;
-	(void)fprintf(stderr, "cannot leave a network namespace: %s\n", e.msg);
-	abort();
-}
-
 int netns_call(int netns, netns_fn fn, void *arg, struct err *e)
 {
 	AUTO_FD home = -1;
@@ -35,7 +25,7 @@ int netns_call(int netns, netns_fn fn, void *arg, struct err *e)
 	if (home < 0 || namespace_enter(netns, NAMESPACE_NET, e) < 0)
 		return -1;
 	r = fn(arg, e);
-	come_back(home);
+	namespace_come_back(home, NAMESPACE_NET);
 	return r;
 }
 
@@ -50,7 +40,7 @@ int netns_make(struct err *e)
 	if (unshare(CLONE_NEWNET) < 0)
 		return err_sys(e, errno, "make a network namespace");
 	fd = namespace_of_self(NAMESPACE_NET, e);
-	come_back(home);
+	namespace_come_back(home, NAMESPACE_NET);
 	return fd;
 }
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/kill_point.h"
 #include "base/log.h"
@@ -467,8 +468,7 @@ static void on_ready(unsigned ready, void *arg)
 		return;
 	if (r > 0) {
 		KILL_POINT("warden.create.ready");
-		ready_guess(b->w, &b->slot.limits, b->stack.n == 0 ? b->file.layer : "",
-			    b->file.network != WIRE_NET_NONE);
+		ready_guess(b->w, &b->like);
 		stop_waking(b);
 		slot_settle(&b->slot);
 		b->file.stage = BOX_RUNNING;
@@ -623,16 +623,29 @@ static int start(struct box *b, const struct wire_request *rq, const struct imag
 	return wake(b, rq, use, spec, e);
 }
 
+/* Anything but one layer with nothing below or above it has no name. */
+static void find_like(struct box *b, const struct wire_request *rq, const struct image_use *use, int spec)
+{
+	bool is_layer = use->layer[0] && !use->dir.path && rq->n_layers == 0;
+	struct stat st;
+
+	b->like = (struct slot_guess){ .limits = limits_of(rq), .has_host_usr = use->has_host_usr, .has_address = b->net != NULL };
+	b->like.is_eager = is_layer && !b->volumes && fstat(spec, &st) == 0 && st.st_size <= SLOT_EAGER_SPEC_MAX;
+	if (is_layer)
+		memcpy(b->like.layer, use->layer, sizeof(b->like.layer));
+}
+
 /* Begins with what the request asks for, or waits: for its image, then for a slot. */
 static int begin(struct box *b, const struct wire_request *rq, int spec, struct err *e)
 {
-	const struct slot_limits limits = limits_of(rq);
 	struct image_use use;
 	int k = image_find(b->w, rq->image, &use, e);
 
 	if (k < 0)
 		return -1;
-	if (k > 0 && (b->has_slot || ready_take(b->w, &limits, &b->slot))) {
+	if (k > 0)
+		find_like(b, rq, &use, spec);
+	if (k > 0 && (b->has_slot || ready_take(b->w, &b->like, &b->slot))) {
 		b->has_slot = true;
 		return start(b, rq, &use, spec, e);
 	}

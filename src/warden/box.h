@@ -50,6 +50,7 @@ struct box {
 	struct box_net *net; /* what it has of the network, or NULL */
 	struct box_volumes *volumes; /* STARTING: those that it is to have, or NULL */
 	bool is_paused;
+	struct slot_guess like; /* STARTING: what it is, for slots */
 	bool is_waiting; /* STARTING: for a slot, so far it has none */
 	bool is_waking;  /* STARTING: it has one */
 	struct box *next_waiting;

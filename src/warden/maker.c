@@ -23,11 +23,6 @@
 #define COMM "osb-maker" /* what an operator sees in a list of processes */
 #define END_MS 5000
 
-struct order {
-	uint32_t number;
-	struct slot_guess guess;
-};
-
 /* The descriptors of `slot` come with it, in the order of slot_fds(); -1 where there is none. */
 struct made {
 	uint32_t number;
@@ -78,7 +73,7 @@ static int take_order(const struct box_host *h, int socket, struct err *e)
 {
 	AUTO(passed_done) struct passed got = PASSED_INIT;
 	struct made m = { .slot = SLOT_INIT };
-	struct order o;
+	struct maker_order o;
 	int r = passing_recv(socket, &o, sizeof(o), 0, &got, e);
 
 	if (r != PASSING_MESSAGE || got.n != sizeof(o))
@@ -143,7 +138,7 @@ static void on_strangers(void *arg)
 /* With all that it was asked for. */
 static void give_up(struct maker *m, const struct err *why)
 {
-	unsigned asked[MAKER_ASKED_MAX];
+	struct maker_order asked[MAKER_ASKED_MAX];
 	unsigned n = m->n_asked;
 
 	memcpy(asked, m->asked, sizeof(asked));
@@ -151,7 +146,7 @@ static void give_up(struct maker *m, const struct err *why)
 	stop(m);
 	timer_in(&m->strangers, STRANGERS_MS);
 	for (unsigned i = 0; i < n; i++)
-		m->fn(asked[i], NULL, why, m->arg);
+		m->fn(asked[i].number, NULL, why, m->arg);
 }
 
 static void on_death(struct maker *m, const struct err *why)
@@ -171,7 +166,7 @@ static bool take_slot(struct maker *m, struct made *made, struct passed *got)
 		if (*fields[i] >= 0)
 			*fields[i] = at < got->n_fds ? take_fd(&got->fds[at++]) : -1;
 	slot_set_layout(&made->slot, &m->host->layout);
-	return at == got->n_fds && m->n_asked > 0 && m->asked[0] == made->number;
+	return at == got->n_fds && m->n_asked > 0 && m->asked[0].number == made->number;
 }
 
 static int receive(struct maker *m, struct made *made, struct err *e)
@@ -240,7 +235,7 @@ int maker_start(struct maker *m, struct err *e)
 
 int maker_ask(struct maker *m, unsigned number, const struct slot_guess *guess, struct err *e)
 {
-	struct order o = { .number = number, .guess = *guess };
+	struct maker_order o = { .number = number, .guess = *guess };
 
 	if (m->n_asked >= MAKER_ASKED_MAX)
 		return err_set(e, ERR_LIMIT, "more than %d slots are being made", MAKER_ASKED_MAX);
@@ -249,7 +244,7 @@ int maker_ask(struct maker *m, unsigned number, const struct slot_guess *guess, 
 	/* One that has ended is about to be told as such, and this number with the others. */
 	if (passing_send(m->socket, &o, sizeof(o), NULL, 0, &(struct err){ 0 }) == 0)
 		return err_set(e, ERR_UNAVAILABLE, "the maker of slots does not listen");
-	m->asked[m->n_asked++] = number;
+	m->asked[m->n_asked++] = o;
 	return 0;
 }
 
@@ -266,6 +261,7 @@ size_t maker_done(struct maker *m, unsigned ret[MAKER_ASKED_MAX])
 		return 0;
 	stop(m);
 	timer_done(&m->strangers);
-	memcpy(ret, m->asked, sizeof(m->asked));
+	for (unsigned i = 0; i < m->n_asked; i++)
+		ret[i] = m->asked[i].number;
 	return m->n_asked;
 }

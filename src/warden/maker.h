@@ -16,6 +16,11 @@ struct box_host;
 
 #define MAKER_ASKED_MAX 16
 
+struct maker_order {
+	unsigned number;
+	struct slot_guess guess;
+};
+
 /* SLOT is taken; on failure it is NULL, and whatever the number names is to be swept. */
 typedef void maker_fn(unsigned number, struct slot *slot, const struct err *failure, void *arg);
 
@@ -26,7 +31,7 @@ struct maker {
 	void *arg;
 	int pidfd, socket; /* -1: does not run */
 	struct io io;
-	unsigned asked[MAKER_ASKED_MAX]; /* numbers, the oldest first */
+	struct maker_order asked[MAKER_ASKED_MAX]; /* the oldest first */
 	unsigned n_asked;
 	unsigned deaths; /* in a row, without a word in between */
 	struct timer strangers; /* a child of a maker that died may be nobody's: collected later */

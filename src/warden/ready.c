@@ -17,6 +17,7 @@
 #define DEATHS_MAX 16 /* of makers in a row, before those who wait are told */
 #define PAUSE_MIN_MS 500
 #define PAUSE_MAX_MS 30000
+#define UNLIKE_MAX 16 /* boxes in a row, before eager slots are made for what they are */
 
 struct parked {
 	struct warden *w;
@@ -72,9 +73,11 @@ static void on_parked_end(unsigned ready, void *arg)
 {
 	struct parked *p = arg;
 	struct warden *w = p->w;
+	struct err why;
 
 	(void)ready;
-	log_warn("a slot that was ready has ended, ignoring", LOG_U("number", p->slot.number));
+	(void)slot_failure(&p->slot, &why);
+	log_warn("a slot that was ready has ended, ignoring", LOG_U("number", p->slot.number), LOG_ERR(&why));
 	unlink_parked(p);
 	box_sweep_slot(w, &p->slot, NULL);
 	free(p);
@@ -104,28 +107,107 @@ static void park(struct warden *w, struct slot *slot)
 	KILL_POINT("warden.slot.ready");
 }
 
-bool ready_take(struct warden *w, const struct slot_limits *limits, struct slot *ret)
+/* How well it does for a box like LIKE: 0 for not at all. */
+static int rate(const struct slot *s, const struct slot_guess *like)
 {
-	struct parked *p = w->parked;
+	if (!slot_fits(s, like))
+		return 0;
+	return 1 + (memcmp(&s->limits, &like->limits, sizeof(like->limits)) == 0) + 2 * s->made_for.is_eager;
+}
 
-	while (p && p->next && memcmp(&p->slot.limits, limits, sizeof(*limits)) != 0)
-		p = p->next;
-	if (!p)
+bool ready_take(struct warden *w, const struct slot_guess *like, struct slot *ret)
+{
+	struct parked *best = NULL;
+
+	for (struct parked *p = w->parked; p; p = p->next)
+		if (rate(&p->slot, like) > (best ? rate(&best->slot, like) : 0))
+			best = p;
+	if (!best)
 		return false;
-	unlink_parked(p);
-	*ret = p->slot;
-	free(p);
+	unlink_parked(best);
+	*ret = best->slot;
+	free(best);
 	return true;
 }
 
-/* Of images only that of the host is guessed: its layer is there as long as we are, and its name never comes back. */
-void ready_guess(struct warden *w, const struct slot_limits *limits, const char *layer, bool has_address)
-{
-	bool is_host = layer[0] && strcmp(layer, w->host_layer) == 0;
+/* ---- guessing ---- */
 
-	w->guess = (struct slot_guess){ .limits = *limits, .has_host_usr = is_host, .has_address = has_address };
-	if (is_host)
-		memcpy(w->guess.layer, w->host_layer, sizeof(w->guess.layer));
+static bool is_like(const struct slot_guess *a, const struct slot_guess *b)
+{
+	return a->has_host_usr == b->has_host_usr && a->has_address == b->has_address && strcmp(a->layer, b->layer) == 0;
+}
+
+/* Of images only that of the host is guessed: its layer is there as long as we are, and its name never comes back. Eager slots
+ * are good for nothing else, so they do not follow every single box. */
+void ready_guess(struct warden *w, const struct slot_guess *like)
+{
+	w->guess = *like;
+	w->guess.is_eager = false;
+	if (strcmp(like->layer, w->host_layer) != 0) {
+		w->guess.has_host_usr = false;
+		memset(w->guess.layer, 0, sizeof(w->guess.layer));
+	}
+	w->n_unlike = like->is_eager && is_like(&w->guess, &w->eager) ? 0 : w->n_unlike + 1;
+	if (w->n_unlike > 0 && w->n_unlike < UNLIKE_MAX)
+		return;
+	w->n_unlike = 0;
+	w->eager = w->guess;
+	w->eager.is_eager = like->is_eager && w->guess.layer[0];
+}
+
+static bool is_stale(const struct warden *w, const struct slot *s)
+{
+	return s->made_for.is_eager && (!w->eager.is_eager || !is_like(&s->made_for, &w->eager));
+}
+
+struct counts {
+	unsigned eager, plain;
+};
+
+static void count(struct counts *n, bool is_eager)
+{
+	if (is_eager)
+		n->eager++;
+	else
+		n->plain++;
+}
+
+/* Of slots that wait, without those that are good for nothing any more. */
+static struct counts count_parked(const struct warden *w)
+{
+	struct counts n = { 0 };
+
+	for (const struct parked *p = w->parked; p; p = p->next)
+		if (!is_stale(w, &p->slot))
+			count(&n, p->slot.made_for.is_eager);
+	return n;
+}
+
+static struct counts count_asked(const struct warden *w)
+{
+	struct counts n = { 0 };
+
+	for (unsigned i = 0; i < w->maker.n_asked; i++)
+		count(&n, w->maker.asked[i].guess.is_eager);
+	return n;
+}
+
+/* Of creates that wait, by what they can use. */
+static struct counts count_waiting(const struct warden *w)
+{
+	struct counts n = { 0 };
+
+	for (const struct box *b = w->waiting; b; b = b->next_waiting)
+		count(&n, b->like.is_eager && is_like(&b->like, &w->eager));
+	return n;
+}
+
+/* Where there are any, every fourth slot is none. */
+static struct counts want_of(const struct warden *w, unsigned n)
+{
+	unsigned plain = w->eager.is_eager ? (n + 3) / 4 : n;
+
+	return (struct counts){ .eager = n - plain, .plain = plain };
 }
 
 /* ---- creates that wait ---- */
@@ -144,16 +226,26 @@ void ready_forget(struct warden *w, struct box *b)
 	w->n_waiting--;
 }
 
-static struct box *first_waiting(struct warden *w)
+/* SLOT: that it can have; NULL for any. */
+static struct box *first_waiting(struct warden *w, const struct slot *slot)
 {
 	struct box *b = w->waiting;
 
+	while (b && slot && !slot_fits(slot, &b->like))
+		b = b->next_waiting;
 	if (b)
 		ready_forget(w, b);
 	return b;
 }
 
 /* ---- making ---- */
+
+static unsigned n_useful(const struct warden *w)
+{
+	const struct counts n = count_parked(w);
+
+	return n.eager + n.plain;
+}
 
 /* How many there should be: all of them while nothing else goes on, otherwise one more as long as there are few. */
 static unsigned wanted(const struct warden *w)
@@ -162,16 +254,33 @@ static unsigned wanted(const struct warden *w)
 		return w->n_waiting;
 	if (w->n_starting == 0)
 		return w->n_waiting + w->want_parked;
-	return w->n_waiting + MIN(w->n_parked + 1, (w->want_parked + 1) / 2);
+	return w->n_waiting + MIN(n_useful(w) + 1, (w->want_parked + 1) / 2);
+}
+
+/* Whoever waits for a plain one is not helped by the eager ones that there are. */
+static bool is_one_missing(const struct warden *w)
+{
+	return n_useful(w) + w->maker.n_asked < wanted(w) || count_waiting(w).plain > count_asked(w).plain;
+}
+
+/* Those who wait come first, and whoever needs a plain one can use no other. */
+static bool is_next_eager(const struct warden *w)
+{
+	const struct counts parked = count_parked(w), asked = count_asked(w), waiting = count_waiting(w);
+
+	if (!w->eager.is_eager || waiting.plain > asked.plain)
+		return false;
+	return parked.eager + asked.eager < waiting.eager + want_of(w, w->want_parked).eager;
 }
 
 static int ask_one(struct warden *w, struct err *e)
 {
+	const struct slot_guess *guess = is_next_eager(w) ? &w->eager : &w->guess;
 	int number = number_take(w, e);
 
 	if (number < 0)
 		return -1;
-	if (maker_ask(&w->maker, (unsigned)number, &w->guess, e) == 0)
+	if (maker_ask(&w->maker, (unsigned)number, guess, e) == 0)
 		return 0;
 	number_free(w, (unsigned)number);
 	return -1;
@@ -181,7 +290,7 @@ static void fail_waiting(struct warden *w, const struct err *why)
 {
 	struct box *b;
 
-	while ((b = first_waiting(w)))
+	while ((b = first_waiting(w, NULL)))
 		box_fail_start(b, why);
 }
 
@@ -189,7 +298,7 @@ static void refill(struct warden *w)
 {
 	struct err e = { 0 };
 
-	while (w->n_parked + w->maker.n_asked < wanted(w) && w->maker.n_asked < MAKER_ASKED_MAX) {
+	while (is_one_missing(w) && w->maker.n_asked < MAKER_ASKED_MAX) {
 		if (ask_one(w, &e) == 0)
 			continue;
 		log_warn("cannot make a slot", LOG_ERR(&e));
@@ -208,7 +317,7 @@ static void on_refill(void *arg)
 static void on_failed(struct warden *w, unsigned number, const struct err *why)
 {
 	bool is_death = w->maker.deaths > 0 && w->maker.deaths <= DEATHS_MAX;
-	struct box *b = is_death ? NULL : first_waiting(w);
+	struct box *b = is_death ? NULL : first_waiting(w, NULL);
 
 	log_warn("cannot make a slot", LOG_ERR(why));
 	box_sweep(w, number, NULL); /* it may have left something behind */
@@ -217,6 +326,26 @@ static void on_failed(struct warden *w, unsigned number, const struct err *why)
 		box_fail_start(b, why);
 	else if (w->n_waiting > 0)
 		refill(w);
+}
+
+/* Takes SLOT, in the place of one that is good for nothing any more if there is no other. */
+static void keep(struct warden *w, struct slot *slot)
+{
+	const struct counts parked = count_parked(w), want = want_of(w, w->want_parked);
+	struct parked *stale = w->parked;
+
+	if (slot->made_for.is_eager ? is_stale(w, slot) || parked.eager >= want.eager : parked.plain >= want.plain) {
+		box_sweep_slot(w, slot, NULL); /* it was made for one that has gone meanwhile */
+		return;
+	}
+	while (stale && !is_stale(w, &stale->slot))
+		stale = stale->next;
+	if (stale && w->n_parked >= w->want_parked) {
+		unlink_parked(stale);
+		box_sweep_slot(w, &stale->slot, NULL);
+		free(stale);
+	}
+	park(w, slot);
 }
 
 static void on_made(unsigned number, struct slot *slot, const struct err *failure, void *arg)
@@ -229,13 +358,11 @@ static void on_made(unsigned number, struct slot *slot, const struct err *failur
 		return;
 	}
 	w->refill_pause_ms = 0;
-	b = first_waiting(w);
+	b = first_waiting(w, slot);
 	if (b)
 		box_start(b, slot);
-	else if (w->n_parked < w->want_parked)
-		park(w, slot);
 	else
-		box_sweep_slot(w, slot, NULL); /* it was made for one that has gone meanwhile */
+		keep(w, slot);
 	ready_note(w);
 }
 
@@ -253,7 +380,7 @@ void ready_wait(struct warden *w, struct box *b)
 
 void ready_note(struct warden *w)
 {
-	if (w->refill_pause_ms > 0 || w->n_parked + w->maker.n_asked >= wanted(w))
+	if (w->refill_pause_ms > 0 || !is_one_missing(w))
 		return;
 	if (w->n_starting > 0)
 		refill(w);
@@ -279,8 +406,13 @@ static bool is_known(pid_t pid, void *arg)
 
 int ready_open(struct warden *w, struct err *e)
 {
-	w->guess = SLOT_GUESS_DEFAULT;
-	ready_guess(w, &w->guess.limits, w->host_layer, w->host.network.is_on);
+	w->eager = SLOT_GUESS_DEFAULT;
+	w->eager.has_host_usr = true;
+	w->eager.is_eager = w->host_layer[0] != '\0'; /* a start with boxes goes on without */
+	w->eager.has_address = w->host.network.is_on;
+	memcpy(w->eager.layer, w->host_layer, sizeof(w->eager.layer));
+	w->guess = w->eager;
+	w->guess.is_eager = false;
 	if (timer_init(&w->refill, w->loop, on_refill, w, "refill", e) < 0 ||
 	    maker_init(&w->maker, &w->host, w->loop, on_made, is_known, w, e) < 0)
 		return -1;

@@ -2,14 +2,15 @@
 /* warden/ready.h - slots that are made before they are asked for, and the numbers that all boxes have.
  *
  * Creates come first: slots are made while none is in progress, or when there are few left, and with the limits that
- * were asked for last. A create that finds none waits for its turn. */
+ * were asked for last. A create that finds none waits for its turn. Most of the slots are eager (box/slot.h), for boxes like
+ * those that have been asked for; some are not, for all others. */
 #pragma once
 #include <stdbool.h>
 
 struct box;
 struct err;
 struct slot;
-struct slot_limits;
+struct slot_guess;
 struct warden;
 
 /* A number that names nothing; -1 when there is none. Free again only when nothing that it names is left. */
@@ -18,9 +19,9 @@ void number_free(struct warden *w, unsigned number);
 
 int ready_open(struct warden *w, struct err *e); /* and begins to make some */
 /* The number is the caller's with it. False: there is none. */
-bool ready_take(struct warden *w, const struct slot_limits *limits, struct slot *ret);
-/* A box was made with LIMITS of LAYER alone ("": of something else): the next slots are made for one like it. */
-void ready_guess(struct warden *w, const struct slot_limits *limits, const char *layer, bool has_address);
+bool ready_take(struct warden *w, const struct slot_guess *like, struct slot *ret);
+/* A box like this one was made: the next slots are made for that. */
+void ready_guess(struct warden *w, const struct slot_guess *like);
 /* Leads to box_start() or box_fail_start(), later. */
 void ready_wait(struct warden *w, struct box *b);
 void ready_forget(struct warden *w, struct box *b); /* it waits no more */

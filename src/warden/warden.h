@@ -75,6 +75,8 @@ struct warden {
 	unsigned n_waiting;
 	unsigned n_starting; /* boxes that have one and are not ready */
 	struct slot_guess guess; /* what the last box was made with: likely the next one, too */
+	struct slot_guess eager; /* what eager slots are made for; without a layer there are none */
+	unsigned n_unlike;       /* boxes in a row that were made of something else */
 	struct timer refill;
 	uint64_t refill_pause_ms; /* longer with each failure */
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A small PID 1 for the tests of the warden: it speaks base/guest.h as the description of its sandbox tells it to, well or
  * badly, and then runs one line of shell for each connection. Static, so that it runs in any root. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -28,12 +29,53 @@ static int asked(const char *what)
 	return strstr(spec, what) != NULL;
 }
 
-static void start(void)
+static void read_pipe(void *to, size_t n)
 {
-	ssize_t n = pread(GUEST_FD_SPEC, spec, GUEST_SPEC_MAX, 0);
+	for (size_t at = 0; at < n;) {
+		ssize_t got = read(GUEST_FD_SPEC, (char *)to + at, n - at);
 
-	if (n < 0)
+		if (got <= 0)
+			_exit(0); /* there will be none */
+		at += (size_t)got;
+	}
+}
+
+static void read_spec(void)
+{
+	uint32_t size;
+
+	if (pread(GUEST_FD_SPEC, spec, GUEST_SPEC_MAX, 0) >= 0)
+		return;
+	if (errno != ESPIPE)
 		_exit(8);
+	read_pipe(&size, sizeof(size));
+	if (size > GUEST_SPEC_MAX)
+		_exit(8);
+	read_pipe(spec, size);
+}
+
+/* The line of our name, at the address that the warden tells with --hosts. */
+static void add_name(int argc, char **argv)
+{
+	char name[65] = "", line[128];
+	int next = GUEST_FD_CGROUPS, n;
+
+	for (int i = 1; i < argc; i++) {
+		if (strncmp(argv[i], "--cgroups=", 10) == 0)
+			next += argv[i][10] - '0' + 1 + GUEST_STATS; /* fewer than ten */
+		if (strncmp(argv[i], "--hosts=", 8) != 0)
+			continue;
+		(void)gethostname(name, sizeof(name) - 1);
+		n = snprintf(line, sizeof(line), "%.40s\t%s\n", argv[i] + 8, name);
+		if (write(next, line, (size_t)n) != n)
+			_exit(6);
+	}
+}
+
+static void start(int argc, char **argv)
+{
+	read_spec();
+	add_name(argc, argv);
 	if (asked("never-ready"))
 		for (;;)
 			(void)pause();
@@ -69,9 +111,9 @@ static void run(int conn, char *line)
 	}
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-	start();
+	start(argc, argv);
 	for (;;) {
 		char line[4096] = "";
 		int conn = accept(GUEST_FD_LISTEN, NULL, NULL);
