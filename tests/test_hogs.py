@@ -11,6 +11,7 @@ from fleet import running, until
 
 pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
 BUSY = "(setsid sh -c 'while [ ! -e /tmp/calm ]; do :; done' >/dev/null 2>&1 </dev/null &); echo fine"
+BOMB = "(setsid bash -c 'for i in {1..4000}; do (read x < /tmp/never) & done' >/dev/null 2>&1 </dev/null &); echo fine"
 CALM = "touch /tmp/calm; echo fine"
 
 
@@ -27,6 +28,16 @@ def idle_file(home, name):
     if not file.exists():
         pytest.skip("this kernel has no groups that are idle")
     return file
+
+
+def quota(home, name):
+    """Of processor time in a second, in milliseconds."""
+    group = idle_file(home, name).parent
+    if (group / "cpu.max").exists():
+        most, period = (group / "cpu.max").read_text().split()
+    else:
+        most, period = ((group / f"cpu.cfs_{what}_us").read_text() for what in ("quota", "period"))
+    return round(1000 * int(most) / int(period))
 
 
 def is_behind(home, name):
@@ -65,3 +76,22 @@ def test_a_busy_sandbox_can_be_paused_and_removed(tmp_path, home):
         assert fleet.pause(busy).status == 202
         fleet.remove(busy)
         fleet.works(other)
+
+
+def test_a_bomb_is_choked_while_it_grows_and_its_limit_comes_back(tmp_path, home):
+    with running(tmp_path, home) as fleet:
+        bomb = fleet.made()
+        assert fleet.command(bomb, "mkfifo /tmp/never; echo fine")
+        assert quota(home, bomb) == 1000
+        assert fleet.command(bomb, BOMB)
+        until(lambda: quota(home, bomb) == 100, 10, "being choked")
+        os.kill(fleet.server.warden_pid, signal.SIGKILL)  # whoever comes next undoes it
+        until(lambda: quota(home, bomb) == 1000, 60, "all of its limit")
+        fleet.remove(bomb)
+
+
+def test_starting_many_programs_is_no_bomb(tmp_path, home):
+    with running(tmp_path, home) as fleet:
+        some = fleet.made()
+        assert "fine" in fleet.command(some, "for i in $(seq 100); do sleep 2 & done; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo fine")
+        assert quota(home, some) == 1000

@@ -48,6 +48,11 @@ int cg_enable(int dir, unsigned controllers, const char *what, struct err *e);
 /* Decides, now that there is a v2 group of ours (DIR, or -1), what v1 hierarchies are still needed. */
 void cg_layout_settle(struct cgroup_layout *l, int dir);
 
+/* A group that is choked (cgroup_choke()) has an odd quota in periods of this length; those of cgroup_limit() are even. */
+#define CG_CHOKED_PERIOD_US 20000
+#define CG_CHOKED_QUOTA(milli) ((milli) * (CG_CHOKED_PERIOD_US / 10000) + 1)
+#define CG_CHOKED_MILLI(quota) (((quota) - 1) / (CG_CHOKED_PERIOD_US / 10000))
+
 int cg_dir_for(const struct cgroup *g, unsigned controller); /* -1: nothing serves it */
 bool cg_is_v2(const struct cgroup *g, unsigned controller);
 int cg_control_dir(const struct cgroup *g, bool *ret_is_v2); /* of the hierarchy that freezes and kills */

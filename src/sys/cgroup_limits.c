@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/own.h"
 #include "sys/cgroup.h"
@@ -14,6 +15,7 @@
 #define CPU_PERIOD_US 100000
 #define CPU_SLOW_PERIOD_US 1000000 /* below 10 milli: the kernel takes no quota under 1 ms */
 #define CPU_SLOW_MILLI 10
+#define CPU_QUOTA_MIN_US 1000
 #define SHARES_DEFAULT 1024        /* v1's number for weight 100 */
 #define SHARES_MIN 2
 #define BFQ_WEIGHT_MAX 1000
@@ -289,4 +291,59 @@ int cgroup_put_behind(const struct cgroup *parent, const char *name, bool behind
 	if (is_v2)
 		return cg_write(dir, path, behind ? "1" : "100", e);
 	return cg_writef(dir, path, e, "%d", behind ? SHARES_MIN : SHARES_DEFAULT);
+}
+
+/* ---- a tenth ---- */
+
+static int read_quota(int dir, const char *path, uint64_t *ret, struct err *e)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(CGROUP_FILE_MAX);
+	int r = cg_read(dir, path, &b, e);
+	struct str first, rest;
+
+	if (r <= 0)
+		return r;
+	(void)str_cut(str_trim(buf_str(&b)), ' ', &first, &rest); /* v2: "QUOTA PERIOD" */
+	return str_to_u64(first, CPU_QUOTA_MIN_US, UINT32_MAX, ret); /* not of "max" and "-1" */
+}
+
+static int write_quota(const struct cgroup *parent, const char *name, uint64_t quota, uint64_t period, bool choked, struct err *e)
+{
+	int dir = cg_dir_for(parent, CGROUP_CPU), r;
+	char path[CGROUP_NAME_MAX + 24];
+
+	if (cg_is_v2(parent, CGROUP_CPU)) {
+		(void)snprintf(path, sizeof(path), "%s/cpu.max", name);
+		return cg_writef(dir, path, e, "%" PRIu64 " %" PRIu64, quota, period);
+	}
+	/* Between the two it has less than it will, not more. */
+	for (int i = 0; i < 2; i++) {
+		bool is_quota = (i == 0) == choked;
+
+		(void)snprintf(path, sizeof(path), "%s/%s", name, is_quota ? "cpu.cfs_quota_us" : "cpu.cfs_period_us");
+		r = cg_writef(dir, path, e, "%" PRIu64, is_quota ? quota : period);
+		if (r <= 0)
+			return r;
+	}
+	return 1;
+}
+
+int cgroup_choke(const struct cgroup *parent, const char *name, bool choked, struct err *e)
+{
+	char path[CGROUP_NAME_MAX + 24];
+	uint64_t quota = 0;
+	int dir = cg_dir_for(parent, CGROUP_CPU), r;
+	int n = snprintf(path, sizeof(path), "%s/%s", name, cg_is_v2(parent, CGROUP_CPU) ? "cpu.max" : "cpu.cfs_quota_us");
+
+	if (dir < 0)
+		return 0;
+	if (n < 0 || (size_t)n >= sizeof(path))
+		return err_set(e, ERR_INVALID, "'%s' is not the name of a group", name);
+	r = read_quota(dir, path, &quota, e);
+	if (r <= 0 || (quota % 2 == 1) == choked)
+		return r;
+	if (!choked)
+		return write_quota(parent, name, CG_CHOKED_MILLI(quota) * CPU_PERIOD_US / 1000, CPU_PERIOD_US, choked, e);
+	quota = CG_CHOKED_QUOTA(quota * 1000 / CPU_PERIOD_US);
+	return quota < CPU_QUOTA_MIN_US ? 0 : write_quota(parent, name, quota, CG_CHOKED_PERIOD_US, choked, e);
 }

@@ -48,6 +48,11 @@ int cgroup_limit(const struct cgroup *g, const struct cgroup_limits *l, unsigned
  * it is as the others are. What it may use stays the same. 1 done, 0 it is gone or this host cannot, -1. */
 int cgroup_put_behind(const struct cgroup *parent, const char *name, bool behind, struct err *e);
 
+/* With CHOKED it has a tenth of the processor time that it may use, in short turns, so that others wait for no longer; without,
+ * all of it again. The limit itself says which it is, for whoever did not choke it. 1 done, 0 it is gone, has no limit, or one that is
+ * too small for a tenth, -1. */
+int cgroup_choke(const struct cgroup *parent, const char *name, bool choked, struct err *e);
+
 /* ---- devices --------------------------------------------------------------------------------------------- */
 
 #define CGROUP_DEVICES_MAX 64

@@ -74,6 +74,16 @@ int cgroup_cpu_demand(const struct cgroup *parent, const char *name, uint64_t *r
 	return r;
 }
 
+int cgroup_pids_count(const struct cgroup *parent, const char *name, uint64_t *ret, struct err *e)
+{
+	int dir = cg_dir_for(parent, CGROUP_PIDS);
+	char path[CGROUP_NAME_MAX + 16];
+
+	if (dir < 0)
+		return 0;
+	return file_path(path, sizeof(path), name, "pids.current", e) < 0 ? -1 : cg_read_number(dir, path, ret, e);
+}
+
 static int read_cpu(const struct cgroup *g, struct cgroup_stats *s, struct err *e)
 {
 	return note(s, CGROUP_STAT_CPU, cpu_usage(g, ".", &s->cpu_usage_us, e));

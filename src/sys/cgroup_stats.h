@@ -34,6 +34,9 @@ int cgroup_stats_read(const struct cgroup *g, struct cgroup_stats *ret, struct e
  * does not count it, -1. */
 int cgroup_cpu_demand(const struct cgroup *parent, const char *name, uint64_t *ret_us, struct err *e);
 
+/* Processes and threads in it. The same. */
+int cgroup_pids_count(const struct cgroup *parent, const char *name, uint64_t *ret, struct err *e);
+
 /* A file with a line "oom_kill N", for whoever may read it only through this descriptor. */
 int cgroup_oom_open(const struct cgroup *g, struct err *e);
 

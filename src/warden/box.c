@@ -291,6 +291,7 @@ static void start_removal(struct box *b)
 	if (b->file.id[0] && b->slot.dir >= 0 && box_file_write(b->slot.dir, &b->file, &e) < 0)
 		log_warn("cannot mark a box for removal, ignoring", LOG_S("id", b->file.id), LOG_ERR(&e));
 	KILL_POINT("warden.remove.marked");
+	hog_let_go(b);
 	box_net_release(b);
 	if (b->has_ended)
 		tell_removed(b);
@@ -362,6 +363,7 @@ static void note_end(struct box *b, const struct process_end *end, bool was_watc
 	struct err e;
 
 	KILL_POINT("warden.end.seen");
+	hog_let_go(b);
 	ending_read(b->slot.dir, &records);
 	b->file.stage = BOX_OVER;
 	b->file.ending = ending_of(&records, end, was_watched, had_oom(b));
@@ -749,7 +751,6 @@ int box_take_up(struct warden *w, const struct box_file *file, struct stack *sta
 		return -1;
 	b->file = *file;
 	b->is_paused = is_paused;
-	hog_adopt(b);
 	if (!map_put(&w->by_id, str_of(b->file.id), b)) {
 		box_free(b);
 		return err_no_memory(e);
@@ -759,6 +760,7 @@ int box_take_up(struct warden *w, const struct box_file *file, struct stack *sta
 	b->slot = *slot;
 	b->has_slot = true;
 	*slot = SLOT_INIT;
+	hog_adopt(b);
 	b->has_ended = b->slot.pidfd < 0;
 	box_net_adopt(b);
 	if (file->stage == BOX_RUNNING && b->slot.pidfd < 0)

@@ -79,6 +79,7 @@ static void switch_to(struct box *b, bool is_paused, const struct ticket *t)
 	} else if (box_add_waiter(b, t, &e) < 0) {
 		answer(b->w, t, &e);
 	} else if (is_paused) {
+		hog_let_go(b);
 		worker_start(&b->worker, &b->w->workers, freeze_work, on_frozen, b, -1);
 	} else {
 		worker_start(&b->worker, &b->w->workers, thaw_work, on_thawed, b, -1);

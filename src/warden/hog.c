@@ -34,20 +34,54 @@ bool hog_judge(struct hog *h, uint64_t used_us, uint64_t now_ms)
 		return h->is_behind;
 	}
 	h->calm = was_seen && milli < HOG_CALM_MILLI ? h->calm + 1 : 0;
-	h->is_behind = h->calm < HOG_CALM_LOOKS;
+	h->is_behind = h->calm < HOG_CALM_LOOKS || h->is_choked;
 	return !h->is_behind;
+}
+
+bool hog_judge_growth(struct hog *h, uint64_t pids, uint64_t since_ms)
+{
+	uint64_t grown = pids > h->seen_pids ? (pids - h->seen_pids) * HOG_LOOK_MS : 0; /* in a look's time: how often that is depends */
+
+	if (!h->is_choked) {
+		h->seen_pids = pids;
+		h->is_choked = h->is_behind && grown >= HOG_GROWTH * since_ms;
+		h->steady = 0;
+		return h->is_choked;
+	}
+	h->seen_pids = MAX(h->seen_pids, pids);
+	h->steady = grown < HOG_CALM_GROWTH * since_ms ? h->steady + 1 : 0;
+	h->is_choked = h->steady < HOG_CALM_LOOKS;
+	return !h->is_choked;
+}
+
+static void choke(struct box *b, bool choked)
+{
+	char name[16];
+	struct err e;
+
+	slot_name(b->slot.number, name);
+	if (cgroup_choke(&b->w->host.top, name, choked, &e) < 0)
+		log_warn("cannot change what a sandbox gets of a processor, ignoring", LOG_S("id", b->file.id), LOG_ERR(&e));
+}
+
+void hog_let_go(struct box *b)
+{
+	if (b->hog.is_choked)
+		choke(b, false);
+	b->hog.is_choked = false;
 }
 
 void hog_adopt(struct box *b)
 {
 	b->hog = (struct hog){ .is_behind = true };
 	b->w->hogs.n_behind++;
+	choke(b, false);
 }
 
 static void count_out(struct box *b)
 {
 	b->w->hogs.n_behind -= b->hog.is_behind;
-	b->hog.is_behind = false;
+	b->hog.is_behind = b->hog.is_choked = false;
 }
 
 void hog_forget(struct box *b)
@@ -59,12 +93,23 @@ void hog_forget(struct box *b)
 
 /* ---- all ---- */
 
+static void look_at_growth(struct box *b, const char *name, uint64_t since_ms)
+{
+	uint64_t pids;
+
+	if (cgroup_pids_count(&b->w->host.top, name, &pids, &(struct err){ 0 }) <= 0 || !hog_judge_growth(&b->hog, pids, since_ms))
+		return;
+	log_debug("sandbox makes many processes", LOG_S("id", b->file.id), LOG_B("choked", b->hog.is_choked));
+	choke(b, b->hog.is_choked);
+}
+
 /* One that is over has nobody in it, and is not waited for. */
 static void look(struct box *b, uint64_t now_ms)
 {
 	struct warden *w = b->w;
+	uint64_t used_us, since_ms = now_ms - b->hog.seen_ms;
 	struct err e;
-	uint64_t used_us;
+	bool is_news;
 	char name[16];
 
 	if (b->file.stage != BOX_RUNNING) {
@@ -72,7 +117,11 @@ static void look(struct box *b, uint64_t now_ms)
 		return;
 	}
 	slot_name(b->slot.number, name);
-	if (cgroup_cpu_demand(&w->host.top, name, &used_us, &e) <= 0 || !hog_judge(&b->hog, used_us, now_ms))
+	if (cgroup_cpu_demand(&w->host.top, name, &used_us, &e) <= 0)
+		return;
+	is_news = hog_judge(&b->hog, used_us, now_ms);
+	look_at_growth(b, name, since_ms);
+	if (!is_news)
 		return;
 	w->hogs.n_behind += b->hog.is_behind ? 1 : (unsigned)-1;
 	log_debug("sandbox waits for others", LOG_S("id", b->file.id), LOG_B("behind", b->hog.is_behind));

@@ -6,6 +6,9 @@
  * much each sandbox computes, or would if there were nobody else. One that wants a whole processor is put behind the others: it
  * gets what they leave, up to its limit as before, and anybody who wakes runs at once. It comes back when it has been calm.
  *
+ * One that also makes processes faster than programs do, by hundreds between two looks, gets a tenth of its processor time until it has
+ * stopped that: waiting does not help against a fork bomb, because what it holds up are locks of the kernel.
+ *
  * Looking costs two small files while sandboxes as a whole do little. decisions/0020-busy-sandboxes-wait.md tells more. */
 #pragma once
 #include <stdbool.h>
@@ -23,16 +26,24 @@ struct warden;
 #define HOG_CALM_MILLI 500
 #define HOG_CALM_LOOKS 4  /* with less than that, until it comes back */
 #define HOG_QUIET_MILLI 500 /* of all boxes together: no look at each */
+#define HOG_GROWTH 128    /* processes between two looks: who makes that many is choked */
+#define HOG_CALM_GROWTH 16
 
 /* Of one box. */
 struct hog {
 	uint64_t seen_us, seen_ms; /* its demand so far, at the last look; 0: there was none */
 	unsigned calm; /* looks in a row */
+	uint64_t seen_pids;
+	unsigned steady; /* looks in a row */
 	bool is_behind;
+	bool is_choked;  /* and behind as long as that */
 };
 
 /* It wanted USED_US of processor time so far (cgroup_cpu_demand()). True when `is_behind` has changed. */
 bool hog_judge(struct hog *h, uint64_t used_us, uint64_t now_ms);
+/* It has so many processes, SINCE_MS after the last look. True when `is_choked` has changed. Who is choked may have as many again as
+ * it had before. */
+bool hog_judge_growth(struct hog *h, uint64_t pids, uint64_t since_ms);
 
 /* Of all. */
 struct hogs {
@@ -46,3 +57,4 @@ int hogs_open(struct warden *w, struct err *e);
 void hogs_done(struct warden *w);
 void hog_adopt(struct box *b);  /* whoever was the warden before may have put it behind */
 void hog_forget(struct box *b); /* it is about to go */
+void hog_let_go(struct box *b); /* it is about to be frozen or killed, for which its processes have to run once more */
