@@ -363,9 +363,9 @@ def test_a_command_that_is_cancelled_at_once_does_not_stay(talk, sandbox):
 
 def test_a_create_that_is_cancelled_leaves_no_sandbox(talk, api):
     before = {s["id"] for s in api.get("/sandboxes?pageSize=200").json["items"]}
-    for i in range(10):
+    for i in range(40):  # at any moment of it: also when it runs, and is only looked at once more
         talk.send(call("sandbox_create", {"image": "host"}, f"c{i}"))
-        time.sleep(0.003 * i)
+        time.sleep(0.001 * i)
         talk.tell("notifications/cancelled", {"requestId": f"c{i}"})
     talk.settle()
     time.sleep(0.3)

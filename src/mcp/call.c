@@ -396,12 +396,16 @@ static void on_killed(struct osb_call *op, void *arg)
 /* The operation has ended, one way or the other. A sandbox that was made for nobody goes again. */
 static void after_cancel(struct call *c)
 {
-	if (!c->made || !c->made_here) {
+	struct osb_sandbox *made = c->made ? c->made : c->box ? c->box->handle : NULL;
+
+	if (!made || !c->made_here) {
 		mcp_call_free(c);
 		return;
 	}
+	if (c->box)
+		mcp_boxes_drop(&c->engine->boxes, osb_sandbox_id(made));
 	osb_call_on_done(c->op, on_killed, c);
-	(void)osb_sandbox_kill(c->engine->client, osb_sandbox_id(c->made), c->op);
+	(void)osb_sandbox_kill(c->engine->client, osb_sandbox_id(made), c->op);
 	engine_pump(c->engine);
 }
 

@@ -18,13 +18,13 @@
 static enum step tell_made(struct call *c, struct err *e)
 {
 	(void)e;
+	c->made_here = false; /* from here on it has an owner: who knows its id */
 	mcp_call_progress(c, 1.0, PROGRESS_ALL, "Done");
 	return STEP_DONE;
 }
 
 static enum step ask_about_made(struct call *c, struct err *e)
 {
-	c->made_here = false; /* from here on it has an owner: who knows its id */
 	if (mcp_call_take_made(c, e) != STEP_DONE)
 		return STEP_FAILED;
 	mcp_call_progress(c, 0.8, PROGRESS_ALL, "Fetching sandbox info");
