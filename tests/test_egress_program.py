@@ -637,7 +637,7 @@ def test_what_was_said_to_hold_holds_after_any_kill():
             # The last one that was said to hold, or one that came behind it and was not said any more.
             assert int(first[1:].split(".")[0]) >= (said[-1] if said else 0)
             said.clear()
-        assert sorted(p.name for p in rig.state.iterdir()) == ["box1.json"]
+        wait_for(lambda: sorted(p.name for p in rig.state.iterdir()) == ["box1.json"], what="what was cut off is gone")
 
 
 def test_much_is_forgotten_at_once(rig):
