@@ -44,6 +44,14 @@ def test_programs_find_the_resolver(net, open_box):
     assert [row[2] for row in net.internet.dns.asked("good.test")]
 
 
+def test_a_sandbox_knows_its_own_name_and_address(net, open_box):
+    name, = open_box.run("uname -n")
+    address, = open_box.run("getent ahostsv4 $(uname -n) | head -n1 | cut -d' ' -f1")
+    assert name == open_box.id and not address.startswith("127.")
+    assert open_box.run("tail -n1 /etc/hosts") == [f"{address}\t{name}"]
+    assert address in open_box.py("[row.split()[-1] for row in open('/proc/net/fib_trie') if '|--' in row]")
+
+
 def test_neither_the_host_nor_private_addresses(net, open_box):
     moment = net.internet.mark()
     targets = [*PRIVATE, HOST, "127.0.0.53", "255.255.255.255", "224.0.0.1"]
