@@ -329,12 +329,14 @@ void slot_set_layout(struct slot *s, const struct cgroup_layout *l)
 	s->group.layout = s->init.layout = s->user.layout = l;
 }
 
+bool slot_is_alike(const struct slot_guess *a, const struct slot_guess *b)
+{
+	return a->has_host_usr == b->has_host_usr && a->has_address == b->has_address && strcmp(a->layer, b->layer) == 0;
+}
+
 bool slot_fits(const struct slot *s, const struct slot_guess *like)
 {
-	const struct slot_guess *g = &s->made_for;
-
-	return !g->is_eager || (like->is_eager && like->has_host_usr == g->has_host_usr && like->has_address == g->has_address &&
-				strcmp(like->layer, g->layer) == 0);
+	return !s->made_for.is_eager || (like->is_eager && slot_is_alike(like, &s->made_for));
 }
 
 /* ---- waking ---- */

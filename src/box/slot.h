@@ -68,6 +68,7 @@ void slot_name(unsigned number, char out[16]); /* of its folder and its control 
 /* GUESS: NULL for the default. */
 int slot_make(const struct box_host *h, unsigned number, const struct slot_guess *guess, struct slot *ret, struct err *e);
 
+bool slot_is_alike(const struct slot_guess *a, const struct slot_guess *b); /* but for limits, and whether they are eager */
 /* Whether it can become a box like LIKE, of which `is_eager` says that an eager one would do: no volumes, a short spec. */
 bool slot_fits(const struct slot *s, const struct slot_guess *like);
 

@@ -132,11 +132,6 @@ bool ready_take(struct warden *w, const struct slot_guess *like, struct slot *re
 
 /* ---- guessing ---- */
 
-static bool is_like(const struct slot_guess *a, const struct slot_guess *b)
-{
-	return a->has_host_usr == b->has_host_usr && a->has_address == b->has_address && strcmp(a->layer, b->layer) == 0;
-}
-
 /* Of images only that of the host is guessed: its layer is there as long as we are, and its name never comes back. Eager slots
  * are good for nothing else, so they do not follow every single box. */
 void ready_guess(struct warden *w, const struct slot_guess *like)
@@ -147,7 +142,7 @@ void ready_guess(struct warden *w, const struct slot_guess *like)
 		w->guess.has_host_usr = false;
 		memset(w->guess.layer, 0, sizeof(w->guess.layer));
 	}
-	w->n_unlike = like->is_eager && is_like(&w->guess, &w->eager) ? 0 : w->n_unlike + 1;
+	w->n_unlike = like->is_eager && slot_is_alike(&w->guess, &w->eager) ? 0 : w->n_unlike + 1;
 	if (w->n_unlike > 0 && w->n_unlike < UNLIKE_MAX)
 		return;
 	w->n_unlike = 0;
@@ -157,7 +152,7 @@ void ready_guess(struct warden *w, const struct slot_guess *like)
 
 static bool is_stale(const struct warden *w, const struct slot *s)
 {
-	return s->made_for.is_eager && (!w->eager.is_eager || !is_like(&s->made_for, &w->eager));
+	return s->made_for.is_eager && (!w->eager.is_eager || !slot_is_alike(&s->made_for, &w->eager));
 }
 
 struct counts {
@@ -198,7 +193,7 @@ static struct counts count_waiting(const struct warden *w)
 	struct counts n = { 0 };
 
 	for (const struct box *b = w->waiting; b; b = b->next_waiting)
-		count(&n, b->like.is_eager && is_like(&b->like, &w->eager));
+		count(&n, b->like.is_eager && slot_is_alike(&b->like, &w->eager));
 	return n;
 }
 
