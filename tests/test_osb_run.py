@@ -133,6 +133,16 @@ def test_a_signal_while_it_is_being_made_leaves_nothing(osb):
     wait_for(lambda: osb.sandboxes() == [])
 
 
+def test_a_signal_before_anything_is_made_ends_it_like_every_program(osb, tmp_path):
+    os.mkfifo(tmp_path / "policy")
+    running = osb.start("run", "--network-policy-file", tmp_path / "policy", "host", "--", "true")
+    with open(tmp_path / "policy", "wb"):  # it is there, and reads
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(30) == -signal.SIGTERM
+    running.communicate()
+    assert osb.sandboxes() == []
+
+
 def test_killed_it_leaves_a_sandbox_that_ends_by_itself(osb):
     running = osb.start("run", "host", "--", "sh", "-c", "echo started; sleep 60")
     assert running.stdout.read(8) == b"started\n"

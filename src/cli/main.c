@@ -17,18 +17,29 @@
 
 static struct cli cli = { .arena = ARENA_INIT(CLI_ARENA_MAX) };
 
-/* Ends what is under way; when nothing is, or it does not end, the program. */
-static void on_interrupt(int signo)
+/* Who typed it is told; anybody else sees what the signal does to every program. */
+static void end_by(int signo)
 {
 	static const char text[] = "Aborted!\n";
 
-	if (signo != SIGINT)
-		(void)alarm(ENDING_S); /* a read of a pipe cannot be cancelled, and who sent this is not made to send it again */
-	cli.interrupts++;
-	if (cli.interrupts > 2 || !cli.call) {
+	if (signo == SIGINT) {
 		(void)!write(STDERR_FILENO, text, sizeof(text) - 1);
 		_exit(CLI_FAILED);
 	}
+	(void)signal(signo, SIG_DFL);
+	(void)raise(signo); /* it is blocked here, and comes as soon as the handler returns */
+}
+
+/* Ends what is under way; when nothing is, or it does not end, the program. */
+static void on_interrupt(int signo)
+{
+	cli.interrupts++;
+	if (cli.interrupts > 2 || !cli.call) {
+		end_by(signo);
+		return;
+	}
+	if (signo != SIGINT)
+		(void)alarm(ENDING_S); /* a read of a pipe cannot be cancelled, and who sent this is not made to send it again */
 	osb_call_cancel(cli.call);
 }
 
