@@ -252,7 +252,7 @@ def test_limits_and_files_survive_a_killed_warden(warden):
     peer = warden.start().peer()
     name = peer.create(limits=disk(32 * MIB))
     peer.shell(name, "echo kept >/root/kept")
-    upper = warden.store / "disks" / of_box(warden, name) / "upper/root/kept"
+    upper = warden.store / "disks" / of_box(warden, name) / "upper/.root/root/kept"
     inode, devices = upper.stat().st_ino, loops(warden)
     assert len(devices) == 1
     host = pathlib.Path("/proc/self/mountinfo").read_text()
@@ -263,7 +263,7 @@ def test_limits_and_files_survive_a_killed_warden(warden):
     warden.start(check=False)
     peer = warden.peer()
     assert peer.list()[name].state == RUNNING and loops(warden) == devices
-    upper = warden.store / "disks" / of_box(warden, name) / "upper/root/kept"
+    upper = warden.store / "disks" / of_box(warden, name) / "upper/.root/root/kept"
     assert upper.stat().st_ino == inode and upper.read_text() == "kept\n"
     assert peer.shell(name, "cat /root/kept; echo more >>/root/kept") == "kept\n"
     assert upper.read_text() == "kept\nmore\n"

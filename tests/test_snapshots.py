@@ -157,9 +157,9 @@ def test_neither_mounts_nor_secrets_are_in_it(api, kept):
     kept.append(api.snapshot(source))
     disk = f"/proc/{api.server.warden_pid}/root{api.server.home.state}/store/layers/{layers(api.server)[0]}"
     found = subprocess.run(["find", disk, "-mindepth", "1"], capture_output=True, text=True, check=True).stdout.split()
-    assert f"{disk}/upper/keep" in found
+    assert f"{disk}/upper/.root/keep" in found
     for folder in ("proc", "sys", "dev"):
-        assert not [f for f in found if f.startswith(f"{disk}/upper/{folder}/")]
+        assert not [f for f in found if f.startswith(f"{disk}/upper/.root/{folder}/")]
     nodes = subprocess.run(["find", disk, "-type", "b", "-o", "-type", "c"], capture_output=True, text=True, check=True).stdout
     assert nodes == ""
     for secret in (token, "very-secret-value"):

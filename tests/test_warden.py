@@ -482,7 +482,7 @@ def test_pause_stops_everything_and_resume_lets_it_go_on(warden):
         with pytest.raises(Failed) as e:
             peer.call(call, name)
         assert e.value.code == CONFLICT
-    upper = next((warden.store / "disks").glob("*/upper/tmp/t"))
+    upper = next((warden.store / "disks").glob("*/upper/.root/tmp/t"))
     first = upper.read_text()
     time.sleep(0.2)
     assert upper.read_text() == first

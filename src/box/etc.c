@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "base/own.h"
+#include "box/disk.h"
 #include "box/slot.h"
 #include "sys/fd.h"
 #include "sys/userns.h"
@@ -56,13 +57,13 @@ static uid_t shown(uint64_t on_disk, uint64_t base, uint64_t id_base)
 /* As the uppermost layer has it that has a folder there; a link or a whiteout in its place is as good as nothing. */
 static int inherit(const struct etc_place *p, struct err *e)
 {
-	char path[SLOT_LAYER_NAME_MAX + 16];
+	char path[SLOT_LAYER_NAME_MAX + 24];
 	uint64_t base = 0;
 	struct stat st;
 	int r = -1;
 
 	for (size_t i = 0; r < 0 && i < p->n; i++) {
-		(void)snprintf(path, sizeof(path), "%s/%setc", p->list[i].name, p->list[i].is_disk ? "upper/" : "");
+		(void)snprintf(path, sizeof(path), "%s/%s%setc", p->list[i].name, p->list[i].is_disk ? "upper/" : "", disk_root(p->has_usr));
 		base = p->list[i].id_base;
 		r = fstatat(p->layers, path, &st, AT_SYMLINK_NOFOLLOW);
 	}
@@ -78,16 +79,21 @@ static int inherit(const struct etc_place *p, struct err *e)
 	return 0;
 }
 
+static const char *placed(bool has_usr)
+{
+	return has_usr ? "upper/" DISK_ROOT "/etc" : "upper/etc";
+}
+
 int etc_place(const struct etc_place *p, struct err *e)
 {
 	if (inherit(p, e) < 0)
 		return -1;
-	return renameat(p->disk, READY, p->disk, "upper/etc") < 0 ? err_sys(e, errno, "place the files for names") : 0;
+	return renameat(p->disk, READY, p->disk, placed(p->has_usr)) < 0 ? err_sys(e, errno, "place the files for names") : 0;
 }
 
-int etc_take_back(int disk, struct err *e)
+int etc_take_back(int disk, bool has_usr, struct err *e)
 {
-	return renameat(disk, "upper/etc", disk, READY) < 0 ? err_sys(e, errno, "take the files for names back") : 0;
+	return renameat(disk, placed(has_usr), disk, READY) < 0 ? err_sys(e, errno, "take the files for names back") : 0;
 }
 
 /* Both parts of the path are the uppermost layer's and were made here: no link of an image is in the way. */

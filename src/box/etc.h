@@ -5,6 +5,7 @@
  * rename, before there is a root: whatever an image has in these places, links included, lies below and leads nowhere (R2).
  * The sandbox may change them as it likes. */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,12 +19,13 @@ struct etc_place {
 	int layers; /* the host's layers, with the ids that they have on the disk */
 	const struct slot_layer *list; /* the uppermost first */
 	size_t n;
+	bool has_usr; /* see box/disk.h */
 	int image;  /* a directory below them; -1: none */
 	uint64_t id_base;
 };
 /* /etc keeps the mode and the owner that it has in the image. */
 int etc_place(const struct etc_place *p, struct err *e);
-int etc_take_back(int disk, struct err *e); /* undoes it, when there is no root any more */
+int etc_take_back(int disk, bool has_usr, struct err *e); /* undoes it, when there is no root any more */
 
 /* The box's own name, once it has one. ROOT is that of the whole, with an /etc that was placed. */
 int etc_open_hosts(int root, struct err *e); /* to append to */

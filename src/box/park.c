@@ -21,6 +21,7 @@
 #include "base/err.h"
 #include "base/guest.h"
 #include "base/own.h"
+#include "box/disk.h"
 #include "box/etc.h"
 #include "box/host.h"
 #include "box/stage.h"
@@ -142,10 +143,11 @@ static int enter_groups(const struct child *c, struct err *e)
 	return cgroup_enter(c->init, c->n_init, e);
 }
 
-/* Before there is a root. IMAGE: the directory that is lowest, or -1. */
-static int place_etc(const struct child *c, const struct slot_layer *layers, size_t n, int image, struct err *e)
+/* Before there is a root. */
+static int place_etc(const struct child *c, const struct stage_root *r, struct err *e)
 {
-	const struct etc_place p = { .disk = c->dir, .layers = c->layers, .list = layers, .n = n, .image = image, .id_base = c->id_base };
+	const struct etc_place p = { .disk = c->dir, .layers = c->layers, .list = r->layers, .n = r->n_layers, .has_usr = r->has_usr,
+				     .image = r->image, .id_base = c->id_base };
 
 	return etc_place(&p, e);
 }
@@ -161,7 +163,7 @@ static int make_guessed(struct child *c, struct err *e)
 	if (!c->guess->layer[0])
 		return 0;
 	memcpy(layer.name, c->guess->layer, sizeof(layer.name));
-	if (c->guess->has_address && place_etc(c, &layer, 1, -1, e) < 0)
+	if (c->guess->has_address && place_etc(c, &r, e) < 0)
 		return -1;
 	c->root = stage_make_root(&r, e);
 	return c->root < 0 ? -1 : 0;
@@ -186,8 +188,7 @@ static int become_parked(struct child *c, const struct park *p, struct err *e)
 	if (keep_own(c, p, e) < 0 || enter_groups(c, e) < 0 || namespace_enter(c->netns, NAMESPACE_NET, e) < 0 ||
 	    mount_private_all(e) < 0 || open_folders(c, p, e) < 0)
 		return -1;
-	spec = (struct stage_spec){ .stage = c->stage, .layers = c->layers, .usr = c->usr, .dir = c->dir, .userns = c->userns,
-				    .id_base = c->id_base };
+	spec = (struct stage_spec){ .stage = c->stage, .layers = c->layers, .usr = c->usr, .userns = c->userns, .id_base = c->id_base };
 	return stage_make(&spec, e) < 0 || make_guessed(c, e) < 0 ? -1 : begin_session(e);
 }
 
@@ -234,13 +235,17 @@ static bool is_as_guessed(const struct child *c, const struct park_order *order)
 }
 
 /* The work folder of an overlay is marked as used, and no other takes such a one. */
-static const char *make_room(struct child *c, struct err *e)
+static const char *make_room(struct child *c, bool has_usr, struct err *e)
 {
-	if (c->root < 0)
-		return "work";
-	if (stage_take_back(c->stage, take_fd(&c->root), c->guess->has_host_usr, e) < 0 ||
-	    (c->guess->has_address && etc_take_back(c->dir, e) < 0))
+	bool had_root = c->root >= 0, had_usr = c->guess->has_host_usr;
+
+	if (had_root && (stage_take_back(c->stage, take_fd(&c->root), e) < 0 ||
+			 (c->guess->has_address && etc_take_back(c->dir, had_usr, e) < 0)))
 		return NULL;
+	if (has_usr != had_usr && disk_turn(c->dir, c->id_base, has_usr, e) < 0)
+		return NULL;
+	if (!had_root)
+		return "work";
 	if (mkdirat(c->dir, "work-2", 0700) == 0)
 		return "work-2";
 	(void)err_sys(e, errno, "make a work folder");
@@ -256,7 +261,7 @@ static int make_root(struct child *c, const struct park_order *order, struct err
 
 	if (c->root >= 0 && is_as_guessed(c, order))
 		return take_fd(&c->root);
-	r.work = make_room(c, e);
+	r.work = make_room(c, r.has_usr, e);
 	if (!r.work)
 		return -1;
 	if (order->dir[0]) {
@@ -264,7 +269,7 @@ static int make_root(struct child *c, const struct park_order *order, struct err
 		if (image < 0)
 			return -1;
 	}
-	if (order->address && place_etc(c, order->layers, order->n_layers, image, e) < 0)
+	if (order->address && place_etc(c, &r, e) < 0)
 		return -1;
 	return stage_make_root(&r, e);
 }

@@ -60,6 +60,7 @@ static int mount_overlay(int lower, int upper_in, uint64_t owner, struct err *e)
 	const struct mount_option options[] = {
 		MOUNT_DIR("lowerdir+", lower), MOUNT_DIR("upperdir", upper), MOUNT_DIR("workdir", work), MOUNT_FLAG("volatile"),
 		MOUNT_TEXT("redirect_dir", "nofollow"), MOUNT_TEXT("metacopy", "off"), MOUNT_TEXT("index", "off"),
+		MOUNT_TEXT("xino", "on"),
 	};
 
 	if (work < 0)

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/kill_point.h"
+#include "box/disk.h"
 #include "box/etc.h"
 #include "box/host.h"
 #include "box/park.h"
@@ -110,16 +111,6 @@ static int make_groups(const struct box_host *h, struct slot *s, const struct sl
 	return limit_groups(s, limits, e);
 }
 
-/* A directory of the writable layer, owned by the box's root. */
-static int make_owned(int dir, const char *path, uint64_t owner, mode_t mode, struct err *e)
-{
-	if (mkdirat(dir, path, mode) < 0 && errno != EEXIST)
-		return err_sys(e, errno, "make '%s'", path);
-	if (fchownat(dir, path, (uid_t)owner, (gid_t)owner, AT_SYMLINK_NOFOLLOW) < 0 || fchmodat(dir, path, mode, 0) < 0)
-		return err_sys(e, errno, "own '%s'", path);
-	return 0;
-}
-
 /* What is written about the box. */
 struct files {
 	int fds[PARK_FILES]; /* for execd */
@@ -152,25 +143,21 @@ static int make_files(int dir, struct files *f, struct err *e)
 	return own < 0 ? -1 : 0;
 }
 
-static int make_disk(const struct box_host *h, struct slot *s, const char *name, uint64_t limit, struct err *e)
+static int make_disk(const struct box_host *h, struct slot *s, const char *name, const struct slot_guess *guess, struct err *e)
 {
-	static const char *const owned[] = { "upper", "upper/proc", "upper/sys", "upper/dev", "usr-upper" };
-	AUTO_FD disk = box_disk_make(&h->store, name, limit, e);
+	AUTO_FD disk = box_disk_make(&h->store, name, guess->limits.disk_bytes, e);
 
 	if (disk < 0)
 		return -1;
 	KILL_POINT("warden.slot.disk");
-	s->limits.disk_bytes = limit;
-	for (size_t i = 0; i < ARRAY_LEN(owned); i++)
-		if (make_owned(disk, owned[i], s->id_base, 0755, e) < 0)
-			return -1;
-	if (mkdirat(disk, "work", 0700) < 0 || mkdirat(disk, "usr-work", 0700) < 0)
-		return err_sys(e, errno, "make work folders");
+	s->limits.disk_bytes = guess->limits.disk_bytes;
+	if (disk_fill(disk, s->id_base, guess->has_host_usr, e) < 0)
+		return -1;
 	return h->network.is_on ? etc_make(disk, s->id_base, h->network.gateway, e) : 0;
 }
 
 /* The folder before the disk, and removed after it: as long as there is a disk, the folder tells of it. */
-static int make_folder(const struct box_host *h, struct slot *s, uint64_t disk_bytes, struct files *f, struct err *e)
+static int make_folder(const struct box_host *h, struct slot *s, const struct slot_guess *guess, struct files *f, struct err *e)
 {
 	char name[16];
 
@@ -181,7 +168,7 @@ static int make_folder(const struct box_host *h, struct slot *s, uint64_t disk_b
 	if (s->dir < 0)
 		return err_sys(e, errno, "open the folder of box %u", s->number);
 	KILL_POINT("warden.slot.folder");
-	return make_files(s->dir, f, e) < 0 ? -1 : make_disk(h, s, name, disk_bytes, e);
+	return make_files(s->dir, f, e) < 0 ? -1 : make_disk(h, s, name, guess, e);
 }
 
 static int set_lo_up(struct netlink *inside, struct err *e)
@@ -299,7 +286,7 @@ int slot_make(const struct box_host *h, unsigned number, const struct slot_guess
 		return err_set(e, ERR_LIMIT, "there is no box %u", number);
 	proc = mount_make(&(struct mount_spec){ "proc", "proc", NULL, 0, MOUNT_NOSUID | MOUNT_NODEV | MOUNT_NOEXEC }, e);
 	s.userns = proc < 0 ? -1 : userns_make(proc, s.id_base, e);
-	if (s.userns < 0 || make_folder(h, &s, g.limits.disk_bytes, &f, e) < 0 || make_groups(h, &s, &g.limits, e) < 0 ||
+	if (s.userns < 0 || make_folder(h, &s, &g, &f, e) < 0 || make_groups(h, &s, &g.limits, e) < 0 ||
 	    make_network(h, &s, proc, e) < 0 || make_listener(&s, e) < 0 || make_child(h, &s, &g, &f, e) < 0) {
 		(void)slot_destroy(h, &s, &(struct err){ 0 }); /* the first failure is the one to tell */
 		return err_wrap(e, "make a slot");

@@ -89,7 +89,7 @@ struct slot_dir {
 struct slot_layer {
 	char name[SLOT_LAYER_NAME_MAX + 1]; /* in the host's layers/ */
 	uint64_t id_base; /* what its files' ids start at on the disk: 0 for images, the range of the box that a snapshot is of */
-	bool is_disk;     /* the snapshot of a disk: its "upper" is the layer, its "usr-upper" one of /usr */
+	bool is_disk;     /* the snapshot of a disk (box/disk.h): its "upper" is the layer */
 };
 
 /* A volume that is open (box/volume.h), and where it goes in the box. Those in others come behind them. */
@@ -105,7 +105,7 @@ struct slot_order {
 	const struct slot_layer *layers; /* the uppermost first */
 	size_t n_layers;
 	struct slot_dir dir; /* below them */
-	bool has_host_usr; /* the host's own /usr, below a writable layer of its own */
+	bool has_host_usr; /* the host's own /usr, below all layers, which are like its disk then (box/disk.h) */
 	int spec;          /* sealed description for execd, handed on unread */
 	const char *hostname;
 	uint32_t address;  /* of its network (box/network.h), in network order; 0: its own loopback is all that it has */

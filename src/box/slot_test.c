@@ -13,6 +13,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "box/disk.h"
 #include "box/host.h"
 #include "box/slot.h"
 #include "sys/caps.h"
@@ -170,22 +171,23 @@ static void mounts_are_as_they_must_be(void **state) /* R1, R3, R4, R5 */
 	assert_null(strstr(buf_z(&b), " shared:"));
 }
 
-/* "base" and "other", each with a file of its name. */
+/* "base" and "other", each with a file of its name, in boxes with the host's /usr and in those without. */
 static void make_images(const struct fixture *f)
 {
 	static const char *const names[] = { "base", "other" };
-	char path[128];
+	AUTO_FD layers = open(f->host.layers_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-		AUTO_FD fd = -1;
+		AUTO_FD layer = -1;
+		char path[64];
 
-		(void)snprintf(path, sizeof(path), "%.64s/%s", f->host.layers_path, names[i]);
-		assert_true(mkdir(path, 0755) == 0 || errno == EEXIST);
-		(void)snprintf(path, sizeof(path), "%.64s/%s/usr", f->host.layers_path, names[i]);
-		assert_int_equal(mkdir(path, 0755), 0);
-		(void)snprintf(path, sizeof(path), "%.64s/%s/%s", f->host.layers_path, names[i], names[i]);
-		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-		assert_true(fd >= 0);
+		assert_true(mkdirat(layers, names[i], 0755) == 0 || errno == EEXIST);
+		layer = openat(layers, names[i], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		assert_int_equal(mkdirat(layer, DISK_ROOT, 0755), 0);
+		assert_int_equal(mkdirat(layer, DISK_ROOT "/usr", 0755), 0);
+		(void)snprintf(path, sizeof(path), DISK_ROOT "/%s", names[i]);
+		assert_int_equal(mknodat(layer, names[i], S_IFREG | 0644, 0), 0);
+		assert_int_equal(mknodat(layer, path, S_IFREG | 0644, 0), 0);
 	}
 }
 
@@ -246,6 +248,7 @@ static void a_slot_for_one_image_becomes_any_other(void **state)
 		assert_int_equal(st.st_uid, f->slot.id_base);
 		assert_int_equal(look(f, not_this, &st), -1);
 		assert_int_equal(look(f, "usr/bin", &st), rows[i].order_usr ? 0 : -1);
+		assert_int_equal(look(f, "usr/" DISK_ROOT "/usr", &st), -1);
 		read_proc(f, "mountinfo", &b);
 		assert_non_null(strstr(buf_z(&b), "/mask/file /proc/keys ro,"));
 		if (mounts[rows[i].order_usr] == 0)
@@ -348,14 +351,22 @@ static void put(const struct fixture *f, const char *path, uint64_t base)
 	assert_int_equal(fchown(fd, (uid_t)base + 1000, (gid_t)base + 100), 0);
 }
 
-static void a_box_on_the_disk_of_another_has_its_files_with_its_own_ids(void **state)
+/* As it was when / and /usr had an overlay each. */
+static void make_old(const struct fixture *f, const char *disk)
 {
-	struct fixture *f = *state;
+	AUTO_FD dir = openat(f->host.store.disks, disk, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	assert_int_equal(renameat(dir, "upper", dir, "usr-upper"), 0);
+	assert_int_equal(renameat(dir, "usr-upper/" DISK_ROOT, dir, "upper"), 0);
+}
+
+static void stand_on_a_disk(struct fixture *f, bool is_old)
+{
+	struct slot_guess guess = { .limits = SLOT_LIMITS_DEFAULT, .has_host_usr = true };
 	struct slot_layer layers[] = { { .name = "snap-1", .is_disk = true }, { .name = "base" } };
 	struct err e = { 0 };
 	struct slot first = SLOT_INIT;
 	struct stat st;
-	char path[128];
 	uint64_t base;
 	AUTO_FD spec = memfd_sealed_bytes("spec", STR("{}"), &e);
 	struct slot_order order = { .limits = { 64 << 20, 500, 50, 32 << 20 }, .layers = layers, .n_layers = 2, .spec = spec,
@@ -363,17 +374,21 @@ static void a_box_on_the_disk_of_another_has_its_files_with_its_own_ids(void **s
 
 	if (!can_run())
 		skip();
-	(void)snprintf(path, sizeof(path), "%.64s/base/usr", f->host.layers_path);
-	assert_int_equal(mkdir(path, 0755), 0);
-	assert_int_equal(slot_make(&f->host, 2, NULL, &first, &e), 0);
+	make_images(f);
+	assert_int_equal(slot_make(&f->host, 2, &guess, &first, &e), 0);
 	base = first.id_base;
+	put(f, "b2/upper/" DISK_ROOT "/file", base);
 	put(f, "b2/upper/file", base);
-	put(f, "b2/usr-upper/file", base);
-	assert_int_equal(mknodat(f->host.store.disks, "b2/usr-upper/share", S_IFCHR, 0), 0);
+	assert_int_equal(mknodat(f->host.store.disks, "b2/upper/share", S_IFCHR, 0), 0);
 	assert_int_equal(fchmodat(f->host.store.disks, "b2/upper", 0711, 0), 0);
+	assert_int_equal(fchmodat(f->host.store.disks, "b2/upper/" DISK_ROOT, 0751, 0), 0);
+	if (is_old)
+		make_old(f, "b2");
 	assert_int_equal(box_disk_clone(&f->host.store, "b2", "snap-1", &e), 0);
 	assert_int_equal(slot_destroy(&f->host, &first, &e), 0);
 	(void)waitpid(first.pid, NULL, 0);
+	for (int i = 0; i < 2; i++) /* and once more, when there is nothing to do */
+		assert_int_equal(box_layer_join(&f->host.store, "snap-1", &e), 0);
 	assert_int_equal(box_layer_id_base(&f->host.store, "snap-1", &layers[0].id_base, &e), 0);
 	assert_int_equal(layers[0].id_base, base);
 
@@ -388,9 +403,21 @@ static void a_box_on_the_disk_of_another_has_its_files_with_its_own_ids(void **s
 	assert_int_equal(st.st_uid, f->slot.id_base + 1000);
 	assert_int_equal(look(f, "usr/bin", &st), 0);
 	assert_int_equal(look(f, "usr/share", &st), -1);
-	assert_int_equal(look(f, "", &st), 0);
+	assert_int_equal(look(f, "usr", &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0711);
+	assert_int_equal(look(f, "", &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0751);
 	assert_int_equal(st.st_uid, f->slot.id_base);
+}
+
+static void a_box_on_the_disk_of_another_has_its_files_with_its_own_ids(void **state)
+{
+	stand_on_a_disk(*state, false);
+}
+
+static void so_has_one_on_a_disk_of_an_earlier_version(void **state)
+{
+	stand_on_a_disk(*state, true);
 }
 
 static void an_unused_slot_leaves_nothing(void **state)
@@ -425,6 +452,7 @@ int main(void)
 		TEST(its_disk_holds_what_was_ordered),
 		TEST(a_layer_that_is_not_there_is_told),
 		TEST(a_box_on_the_disk_of_another_has_its_files_with_its_own_ids),
+		TEST(so_has_one_on_a_disk_of_an_earlier_version),
 		TEST(an_unused_slot_leaves_nothing),
 	};
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "box/stage.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -9,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/own.h"
+#include "box/disk.h"
 #include "box/slot.h"
 #include "sys/mounts.h"
 #include "sys/userns.h"
@@ -227,7 +227,7 @@ static int make_dev(int stage, uint64_t id_base, struct err *e)
 /* ---- overlays ---- */
 
 struct overlay {
-	int lowers[LAYERS_MAX + 1];
+	int lowers[LAYERS_MAX + 2]; /* with an image in a directory, and /usr */
 	size_t n;
 	int upper, work;
 };
@@ -260,10 +260,11 @@ static int overlay_upper(struct overlay *o, int dir, const char *upper, const ch
 	return 0;
 }
 
-/* volatile: a sandbox's fsync buys it nothing, and without it each delete would sync the whole file system. */
+/* volatile: a sandbox's fsync buys it nothing, and without it each delete would sync the whole file system.
+ * xino: folders and files have the same device number, also where they come from several file systems. */
 static int overlay_mount(const struct overlay *o, struct err *e)
 {
-	struct mount_option options[LAYERS_MAX + 9];
+	struct mount_option options[LAYERS_MAX + 10];
 	size_t n = 0;
 
 	for (size_t i = 0; i < o->n; i++)
@@ -274,20 +275,8 @@ static int overlay_mount(const struct overlay *o, struct err *e)
 	options[n++] = MOUNT_TEXT("redirect_dir", "nofollow");
 	options[n++] = MOUNT_TEXT("metacopy", "off");
 	options[n++] = MOUNT_TEXT("index", "off");
+	options[n++] = MOUNT_TEXT("xino", "on");
 	return mount_make(&(struct mount_spec){ "overlay", "root", options, n, MOUNT_NOSUID | MOUNT_NODEV }, e);
-}
-
-/* An overlay's lower does not cross mounts, so /usr is an overlay of its own. It does not depend on the image, and half of the
- * time of an overlay goes into the folders that the kernel makes for it: it is made here, on top of its lower. */
-static int cover_usr(int stage, int dir, struct err *e)
-{
-	AUTO(overlay_done) struct overlay o = { .upper = -1, .work = -1 };
-	AUTO_FD fd = -1;
-
-	if (overlay_add(&o, stage, "usr", e) < 0 || overlay_upper(&o, dir, "usr-upper", "usr-work", e) < 0)
-		return -1;
-	fd = overlay_mount(&o, e);
-	return fd < 0 ? -1 : mount_move(fd, o.lowers[0], e);
 }
 
 /* ---- layers that were disks ---- */
@@ -323,8 +312,8 @@ static int range_of(struct ranges *g, const struct stage_root *r, uint64_t base,
 	return g->userns[i];
 }
 
-/* FOLDER of the disk that layer I is, with our ids, as one more lower of O. */
-static int add_disk(struct overlay *o, const struct stage_root *r, struct ranges *g, size_t i, const char *folder, struct err *e)
+/* The disk that layer I is, with our ids, as one more lower of O. */
+static int add_disk(struct overlay *o, const struct stage_root *r, struct ranges *g, size_t i, struct err *e)
 {
 	int userns = range_of(g, r, r->layers[i].id_base, e);
 	char path[SLOT_LAYER_NAME_MAX + 16], at[32];
@@ -332,89 +321,41 @@ static int add_disk(struct overlay *o, const struct stage_root *r, struct ranges
 
 	if (userns < 0)
 		return -1;
-	(void)snprintf(path, sizeof(path), "%s/%s", r->layers[i].name, folder);
-	(void)snprintf(at, sizeof(at), "%s%zu", folder, i);
+	(void)snprintf(path, sizeof(path), "%s/upper", r->layers[i].name);
+	(void)snprintf(at, sizeof(at), "disk%zu", i);
 	fd = openat(r->store, path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return err_sys(e, errno, "open layer '%s'", path);
 	return mount_shifted(r->stage, at, fd, userns, e) < 0 ? -1 : overlay_add(o, r->stage, at, e);
 }
 
-/* The root of an overlay is its uppermost layer's, which is new: it gets what the layer below it had. */
-static int inherit_root(const struct overlay *o, int dir, const char *upper, struct err *e)
+/* A folder that every layer has is as the uppermost has it, which is new: it gets what the one below it had. */
+static int inherit(const struct overlay *o, const char *folder, const struct stage_root *r, struct err *e)
 {
+	AUTO_FD upper = openat(r->dir, "upper", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct stat st;
 
-	if (fstat(o->lowers[0], &st) < 0 || fchownat(dir, upper, st.st_uid, st.st_gid, AT_SYMLINK_NOFOLLOW) < 0 ||
-	    fchmodat(dir, upper, st.st_mode & 07777, 0) < 0)
-		return err_sys(e, errno, "give '%s' the owner and mode that it had", upper);
+	if (upper < 0 || fstatat(o->lowers[0], folder, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    fchownat(upper, folder, st.st_uid, st.st_gid, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    fchmodat(upper, folder, st.st_mode & 07777, 0) < 0)
+		return err_sys(e, errno, "give the root the owner and mode that it had");
 	return 0;
-}
-
-/* Most sandboxes never write to /usr. */
-static bool has_usr(const struct stage_root *r, size_t i)
-{
-	char path[SLOT_LAYER_NAME_MAX + 16];
-	struct stat st;
-	AUTO_FD fd = -1;
-	char entries[512];
-	ssize_t n;
-	size_t names = 0;
-
-	(void)snprintf(path, sizeof(path), "%s/usr-upper", r->layers[i].name);
-	fd = openat(r->store, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return false;
-	if ((st.st_mode & 07777) != 0755 || st.st_uid != r->layers[i].id_base || st.st_gid != r->layers[i].id_base)
-		return true;
-	while (names <= 2 && (n = getdents64(fd, entries, sizeof(entries))) > 0) /* without the heap */
-		for (ssize_t at = 0; at < n; names++)
-			at += ((const struct dirent64 *)(const void *)(entries + at))->d_reclen;
-	return names > 2; /* "." and ".." */
-}
-
-/* The /usr that was made ahead of time stands on the host's alone: it makes room for one with those of the disks between. Its
- * work folder is marked as used, and no overlay takes such a one. */
-static int remake_usr(const struct stage_root *r, struct ranges *g, struct err *e)
-{
-	AUTO(overlay_done) struct overlay o = { .upper = -1, .work = -1 };
-	AUTO_FD fd = -1;
-	char path[64];
-
-	for (size_t i = 0; i < r->n_layers; i++)
-		if (r->layers[i].is_disk && has_usr(r, i) && add_disk(&o, r, g, i, "usr-upper", e) < 0)
-			return -1;
-	if (o.n == 0)
-		return 0;
-	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d/usr", r->stage);
-	if (mount_detach(path, e) < 0 || overlay_add(&o, r->stage, "usr", e) < 0 || inherit_root(&o, r->dir, "usr-upper", e) < 0)
-		return -1;
-	if (mkdirat(r->dir, "usr-work-2", 0700) < 0)
-		return err_sys(e, errno, "make a work folder");
-	if (overlay_upper(&o, r->dir, "usr-upper", "usr-work-2", e) < 0)
-		return -1;
-	fd = overlay_mount(&o, e);
-	return fd < 0 ? -1 : mount_move(fd, o.lowers[o.n - 1], e);
 }
 
 /* ---- the whole ---- */
 
-static int fill_stage(int stage, const struct stage_spec *spec, struct err *e)
+int stage_make(const struct stage_spec *spec, struct err *e)
 {
+	int stage = spec->stage;
+
 	if (mount_shifted(stage, "layers", spec->layers, spec->userns, e) < 0)
 		return -1;
-	if (spec->usr >= 0 &&
-	    (mount_shifted(stage, "usr", spec->usr, spec->userns, e) < 0 || cover_usr(stage, spec->dir, e) < 0))
+	if (spec->usr >= 0 && mount_shifted(stage, "usr", spec->usr, spec->userns, e) < 0)
 		return -1;
 	if (mount_new(stage, "proc", &(struct mount_spec){ "proc", "proc", NULL, 0, SAFE }, e) < 0 ||
 	    mount_new(stage, "sys", &(struct mount_spec){ "sysfs", "sysfs", NULL, 0, MOUNT_RO | SAFE }, e) < 0)
 		return -1;
 	return make_dev(stage, spec->id_base, e) < 0 ? -1 : make_masks(stage, e);
-}
-
-int stage_make(const struct stage_spec *spec, struct err *e)
-{
-	return fill_stage(spec->stage, spec, e);
 }
 
 /* ---- what all stages share ---- */
@@ -463,8 +404,9 @@ static int add_image(struct overlay *o, const struct stage_root *r, struct err *
 	return mount_shifted(r->stage, "image", r->image, r->userns, e) < 0 ? -1 : overlay_add(o, r->stage, "image", e);
 }
 
-static int root_overlay(const struct stage_root *r, struct ranges *g, struct err *e)
+static int root_overlay(const struct stage_root *r, struct err *e)
 {
+	AUTO(ranges_done) struct ranges g = { .n = 0 };
 	AUTO(overlay_done) struct overlay o = { .upper = -1, .work = -1 };
 	AUTO_FD layers = open_dir(r->stage, "layers", e);
 
@@ -473,11 +415,12 @@ static int root_overlay(const struct stage_root *r, struct ranges *g, struct err
 	if (r->n_layers > LAYERS_MAX || (r->n_layers == 0 && r->image < 0))
 		return err_set(e, ERR_LIMIT, "a root of %zu layers", r->n_layers);
 	for (size_t i = 0; i < r->n_layers; i++)
-		if ((r->layers[i].is_disk ? add_disk(&o, r, g, i, "upper", e) : overlay_add(&o, layers, r->layers[i].name, e)) < 0)
+		if ((r->layers[i].is_disk ? add_disk(&o, r, &g, i, e) : overlay_add(&o, layers, r->layers[i].name, e)) < 0)
 			return -1;
-	if (r->n_layers > 0 && r->layers[0].is_disk && inherit_root(&o, r->dir, "upper", e) < 0)
+	if (r->n_layers > 0 && r->layers[0].is_disk &&
+	    (inherit(&o, ".", r, e) < 0 || (r->has_usr && inherit(&o, DISK_ROOT, r, e) < 0)))
 		return -1;
-	if (r->image >= 0 && add_image(&o, r, e) < 0)
+	if ((r->image >= 0 && add_image(&o, r, e) < 0) || (r->has_usr && overlay_add(&o, r->stage, "usr", e) < 0))
 		return -1;
 	return overlay_upper(&o, r->dir, "upper", r->work, e) < 0 ? -1 : overlay_mount(&o, e);
 }
@@ -491,18 +434,32 @@ static int move_into(int stage, int root, const char *name, struct err *e)
 	return fd < 0 || target < 0 ? -1 : mount_move(fd, target, e);
 }
 
+/* The folder of USR that is the root, as a mount of its own. Only what has a place can be copied: USR stands above what it was
+ * made from until there is a root to move it to. */
+static int root_of(int stage, int usr, struct err *e)
+{
+	AUTO_FD at = open_dir(stage, "usr", e);
+
+	return at < 0 || mount_move(usr, at, e) < 0 ? -1 : mount_clone(usr, DISK_ROOT, false, e);
+}
+
+/* The root is not to be seen there once more: in its place is a folder of the box that is empty, since /dev is above it. */
+static int put_usr(int usr, int root, struct err *e)
+{
+	AUTO_FD empty = mount_clone(root, "dev", false, e);
+	AUTO_FD place = empty < 0 ? -1 : open_dir(usr, DISK_ROOT, e);
+	AUTO_FD target = place < 0 || mount_move(empty, place, e) < 0 ? -1 : open_dir(root, "usr", e);
+
+	return target < 0 ? -1 : mount_move(usr, target, e);
+}
+
 int stage_make_root(const struct stage_root *r, struct err *e)
 {
-	AUTO(ranges_done) struct ranges g = { .n = 0 };
-	AUTO_FD root = root_overlay(r, &g, e);
-	AUTO_FD target = -1;
+	AUTO_FD whole = root_overlay(r, e);
+	AUTO_FD root = whole < 0 ? -1 : r->has_usr ? root_of(r->stage, whole, e) : take_fd(&whole);
+	AUTO_FD target = root < 0 ? -1 : open_dir(r->stage, "root", e);
 
-	if (root < 0 || (r->has_usr && remake_usr(r, &g, e) < 0))
-		return -1;
-	target = open_dir(r->stage, "root", e);
-	if (target < 0 || mount_move(root, target, e) < 0)
-		return -1;
-	if (r->has_usr && move_into(r->stage, root, "usr", e) < 0)
+	if (target < 0 || mount_move(root, target, e) < 0 || (r->has_usr && put_usr(whole, root, e) < 0))
 		return -1;
 	if (move_into(r->stage, root, "proc", e) < 0 || move_into(r->stage, root, "sys", e) < 0 ||
 	    move_into(r->stage, root, "dev", e) < 0)
@@ -510,13 +467,13 @@ int stage_make_root(const struct stage_root *r, struct err *e)
 	return take_fd(&root);
 }
 
-int stage_take_back(int stage, int root, bool has_usr, struct err *e)
+int stage_take_back(int stage, int root, struct err *e)
 {
-	static const char *const names[] = { "proc", "sys", "dev", "usr" };
+	static const char *const names[] = { "proc", "sys", "dev" };
 	char path[64];
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < ARRAY_LEN(names) - !has_usr; i++)
+	for (size_t i = 0; r == 0 && i < ARRAY_LEN(names); i++)
 		r = move_into(root, stage, names[i], e);
 	(void)close(root);
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d/root", stage);

@@ -19,8 +19,7 @@ int stage_prepare(const char *path, struct err *e);
 struct stage_spec {
 	int stage;       /* the root of what stage_prepare() made, in this namespace; it may be O_PATH */
 	int layers;      /* the host's layers, shown with the box's ids as "layers" */
-	int usr;         /* the host's /usr, shown likewise as "usr", below a writable layer of the box; -1: none */
-	int dir;         /* the box's disk, with usr-upper and usr-work */
+	int usr;         /* the host's /usr, shown likewise as "usr"; -1: none */
 	int userns;
 	uint64_t id_base;
 };
@@ -30,7 +29,7 @@ int stage_make(const struct stage_spec *spec, struct err *e);
 
 struct stage_root {
 	int stage;
-	int dir; /* the box's disk, with "upper" */
+	int dir; /* the box's disk */
 	const char *work; /* and with this folder, which no overlay has had */
 	int store; /* the host's layers, with the ids that they have on the disk */
 	uint64_t id_base; /* of the box */
@@ -38,7 +37,7 @@ struct stage_root {
 	size_t n_layers;
 	int image; /* a directory of the host below the layers, shown with the ids of `userns`; -1: none */
 	int userns;
-	int has_usr;
+	bool has_usr; /* the host's, below the layers: see box/disk.h */
 };
 
 /* Makes the root and moves proc, sys and dev into it. Returns the root, attached and ready to pivot to.
@@ -48,5 +47,5 @@ struct stage_root {
  * the boxes that stand on the layer has a mount that leads to it. */
 int stage_make_root(const struct stage_root *r, struct err *e);
 
-/* Undoes it, so that another root can be made on the same stage: ROOT is taken. HAS_USR as it was made. */
-int stage_take_back(int stage, int root, bool has_usr, struct err *e);
+/* Undoes it, so that another root can be made on the same stage: ROOT is taken. */
+int stage_take_back(int stage, int root, struct err *e);

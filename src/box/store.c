@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "box/disk.h"
 #include "box/store_impl.h"
 #include "sys/mounts.h"
 #include "sys/userns.h"
@@ -219,6 +220,34 @@ int box_layer_id_base(const struct box_store *s, const char *layer, uint64_t *re
 		return err_set(e, ERR_NOT_FOUND, "there is no layer '%s'", layer);
 	*ret = st.st_uid - st.st_uid % USERNS_IDS;
 	return userns_check_base(*ret, e) < 0 ? err_wrap(e, "layer '%s'", layer) : 0;
+}
+
+static int join(const struct box_store *s, int dir, struct err *e)
+{
+	int (*set_writable)(int, bool, struct err *) = s->ops->layer_set_writable;
+	int r;
+
+	if (set_writable && set_writable(dir, true, e) < 0)
+		return -1;
+	r = disk_join(dir, e);
+	if (set_writable && set_writable(dir, false, r < 0 ? &(struct err){ 0 } : e) < 0)
+		return -1;
+	return r;
+}
+
+int box_layer_join(const struct box_store *s, const char *layer, struct err *e)
+{
+	AUTO_FD layers = open_dir(s->layers_path, e);
+	AUTO_FD dir = -1;
+
+	if (layers < 0)
+		return -1;
+	dir = openat(layers, layer, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir < 0)
+		return err_set(e, ERR_NOT_FOUND, "there is no layer '%s'", layer);
+	if (faccessat(dir, DISK_OLD_USR, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		return 0;
+	return join(s, dir, e) < 0 ? err_wrap(e, "bring layer '%s' up to date", layer) : 0;
 }
 
 int box_layer_remove(const struct box_store *s, const char *layer, struct err *e)

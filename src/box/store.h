@@ -69,8 +69,8 @@ int box_disk_remove(const struct box_store *s, const char *name, struct err *e);
 /* ---- layers that are disks as they once were ----
  *
  * NAME is a disk that nobody writes to meanwhile, LAYER a new name of layers/. With btrfs the clone is a snapshot: it takes
- * no longer for a large disk than for a small one, once that is written back. Plain folders are copied, "upper" and
- * "usr-upper" of them, sharing content where the file system can. */
+ * no longer for a large disk than for a small one, once that is written back. Plain folders are copied, the
+ * writable layers of them, sharing content where the file system can. */
 
 /* Writes back what this disk still has to, and no other's. May be left out. */
 int box_disk_flush(const struct box_store *s, const char *name, struct err *e);
@@ -80,6 +80,8 @@ int box_disk_clone(const struct box_store *s, const char *name, const char *laye
 int box_disk_clone_finish(const struct box_store *s, const char *layer, struct err *e);
 /* The ids of the box that the disk was of, as they start on the disk. ERR_NOT_FOUND: there is no such layer. */
 int box_layer_id_base(const struct box_store *s, const char *layer, uint64_t *ret, struct err *e);
+/* Brings a layer of a box with the host's /usr that an earlier version made up to date (box/disk.h). */
+int box_layer_join(const struct box_store *s, const char *layer, struct err *e);
 int box_layer_remove(const struct box_store *s, const char *layer, struct err *e); /* not there is removed already */
 /* Removes what clones that were cut off have left. */
 int box_layers_sweep(const struct box_store *s, struct err *e);

@@ -140,5 +140,6 @@ const struct box_store_ops box_store_btrfs_ops = {
 	.remove = remove_disk,
 	.flush = flush,
 	.clone = clone_disk,
+	.layer_set_writable = btrfs_set_writable,
 	.layer_remove = remove_from,
 };

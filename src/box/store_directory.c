@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/err.h"
+#include "box/disk.h"
 #include "box/store_impl.h"
 #include "sys/tree.h"
 #include "sys/tree_copy.h"
@@ -48,7 +49,7 @@ static int copy_parts(int disk, int part, struct err *e)
 {
 	if (tree_copy(disk, part, "upper", e) < 0)
 		return -1;
-	return tree_copy(disk, part, "usr-upper", e);
+	return faccessat(disk, DISK_OLD_USR, F_OK, AT_SYMLINK_NOFOLLOW) < 0 ? 0 : tree_copy(disk, part, DISK_OLD_USR, e);
 }
 
 static int directory_clone(const struct box_store *s, int disk, int layers, const char *layer, struct err *e)

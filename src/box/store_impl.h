@@ -14,6 +14,7 @@ struct box_store_ops {
 	int (*flush)(const struct box_store *s, int disk, int layers, const char *name, struct err *e);
 	int (*clone)(const struct box_store *s, int disk, int layers, const char *layer, struct err *e);
 	int (*finish)(int layers, const char *layer, struct err *e); /* NULL: it is finished already */
+	int (*layer_set_writable)(int layer, bool writable, struct err *e); /* NULL: it is */
 	int (*layer_remove)(const struct box_store *s, int layers, const char *layer, struct err *e);
 };
 

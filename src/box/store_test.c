@@ -228,7 +228,7 @@ static int clone_on(const struct box_store *s)
 	uint64_t base = 0;
 
 	CHECK_OK(disk, &e);
-	CHECK(mkdirat(disk, "upper", 0755) == 0 && mkdirat(disk, "usr-upper", 0755) == 0 && mkdirat(disk, "upper/d", 0700) == 0);
+	CHECK(mkdirat(disk, "upper", 0755) == 0 && mkdirat(disk, "upper/d", 0700) == 0);
 	CHECK(fchownat(disk, "upper", BASE + 1000, BASE, 0) == 0); /* the box's root gave it away */
 	CHECK_OK(box_disk_flush(s, "b1", &e), &e);
 	CHECK_OK(box_disk_clone(s, "b1", "snap-1", &e), &e);
@@ -236,7 +236,7 @@ static int clone_on(const struct box_store *s)
 	CHECK_OK(box_disk_clone_finish(s, "snap-1", &e), &e);
 	CHECK(box_disk_clone(s, "b1", "snap-1", &e) < 0 && e.code == ERR_CONFLICT);
 	CHECK(fstatat(layers, "snap-1/upper/d", &st, 0) == 0 && S_ISDIR(st.st_mode));
-	CHECK(fstatat(layers, "snap-1/upper/later", &st, 0) < 0 && fstatat(layers, "snap-1/usr-upper", &st, 0) == 0);
+	CHECK(fstatat(layers, "snap-1/upper/later", &st, 0) < 0);
 	CHECK_OK(box_layer_id_base(s, "snap-1", &base, &e), &e);
 	CHECK(base == BASE);
 	CHECK(box_layer_id_base(s, "snap-2", &base, &e) < 0 && e.code == ERR_NOT_FOUND);
@@ -248,6 +248,62 @@ static int clone_on(const struct box_store *s)
 	CHECK_OK(box_layer_remove(s, "snap-1", &e), &e);
 	CHECK_OK(box_layer_remove(s, "snap-1", &e), &e);
 	CHECK(fstatat(layers, "snap-1", &st, 0) < 0);
+	return 0;
+}
+
+/* The disk of a box that had the host's /usr in an overlay of its own. */
+static int clone_old(const struct box_store *s, const char *name, const char *layer)
+{
+	struct err e = { 0 };
+	AUTO_FD disk = box_disk_make(s, name, 64 * MIB, &e);
+
+	CHECK_OK(disk, &e);
+	CHECK(mkdirat(disk, "upper", 0755) == 0 && mkdirat(disk, "upper/root", 0700) == 0);
+	CHECK(mkdirat(disk, "usr-upper", 0755) == 0 && mkdirat(disk, "usr-upper/bin", 0700) == 0);
+	CHECK_OK(box_disk_clone(s, name, layer, &e), &e);
+	CHECK_OK(box_disk_clone_finish(s, layer, &e), &e);
+	CHECK_OK(box_disk_remove(s, name, &e), &e);
+	return 0;
+}
+
+static int nothing(int layer)
+{
+	(void)layer;
+	return 0;
+}
+
+static int cut_off(int layer)
+{
+	return renameat(layer, "upper", layer, "usr-upper/.root");
+}
+
+static int own_root(int layer)
+{
+	return mkdirat(layer, "usr-upper/.root", 0755) < 0 ? -1 : mkdirat(layer, "usr-upper/.root/mine", 0755);
+}
+
+static int join_on(const struct box_store *s)
+{
+	static int (*const changes[])(int) = { nothing, cut_off, own_root };
+	AUTO_FD layers = open(s->layers_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct err e = { 0 };
+	struct stat st;
+
+	for (size_t i = 0; i < ARRAY_LEN(changes); i++) {
+		AUTO_FD layer = -1;
+
+		CHECK(clone_old(s, "b2", "snap-2") == 0);
+		layer = openat(layers, "snap-2", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		CHECK(!box_store_has_limits(s) || btrfs_set_writable(layer, true, &e) == 0);
+		CHECK(changes[i](layer) == 0);
+		CHECK_OK(box_layer_join(s, "snap-2", &e), &e);
+		CHECK_OK(box_layer_join(s, "snap-2", &e), &e); /* nothing is left to do */
+		CHECK(fstatat(layers, "snap-2/upper/bin", &st, 0) == 0 && fstatat(layers, "snap-2/upper/.root/root", &st, 0) == 0);
+		CHECK(fstatat(layers, "snap-2/usr-upper", &st, 0) < 0 && fstatat(layers, "snap-2/upper/.root/mine", &st, 0) < 0);
+		CHECK(!box_store_has_limits(s) || (mkdirat(layers, "snap-2/more", 0700) < 0 && errno == EROFS));
+		CHECK_OK(box_layer_remove(s, "snap-2", &e), &e);
+	}
+	CHECK(box_layer_join(s, "snap-2", &e) < 0 && e.code == ERR_NOT_FOUND);
 	return 0;
 }
 
@@ -263,18 +319,18 @@ static int clones_in_an_image(void *arg)
 	if (r != 0)
 		return r;
 	CHECK_OK(box_store_open(&s, &spec, &e), &e);
-	CHECK(clone_on(&s) == 0);
+	CHECK(clone_on(&s) == 0 && join_on(&s) == 0);
 	box_store_done(&s);
 	return image_remove(&i) < 0;
 }
 
-static void a_clone_of_a_btrfs_disk_stays_as_the_disk_was(void **state)
+static void clones_of_btrfs_disks_stay_and_old_ones_are_joined(void **state)
 {
 	(void)state;
 	WITH_IMAGE(clones_in_an_image);
 }
 
-static void a_clone_of_plain_folders_stays_as_they_were(void **state)
+static void clones_of_plain_folders_stay_and_old_ones_are_joined(void **state)
 {
 	char dir[] = "/tmp/store_test.XXXXXX";
 	AUTO(box_store_done) struct box_store s = BOX_STORE_INIT;
@@ -287,6 +343,7 @@ static void a_clone_of_plain_folders_stays_as_they_were(void **state)
 	assert_non_null(mkdtemp(dir));
 	assert_int_equal(box_store_open(&s, &(struct box_store_spec){ .state_dir = dir, .is_unlimited = true }, &e), 0);
 	assert_int_equal(clone_on(&s), 0);
+	assert_int_equal(join_on(&s), 0);
 	assert_int_equal(tree_remove(tmp, dir + sizeof("/tmp/") - 1, &e), 0);
 }
 
@@ -298,8 +355,8 @@ int main(void)
 		cmocka_unit_test(a_half_made_image_is_made_anew_and_a_broken_one_refused),
 		cmocka_unit_test(a_btrfs_with_quotas_is_used_in_place),
 		cmocka_unit_test(plain_folders_have_no_limit_and_say_so),
-		cmocka_unit_test(a_clone_of_a_btrfs_disk_stays_as_the_disk_was),
-		cmocka_unit_test(a_clone_of_plain_folders_stays_as_they_were),
+		cmocka_unit_test(clones_of_btrfs_disks_stay_and_old_ones_are_joined),
+		cmocka_unit_test(clones_of_plain_folders_stay_and_old_ones_are_joined),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -179,6 +179,13 @@ int btrfs_snapshot_make(int dir, const char *name, int source, struct err *e)
 	return ioctl(dir, BTRFS_IOC_SNAP_CREATE_V2, &args) < 0 ? err_sys(e, errno, "make snapshot '%s'", name) : 0;
 }
 
+int btrfs_set_writable(int subvolume, bool writable, struct err *e)
+{
+	uint64_t flags = writable ? 0 : BTRFS_SUBVOL_RDONLY;
+
+	return ioctl(subvolume, BTRFS_IOC_SUBVOL_SETFLAGS, &flags) < 0 ? err_sys(e, errno, "change who may write to a subvolume") : 0;
+}
+
 int btrfs_subvolume_remove(int dir, const char *name, struct err *e)
 {
 	struct btrfs_ioctl_vol_args args = { 0 };

@@ -46,6 +46,7 @@ int btrfs_subvolume_remove(int dir, const char *name, struct err *e);
 /* NAME in DIR becomes what the subvolume SOURCE is now, read-only, all at once and on the disk. What SOURCE has not written
  * back yet is written back first, which is most of the time it takes. It has a quota of its own, without a limit. */
 int btrfs_snapshot_make(int dir, const char *name, int source, struct err *e);
+int btrfs_set_writable(int subvolume, bool writable, struct err *e);
 /* Of the one that FD is in: never given to another. */
 int btrfs_subvolume_id(int fd, uint64_t *ret, struct err *e);
 

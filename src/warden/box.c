@@ -542,7 +542,7 @@ static int name_box(struct box *b, const struct wire_request *rq, struct err *e)
 static int claim(struct box *b, const struct wire_request *rq, const struct image_use *use, struct err *e)
 {
 	stack_done(&b->stack);
-	if (stack_find(b->w, rq, &b->stack, e) < 0 || stack_write(b->slot.dir, &b->stack, e) < 0)
+	if (stack_find(b->w, rq, use->has_host_usr, &b->stack, e) < 0 || stack_write(b->slot.dir, &b->stack, e) < 0)
 		return -1;
 	b->file.pid = b->slot.pid;
 	memcpy(b->file.layer, use->layer, sizeof(b->file.layer));

@@ -7,12 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/hex.h"
 #include "base/own.h"
 #include "base/random.h"
+#include "box/disk.h"
 #include "box/host.h"
 #include "sys/fd.h"
 #include "sys/tree.h"
@@ -254,11 +256,14 @@ static int make_in(int layers, const char *name, struct err *e)
 {
 	AUTO_FD layer = -1;
 
-	if (tree_remove(layers, TEMP_LAYER, e) < 0 || make_dir(layers, TEMP_LAYER, 0755, e) < 0)
+	if (tree_remove(layers, TEMP_LAYER, e) < 0 || make_dir(layers, TEMP_LAYER, 0755, e) < 0 ||
+	    make_dir(layers, TEMP_LAYER "/" DISK_ROOT, 0755, e) < 0)
 		return -1;
-	layer = openat(layers, TEMP_LAYER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	layer = openat(layers, TEMP_LAYER "/" DISK_ROOT, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (layer < 0)
 		return err_sys(e, errno, "open a new layer");
+	if (fsetxattr(layer, "trusted.overlay.opaque", "y", 1, 0) < 0) /* whatever the host's /usr has there */
+		return err_sys(e, errno, "close a new layer to what is below it");
 	if (fill(layer, e) < 0)
 		return -1;
 	return renameat(layers, TEMP_LAYER, layers, name) < 0 ? err_sys(e, errno, "name a new layer") : 0;

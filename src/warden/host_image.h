@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* warden/host_image.h - the image "host": the host's own programs under a small clean root.
  *
- * The layer has what is not /usr: links to it as on the host, a generated /etc with the few files that the host's programs
- * cannot do without, and empty directories. Nothing comes from /root, /home or /var, and of /etc only what every user of
+ * The layer has what is not /usr, all of it below DISK_ROOT (box/disk.h): links to it as on the host, a generated /etc with
+ * the few files that the host's programs cannot do without, and empty directories. Nothing comes from /root, /home or /var, and of /etc only what every user of
  * the host may read. It is made anew with each start, because the host may have changed; boxes keep the one that they were
  * made with. */
 #pragma once

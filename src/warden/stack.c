@@ -30,20 +30,23 @@ void stack_layer_name(const struct wire_layer *layer, char ret[SLOT_LAYER_NAME_M
 	hex_encode(ret + strlen("blob-"), layer->name, is_blob ? WIRE_LAYER_SIZE : WIRE_LAYER_SIZE / 2);
 }
 
-static int find_layer(const struct warden *w, int layers, const struct wire_layer *layer, struct slot_layer *ret, struct err *e)
+static int find_disk(const struct warden *w, bool has_usr, struct slot_layer *ret, struct err *e)
+{
+	if (has_usr && box_layer_join(&w->host.store, ret->name, e) < 0)
+		return -1;
+	return box_layer_id_base(&w->host.store, ret->name, &ret->id_base, e);
+}
+
+static int find_blob(int layers, const struct slot_layer *layer, struct err *e)
 {
 	struct stat st;
 
-	*ret = (struct slot_layer){ .is_disk = layer->kind == WIRE_LAYER_SNAPSHOT };
-	stack_layer_name(layer, ret->name);
-	if (ret->is_disk)
-		return box_layer_id_base(&w->host.store, ret->name, &ret->id_base, e);
-	if (fstatat(layers, ret->name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
-		return err_set(e, ERR_NOT_FOUND, "there is no layer '%s'", ret->name);
+	if (fstatat(layers, layer->name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
+		return err_set(e, ERR_NOT_FOUND, "there is no layer '%s'", layer->name);
 	return 0;
 }
 
-int stack_find(const struct warden *w, const struct wire_request *rq, struct stack *ret, struct err *e)
+int stack_find(const struct warden *w, const struct wire_request *rq, bool has_usr, struct stack *ret, struct err *e)
 {
 	AUTO(stack_done) struct stack s = { 0 };
 	AUTO_FD layers = -1;
@@ -57,9 +60,14 @@ int stack_find(const struct warden *w, const struct wire_request *rq, struct sta
 	s.layers = calloc(rq->n_layers, sizeof(*s.layers));
 	if (!s.layers)
 		return err_no_memory(e);
-	for (; s.n < rq->n_layers; s.n++)
-		if (find_layer(w, layers, &rq->layers[s.n], &s.layers[s.n], e) < 0)
+	for (; s.n < rq->n_layers; s.n++) {
+		struct slot_layer *l = &s.layers[s.n];
+
+		l->is_disk = rq->layers[s.n].kind == WIRE_LAYER_SNAPSHOT;
+		stack_layer_name(&rq->layers[s.n], l->name);
+		if ((l->is_disk ? find_disk(w, has_usr, l, e) : find_blob(layers, l, e)) < 0)
 			return -1;
+	}
 	*ret = s;
 	s = (struct stack){ 0 };
 	return 0;

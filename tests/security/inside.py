@@ -154,9 +154,9 @@ class Sandbox:
 
     @property
     def upper(self):
-        """On its disk, which the warden alone sees."""
+        """Its root on its disk, which the warden alone sees."""
         server = self.plane.server
-        return pathlib.Path(f"/proc/{server.warden_pid}/root{server.home.state}/store/disks/{self.box.name}/upper")
+        return pathlib.Path(f"/proc/{server.warden_pid}/root{server.home.state}/store/disks/{self.box.name}/upper/.root")
 
     def pids(self):
         """Of all its processes, on the host; PID 1 first."""

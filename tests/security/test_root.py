@@ -105,10 +105,27 @@ def test_R3_mounts_have_their_flags(box):
     assert "size=64k" in rows["/dev"][2] and "mode=755" in rows["/dev"][2]
     assert {"ptmxmode=666", "mode=620", "max=1024"} <= set(rows["/dev/pts"][2].split(","))
     assert "size=65536k" in rows["/dev/shm"][2]
-    known = set(want) | {"/usr", *MASKED, "/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/pressure"}
+    known = set(want) | {"/usr", "/usr/.root", *MASKED, "/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/pressure"}
     assert set(rows) <= known or all(p.startswith("/sys/devices/system/cpu/") for p in set(rows) - known), set(rows) - known
     kinds = {kind for _, kind, _ in rows.values()}
     assert kinds <= {"overlay", "proc", "sysfs", "tmpfs", "devpts", "mqueue"}, kinds
+
+
+@ROOT_AND_OTHER
+def test_R3_root_and_usr_are_one_file_system_and_neither_shows_the_other_twice(box, uid):
+    got = box.python("""
+        hidden, own = '/usr/.root', '/tmp/own%d' % os.getuid()
+        open(own, 'w').close()
+        print([{os.lstat(p).st_dev for p in ('/', '/usr', '/tmp', own, '/etc/passwd', '/usr/bin', os.path.realpath('/usr/bin/env'), hidden)},
+               os.listdir(hidden), 'bin' in os.listdir(hidden + '/..'), os.path.ismount(own),
+               tried(os.rename, hidden, '/usr/elsewhere'), tried(os.rmdir, hidden), os.system('find /usr -maxdepth 1 >/dev/null')])
+        """, uid)
+    devices, *rest = got
+    assert len(devices) == 1 and rest[:3] == [[], True, False] and {*rest[3:5]} <= {"EBUSY", "EACCES"} and rest[5] == 0, got
+
+
+def test_R3_everything_in_usr_can_be_changed(box):
+    assert box.run("mkdir /usr/local/d && chown -R 1000 /usr/local /usr/.root && chmod -R g+w /usr/local /usr/.root && du -shx /usr/local").code == 0
 
 
 @ROOT_AND_OTHER
