@@ -68,6 +68,25 @@ def talk(server, tmp_path):
     c.close()
 
 
+def test_a_sandbox_that_was_made_is_named_whatever_comes_after(tmp_path):
+    def hook(h, path):
+        if h.command == "POST" and path == "/v1/sandboxes":
+            reply(h, 202, json.dumps(INFO).encode(), "application/json")
+        elif "/endpoints/" in path:
+            reply(h, 200, json.dumps({"endpoint": f"127.0.0.1:{liar.port}/in"}).encode(), "application/json")
+        else:
+            reply(h, 200 if path.startswith("/in/") else 400, b'{"code": "INVALID", "message": "not now"}', "application/json")
+        return True
+
+    liar = Liar(hook=hook)
+    c = Stdio(types.SimpleNamespace(host="127.0.0.1", port=liar.port), tmp_path)
+    c.initialize()
+    error = c.error("sandbox_create", image="host")
+    c.close()
+    liar.stop()
+    assert "'s1'" in error and "not now" in error
+
+
 @pytest.mark.parametrize("tool, arguments", [
     ("command_status", {"execution_id": "c1"}), ("code_context_list", {}), ("file_list", {"path": "/"}), ("egress_get", {}),
 ])

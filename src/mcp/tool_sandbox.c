@@ -17,8 +17,12 @@
 
 static enum step tell_made(struct call *c, struct err *e)
 {
-	(void)e;
+	const struct osb_error *why = osb_call_error(c->op);
+
 	c->made_here = false; /* from here on it has an owner: who knows its id */
+	if (why->kind != OSB_OK)
+		return (enum step)err_set(e, ERR_UNAVAILABLE, "sandbox '%s' is there, but it cannot be looked at: %s",
+					  osb_sandbox_id(c->box->handle), why->message);
 	mcp_call_progress(c, 1.0, PROGRESS_ALL, "Done");
 	return STEP_DONE;
 }
@@ -28,6 +32,7 @@ static enum step ask_about_made(struct call *c, struct err *e)
 	if (mcp_call_take_made(c, e) != STEP_DONE)
 		return STEP_FAILED;
 	mcp_call_progress(c, 0.8, PROGRESS_ALL, "Fetching sandbox info");
+	c->takes_failure = true;
 	(void)osb_sandbox_get(c->engine->client, osb_sandbox_id(c->box->handle), &c->result.info, c->op);
 	return mcp_call_then(c, tell_made);
 }
