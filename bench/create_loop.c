@@ -20,7 +20,8 @@
 #define WORKERS 8
 #define COUNT_MAX 100000
 #define PROBE_EVERY 100 /* sandboxes, between two looks at how long things take */
-#define PROBES 20
+#define PROBES 100
+#define QUIET_US 200000 /* for slots to be made */
 #define WAIT_US 10000 /* between two looks at a pool */
 #define WAIT_MAX 3000
 #define SANDBOX \
@@ -240,10 +241,12 @@ static void rate(unsigned port, const struct floor *f, uint64_t rounds, uint64_t
 
 /* ---- filling a host ---- */
 
+/* Once the slots for the next creates are made: that takes both processors, and longer than all probes do. */
 static void probe(struct client *c, const struct sandbox *s, uint64_t filled)
 {
 	char path[128];
 
+	(void)usleep(QUIET_US);
 	(void)snprintf(path, sizeof(path), "/v1/sandboxes/%s", s->id);
 	for (int i = 0; i < PROBES; i++) {
 		uint64_t began = clock_mono_us();
