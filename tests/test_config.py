@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 
-from conftest import KEY, SERVER, Server, clean_environment, free_port
+from conftest import KEY, SERVER, clean_environment, free_port
 
 PREFIX = "opensandbox-server: "
 
@@ -339,10 +339,7 @@ def test_a_log_that_is_another_name_of_a_file_is_not_given_away(run_server, tmp_
     assert victim.stat().st_uid == 0 and victim.read_text() == "secret"
 
 
-def test_a_log_that_cannot_be_written_is_refused(tmp_path):
-    server = Server(
-        tmp_path, "[log]\nfile_enabled = true\nfile_path = \"/proc/none/x.log\"\n", {"OPENSANDBOX_SERVER_API_KEY": KEY},
-        port=free_port(),
-    )  # fmt: skip
-    assert server.process.wait(20) == 1
-    assert server.stderr.startswith(f"{PREFIX}make folder '/proc/none'")
+def test_a_log_that_cannot_be_written_is_refused(tmp_path, run_server):
+    path = write(tmp_path, "[log]\nfile_enabled = true\nfile_path = \"/proc/none/x.log\"\n")
+    done = run_server("--config", path, env={"OPENSANDBOX_SERVER_API_KEY": KEY, "OPENSANDBOX_SERVER_PORT": str(free_port())})
+    assert done.returncode == 1 and done.stderr.startswith(f"{PREFIX}make folder '/proc/none'")

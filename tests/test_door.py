@@ -134,10 +134,10 @@ def test_what_is_used_lives_longer(known, api, box):
     wait_for(lambda: api.read(sandbox_id)["expiresAt"] > before, what="a later end")
 
 
-def test_no_socket_of_somebody_else_is_replaced(tmp_path):
+def test_no_socket_of_somebody_else_is_replaced(tmp_path, home):
     file = tmp_path / "door"
     file.write_text("mine")
-    s = Server(tmp_path, f'[ingress]\ndoor = "{file}"\n', env={"OPENSANDBOX_SERVER_API_KEY": KEY})
+    s = Server(tmp_path, f'[ingress]\ndoor = "{file}"\n', env={"OPENSANDBOX_SERVER_API_KEY": KEY}, home=home)
     assert s.process.wait(TIMEOUT_S) == 1
     assert "ingress.door" in s.stderr and "is no socket" in s.stderr
     assert file.read_text() == "mine"
