@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "net/client.h"
+#include "net/loop.h"
 #include "net/relay.h"
 #include "net/server.h"
 #include "net/transport.h"
@@ -30,6 +31,9 @@ struct forward {
 	struct buf early;         /* what came from there already */
 	struct relay *relay;
 	uint64_t moved; /* bytes of bodies */
+	bool is_paced, is_resting;
+	struct http_pace pace;
+	struct timer rest;
 };
 
 static void forward_free(struct forward *f)
@@ -38,6 +42,7 @@ static void forward_free(struct forward *f)
 	transport_close(f->inside);
 	relay_cancel(f->relay);
 	buf_done(&f->early);
+	timer_done(&f->rest);
 	free(f);
 }
 
@@ -87,7 +92,16 @@ static void on_room(void *arg)
 {
 	struct forward *f = arg;
 
-	if (f->call)
+	if (f->call && !f->is_resting)
+		http_call_resume(f->call);
+}
+
+static void on_rested(void *arg)
+{
+	struct forward *f = arg;
+
+	f->is_resting = false;
+	if (f->call && f->rp && reply_room(f->rp) > 0) /* or on_room() comes */
 		http_call_resume(f->call);
 }
 
@@ -184,6 +198,24 @@ static void give_up_busy(struct forward *f)
 	finish(f);
 }
 
+/* Of what programs say there is no end, and of a file there is: only the former has to make room for others. */
+static int begin_pace(struct forward *f, const struct http_head *head, struct err *e)
+{
+	static const struct str type = STR("text/event-stream");
+
+	if (!f->ops->paces || !str_starts(http_value(head, "Content-Type"), type))
+		return 0;
+	f->is_paced = true;
+	return timer_init(&f->rest, f->loop, on_rested, f, "stream that rests", e);
+}
+
+static void rest(struct forward *f, unsigned ms)
+{
+	f->is_resting = true;
+	http_call_pause(f->call);
+	timer_in(&f->rest, ms);
+}
+
 static void on_head(struct http_call *call, const struct http_head *head, void *arg)
 {
 	static const struct reply_source source = { .proceed = on_room, .stop = on_hangup };
@@ -191,7 +223,7 @@ static void on_head(struct http_call *call, const struct http_head *head, void *
 	struct err e = { 0 };
 
 	(void)call;
-	if (f->ops->headers(f->rq, f->rp, head, f->arg, &e) < 0) {
+	if (begin_pace(f, head, &e) < 0 || f->ops->headers(f->rq, f->rp, head, f->arg, &e) < 0) {
 		give_up(f, &e);
 	} else if (head->status == 204 || head->status == 304) {
 		f->is_upload_over = true;
@@ -206,12 +238,16 @@ static void on_head(struct http_call *call, const struct http_head *head, void *
 static void on_data(struct http_call *call, struct str piece, void *arg)
 {
 	struct forward *f = arg;
+	unsigned ms;
 
 	if (!f->rp)
 		return;
 	f->moved += piece.n;
 	reply_write(f->rp, piece);
-	if (reply_room(f->rp) == 0)
+	ms = f->is_paced ? request_pace(f->rq, &f->pace, piece.n) : 0;
+	if (ms > 0)
+		rest(f, ms);
+	else if (reply_room(f->rp) == 0)
 		http_call_pause(call);
 }
 

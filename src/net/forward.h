@@ -28,6 +28,7 @@ struct forward_ops {
 	void (*tunnel)(void *arg); /* it has become one; or NULL */
 	void (*over)(void *arg);   /* the last one, once, unless it is cancelled */
 	bool passes;               /* without copies where that can be */
+	bool paces;                /* streams of events, while others are served: see request_pace() */
 };
 
 /* For a handler of a ROUTE_STREAM_IN route, which returns 0 then. OUT names everything but the body; the client lives until

@@ -419,3 +419,21 @@ void request_resume(struct request *rq)
 	c->window_ms += waited_ms;
 	conn_kick(c);
 }
+
+static uint64_t pace_add(struct http_pace *p, uint64_t now, size_t n)
+{
+	if (now - p->began_ms >= HTTP_PACE_MS)
+		*p = (struct http_pace){ .began_ms = now };
+	return p->bytes += n;
+}
+
+unsigned request_pace(struct request *rq, struct http_pace *own, size_t n)
+{
+	struct http_server *s = exchange_of(rq)->rp.c->s;
+	uint64_t now = loop_now_ms(s->loop);
+	bool is_much = pace_add(&s->pace, now, n) > HTTP_PACE_BYTES;
+
+	if (pace_add(own, now, n) <= HTTP_PACE_LITTLE || !is_much || s->counts.busy <= 1)
+		return 0;
+	return (unsigned)(s->pace.began_ms + HTTP_PACE_MS - now);
+}

@@ -154,6 +154,24 @@ void request_read(struct request *rq, const struct body_sink *sink, void *arg);
 void request_pause(struct request *rq);
 void request_resume(struct request *rq);
 
+/* ---- pace ----
+ *
+ * What moves many small pieces keeps the processors busy in the kernel, where nobody else gets a turn. All streams that report
+ * what they move share HTTP_PACE_BYTES in HTTP_PACE_MS as long as the server has other requests as well; those that move
+ * little are not held up by it. */
+
+#define HTTP_PACE_MS 4
+#define HTTP_PACE_BYTES (192 * 1024)
+#define HTTP_PACE_LITTLE (32 * 1024)
+
+struct http_pace {
+	uint64_t began_ms, bytes;
+};
+
+/* The stream of RQ has moved N bytes. OWN is its own, zeroed in the beginning. Returns for how many milliseconds it is to rest;
+ * 0: it may go on. */
+unsigned request_pace(struct request *rq, struct http_pace *own, size_t n);
+
 /* ---- the reply ---- */
 
 /* Headers of the reply to come. A value that could not stand in a header is refused: it must be encoded before. */

@@ -133,6 +133,7 @@ struct http_server {
 	struct buf spare_in;
 	struct http_counts counts;
 	unsigned wide; /* connections whose buffer is larger */
+	struct http_pace pace; /* of all streams together */
 	int spare_fd;           /* given up for a moment to refuse a connection when descriptors run out */
 	char date[32];
 	int64_t date_s;         /* the second that `date` shows */

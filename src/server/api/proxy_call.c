@@ -152,7 +152,8 @@ static struct proxy_call *call_new(struct request *rq, struct sandbox *sb, unsig
 
 int proxy_call_start(struct request *rq, struct reply *rp, struct sandbox *sb, unsigned port, const char *upgrade, struct err *e)
 {
-	static const struct forward_ops ops = { .headers = on_headers, .refuse = on_refuse, .over = on_over, .passes = true };
+	static const struct forward_ops ops = { .headers = on_headers, .refuse = on_refuse, .over = on_over, .passes = true,
+						.paces = true };
 	struct http_request out;
 	struct http_client *client;
 	struct proxy_call *x;
