@@ -30,7 +30,7 @@ int stage_make(const struct stage_spec *spec, struct err *e);
 struct stage_root {
 	int stage;
 	int dir; /* the box's disk */
-	const char *work; /* and with this folder, which no overlay has had */
+	const char *work; /* a folder of it that no overlay has had */
 	int store; /* the host's layers, with the ids that they have on the disk */
 	uint64_t id_base; /* of the box */
 	const struct slot_layer *layers;

@@ -18,6 +18,7 @@
 #include "box/host.h"
 #include "sys/fd.h"
 #include "sys/tree.h"
+#include "warden/layer_dir.h"
 
 #include "base/banned.h"
 
@@ -262,7 +263,7 @@ static int make_in(int layers, const char *name, struct err *e)
 	layer = openat(layers, TEMP_LAYER "/" DISK_ROOT, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (layer < 0)
 		return err_sys(e, errno, "open a new layer");
-	if (fsetxattr(layer, "trusted.overlay.opaque", "y", 1, 0) < 0) /* whatever the host's /usr has there */
+	if (fsetxattr(layer, LAYER_OPAQUE_ATTR, "y", 1, 0) < 0) /* whatever the host's /usr has there */
 		return err_sys(e, errno, "close a new layer to what is below it");
 	if (fill(layer, e) < 0)
 		return -1;

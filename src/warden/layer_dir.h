@@ -15,6 +15,9 @@
 
 struct err;
 
+/* Of a folder of a layer, "y": nothing below it is seen. */
+#define LAYER_OPAQUE_ATTR "trusted.overlay.opaque"
+
 int layer_dir_open(const char *path, struct err *e);
 bool layer_dir_has(int layers, const char *name); /* as a directory */
 

@@ -19,10 +19,10 @@
 #include "sys/passing.h"
 #include "sys/process.h"
 #include "sys/userns.h"
+#include "warden/layer_dir.h"
 
 #include "base/banned.h"
 
-#define OPAQUE_ATTR "trusted.overlay.opaque"
 #define PROGRAM "opensandbox-unpack"
 
 struct run {
@@ -136,8 +136,8 @@ static int mark(const struct run *r, int dir, struct err *e)
 	if (fstat(dir, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_dev != r->dev)
 		return err_set(e, ERR_INVALID, "the unpacker asks for what it has no right to");
 	if (r->packs)
-		return fgetxattr(dir, OPAQUE_ATTR, &is, 1) == 1 && is == 'y' ? PACK_OPAQUE : 'n';
-	return fsetxattr(dir, OPAQUE_ATTR, "y", 1, 0) < 0 ? err_sys(e, errno, "mark a directory") : 'o';
+		return fgetxattr(dir, LAYER_OPAQUE_ATTR, &is, 1) == 1 && is == 'y' ? PACK_OPAQUE : 'n';
+	return fsetxattr(dir, LAYER_OPAQUE_ATTR, "y", 1, 0) < 0 ? err_sys(e, errno, "mark a directory") : 'o';
 }
 
 /* 0 as well when it has closed its end. */
