@@ -245,10 +245,12 @@ static void whoever_takes_one_owns_it(void **state)
 	has(r->answer, "The request's '$.wings' is not known here");
 	pass(r, 200);
 	status_is(r, "p", 2, 1, 1);
+	has(ask(r, "GET /sandboxes?pageSize=1", NULL), "\"totalItems\":1,\"totalPages\":1,"); /* the other one is nobody's */
 	pass(r, 600000 - 1000); /* its life began when it was taken */
 	has(rig_on(r, "GET", id, "", NULL), "HTTP/1.1 200 ");
 	pass(r, 2000);
 	has(rig_on(r, "GET", id, "", NULL), "HTTP/1.1 404 ");
+	has(ask(r, "GET /sandboxes", NULL), "\"totalItems\":0");
 	status_is(r, "p", 1, 0, 1);
 	rig_stop(r);
 }
@@ -539,6 +541,7 @@ static void a_restart_keeps_what_was_acknowledged(void **state)
 	take(r, "{\"extensions\":{\"poolRef\":\"p\",\"access.renew.extend.seconds\":\"300\"},\"timeout\":600,\"metadata\":{\"k\":\"v\"}}", mine);
 	pass(r, 300);
 	rig_restart(r);
+	has(ask(r, "GET /sandboxes", NULL), "\"totalItems\":1");
 	status_is(r, "p", 3, 1, 2);
 	assert_int_equal(r->fake.n_boxes, 3);
 	has(rig_on(r, "GET", mine, "", NULL), "\"metadata\":{\"k\":\"v\"}");

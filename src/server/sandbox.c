@@ -233,6 +233,7 @@ int box_link(struct box *b, struct err *e)
 {
 	if (!map_put(&b->pub.set->by_id, str_of(b->id), b))
 		return err_no_memory(e);
+	b->pub.set->n_idle += b->pub.row.is_idle;
 	list_in(b);
 	return 0;
 }
@@ -240,7 +241,15 @@ int box_link(struct box *b, struct err *e)
 void box_unlink(struct box *b)
 {
 	(void)map_del(&b->pub.set->by_id, str_of(b->id));
+	b->pub.set->n_idle -= b->pub.row.is_idle;
 	list_out(b);
+}
+
+void box_set_idle(struct box *b, bool is_idle)
+{
+	b->pub.set->n_idle -= b->pub.row.is_idle;
+	b->pub.set->n_idle += is_idle;
+	b->pub.row.is_idle = is_idle;
 }
 
 void box_move(struct box *b, int64_t created_us)
@@ -435,6 +444,11 @@ struct sandbox *sandboxes_newest(const struct sandboxes *s)
 size_t sandboxes_count(const struct sandboxes *s)
 {
 	return s->by_id.n;
+}
+
+size_t sandboxes_count_owned(const struct sandboxes *s)
+{
+	return s->by_id.n - s->n_idle;
 }
 
 unsigned sandboxes_creating(const struct sandboxes *s)

@@ -26,7 +26,7 @@ static void become_owned(struct box *b)
 	struct sandbox_row *r = &b->pub.row;
 
 	box_move(b, as->created_us);
-	r->is_idle = false;
+	box_set_idle(b, false);
 	r->os = as->os;
 	r->arch = as->arch;
 	r->renew_s = as->renew_s;

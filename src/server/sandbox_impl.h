@@ -112,6 +112,7 @@ struct orphan {
 struct sandboxes {
 	struct sandboxes_spec spec;
 	struct map by_id; /* of struct box */
+	size_t n_idle;    /* of them */
 	struct sandbox *newest, *oldest;
 	struct map keys;  /* of struct key */
 	struct orphan *orphans;
@@ -139,6 +140,7 @@ void box_free(struct box *b);
 int box_link(struct box *b, struct err *e);
 void box_unlink(struct box *b);
 void box_move(struct box *b, int64_t created_us); /* to the place in the list that this time gives it */
+void box_set_idle(struct box *b, bool is_idle); /* of one in the set */
 void box_arm(struct box *b); /* the timer of its expiry */
 void box_set_digest(struct box *b, const char *digest); /* of its image */
 struct box_stack { /* what of a row a rollback changes */

@@ -76,7 +76,7 @@ static int load_member(const char *sandbox_id, const char *pool_id, bool is_idle
 	if (!b || !id_valid(str_of(pool_id)))
 		return err_set(e, ERR_INVALID, "sandbox '%.64s': a place in a pool that cannot be", sandbox_id);
 	memcpy(b->pool, pool_id, strlen(pool_id) + 1);
-	b->pub.row.is_idle = is_idle;
+	box_set_idle(b, is_idle);
 	return 0;
 }
 

@@ -44,6 +44,11 @@ static bool has_pair(const struct string_map *m, const struct query_pair *p)
 	return false;
 }
 
+static bool takes_all(const struct filter *f)
+{
+	return f->metadata.n == 0 && !query_get(&f->query, "state");
+}
+
 static bool matches(const struct filter *f, const struct sandbox *sb)
 {
 	for (size_t i = 0; i < f->metadata.n; i++)
@@ -79,6 +84,13 @@ bool paging_has(const struct paging *p, size_t at)
 	       at - first < (size_t)p->page_size;
 }
 
+static bool is_behind(const struct paging *p, size_t at)
+{
+	size_t end;
+
+	return !__builtin_mul_overflow((size_t)p->page, (size_t)p->page_size, &end) && at >= end;
+}
+
 void write_pagination(struct json_out *o, const struct paging *p, size_t total)
 {
 	size_t size = (size_t)MAX(p->page_size, INT64_C(1)), pages = total / size + (total % size > 0);
@@ -92,13 +104,29 @@ void write_pagination(struct json_out *o, const struct paging *p, size_t total)
 	json_close(o, '}');
 }
 
+/* Returns how many there are on all pages: without a filter that is known, and nobody behind the page is looked at. */
+static size_t write_page(struct json_out *o, const struct sandboxes *s, const struct filter *f, const struct paging *p)
+{
+	bool is_known = takes_all(f);
+	size_t n = 0;
+
+	for (const struct sandbox *sb = sandboxes_newest(s); sb && !(is_known && is_behind(p, n)); sb = sb->older) {
+		if (sb->row.is_idle || !matches(f, sb))
+			continue;
+		if (paging_has(p, n))
+			write_sandbox(o, sb);
+		n++;
+	}
+	return is_known ? sandboxes_count_owned(s) : n;
+}
+
 int sandboxes_get(struct request *rq, struct reply *rp, struct err *e)
 {
 	AUTO(buf_done) struct buf body = BUF_INIT(LIST_BODY_MAX);
 	struct json_out o = json_out(&body);
 	struct paging paging = PAGING_INIT;
 	struct filter filter = { 0 };
-	size_t total = 0;
+	size_t total;
 	int rc = request_query(rq, rp, paging_fields, &paging, e);
 
 	if (rc == 0)
@@ -107,13 +135,7 @@ int sandboxes_get(struct request *rq, struct reply *rp, struct err *e)
 		return rc < 0 ? -1 : 0;
 	json_open(&o, '{');
 	json_key(&o, "items"), json_open(&o, '[');
-	for (const struct sandbox *sb = sandboxes_newest(plane_of(rq)->sandboxes); sb; sb = sb->older) {
-		if (sb->row.is_idle || !matches(&filter, sb))
-			continue;
-		if (paging_has(&paging, total))
-			write_sandbox(&o, sb);
-		total++;
-	}
+	total = write_page(&o, plane_of(rq)->sandboxes, &filter, &paging);
 	json_close(&o, ']');
 	write_pagination(&o, &paging, total);
 	json_close(&o, '}');

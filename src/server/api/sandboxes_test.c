@@ -195,7 +195,8 @@ static void lists_are_filtered_and_paged(void **state)
 	} rows[] = {
 		{ "", 200, "\"totalItems\":3,\"totalPages\":1,\"hasNextPage\":false" },
 		{ "?pageSize=2", 200, "\"page\":1,\"pageSize\":2,\"totalItems\":3,\"totalPages\":2,\"hasNextPage\":true" },
-		{ "?page=9", 200, "{\"items\":[],\"pagination\":{\"page\":9" },
+		{ "?page=2&pageSize=2", 200, "\"totalItems\":3,\"totalPages\":2,\"hasNextPage\":false" },
+		{ "?page=9", 200, "{\"items\":[],\"pagination\":{\"page\":9,\"pageSize\":20,\"totalItems\":3" },
 		{ "?page=9223372036854775807&pageSize=200", 200, "\"items\":[]" },
 		{ "?page=0", 422, "\"loc\":[\"query\",\"page\"]" },
 		{ "?page=x", 422, "\"type\":\"int_parsing\"" },
