@@ -133,10 +133,16 @@ static int open_folders(struct child *c, const struct park *p, struct err *e)
 
 /* ---- parked ---- */
 
-/* The cgroup namespace is rooted where its maker is: programs then see their own limits at "/". */
+/* At once: the one that it is killed with is among them. */
 static int enter_groups(const struct child *c, struct err *e)
 {
-	if (cgroup_enter(c->shared, c->n_shared, e) < 0 || cgroup_enter(c->whole, c->n_whole, e) < 0 || cgroup_enter(c->user, c->n_user, e) < 0)
+	return cgroup_enter(c->shared, c->n_shared, e) < 0 ? -1 : cgroup_enter(c->whole, c->n_whole, e);
+}
+
+/* The cgroup namespace is rooted where its maker is: programs then see their own limits at "/". */
+static int enter_leaves(const struct child *c, struct err *e)
+{
+	if (cgroup_enter(c->user, c->n_user, e) < 0)
 		return -1;
 	if (unshare(CLONE_NEWCGROUP) < 0)
 		return err_sys(e, errno, "make a cgroup namespace");
@@ -189,7 +195,11 @@ static int become_parked(struct child *c, const struct park *p, struct err *e)
 	    mount_private_all(e) < 0 || open_folders(c, p, e) < 0)
 		return -1;
 	spec = (struct stage_spec){ .stage = c->stage, .layers = c->layers, .usr = c->usr, .userns = c->userns, .id_base = c->id_base };
-	return stage_make(&spec, e) < 0 || make_guessed(c, e) < 0 ? -1 : begin_session(e);
+	/* After the mounts, where that is possible (v1): for each file system that is used from inside of a memory group the kernel
+	 * keeps lists of that group's own, and most of these the sandbox never looks at. */
+	if (stage_make(&spec, e) < 0 || make_guessed(c, e) < 0 || enter_leaves(c, e) < 0)
+		return -1;
+	return begin_session(e);
 }
 
 /* False when the parent has gone: there is nothing to become. */
