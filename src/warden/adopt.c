@@ -13,6 +13,7 @@
 #include "base/kill_point.h"
 #include "base/log.h"
 #include "base/own.h"
+#include "sys/process_stat.h"
 #include "warden/box.h"
 #include "warden/snapshot.h"
 #include "warden/warden.h"
@@ -40,14 +41,14 @@ static int find_process(const struct box_file *file, bool *ret_gone, struct err 
 {
 	AUTO_FD pidfd = (int)syscall(SYS_pidfd_open, file->pid, 0);
 	struct err scratch = { 0 };
-	uint64_t start;
+	struct process_stat stat;
 
 	*ret_gone = pidfd < 0 && (errno == ESRCH || errno == EINVAL);
 	if (pidfd < 0)
 		return err_sys(e, errno, "open process %d", (int)file->pid);
 	/* Looked at with the pidfd in hand: if the number is another's by now, so is the start. */
-	*ret_gone = process_start_read(file->pid, &start, &scratch) < 0 ? scratch.code == ERR_NOT_FOUND || scratch.sys == ESRCH
-								       : start != file->pid_start;
+	*ret_gone = process_stat_read(file->pid, &stat, &scratch) < 0 ? scratch.code == ERR_NOT_FOUND || scratch.sys == ESRCH
+								      : stat.start != file->pid_start;
 	if (*ret_gone)
 		return err_set(e, ERR_NOT_FOUND, "process %d is another", (int)file->pid);
 	if (scratch.code != ERR_NONE) {

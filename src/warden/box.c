@@ -15,6 +15,7 @@
 #include "sys/cgroup_stats.h"
 #include "sys/namespace.h"
 #include "sys/process.h"
+#include "sys/process_stat.h"
 #include "warden/box_impl.h"
 #include "warden/ending.h"
 #include "warden/flows.h"
@@ -541,14 +542,16 @@ static int name_box(struct box *b, const struct wire_request *rq, struct err *e)
 /* Whose the slot is, written down before anything of it is given away. */
 static int claim(struct box *b, const struct wire_request *rq, const struct image_use *use, struct err *e)
 {
+	struct process_stat stat = { .start = b->slot.pid_start };
+
 	stack_done(&b->stack);
 	if (stack_find(b->w, rq, use->has_host_usr, &b->stack, e) < 0 || stack_write(b->slot.dir, &b->stack, e) < 0)
 		return -1;
 	b->file.pid = b->slot.pid;
 	memcpy(b->file.layer, use->layer, sizeof(b->file.layer));
-	b->file.pid_start = b->slot.pid_start;
-	if (b->file.pid_start == 0 && process_start_read(b->slot.pid, &b->file.pid_start, e) < 0)
+	if (stat.start == 0 && process_stat_read(b->slot.pid, &stat, e) < 0)
 		return -1;
+	b->file.pid_start = stat.start;
 	return box_file_write(b->slot.dir, &b->file, e);
 }
 

@@ -17,8 +17,6 @@
 
 #define MAGIC 0x31786f42U /* "Box1" */
 #define VERSION 1
-#define STAT_BYTES_MAX 4096
-#define START_WORD 20 /* of those after the name, which may have blanks: the 22nd of all */
 
 /* As it is in the file: the file never leaves its host, so the order of bytes is the host's. */
 struct stored {
@@ -129,31 +127,4 @@ int box_file_read(int dir, struct box_file *ret, struct err *e)
 	AUTO(buf_done) struct buf b = BUF_INIT(BOX_FILE_BYTES);
 
 	return fd_read_file(dir, BOX_FILE_NAME, BOX_FILE_BYTES, &b, e) < 0 ? -1 : box_file_decode(buf_str(&b), ret, e);
-}
-
-/* ---- what it compares with ---- */
-
-int process_start_parse(struct str stat, uint64_t *ret, struct err *e)
-{
-	const char *name_end = stat.n > 0 ? memrchr(stat.p, ')', stat.n) : NULL;
-	struct str rest, word = { 0 };
-
-	if (!name_end)
-		return err_set(e, ERR_INTERNAL, "the state of a process without its name");
-	rest = str_skip(stat, (size_t)(name_end + 1 - stat.p));
-	for (size_t i = 0; i < START_WORD; i++)
-		if (!str_take_word(&rest, &word, 32))
-			return err_set(e, ERR_INTERNAL, "the state of a process is cut short");
-	if (!str_to_u64(word, 0, UINT64_MAX, ret))
-		return err_set(e, ERR_INTERNAL, "the start of a process is no number");
-	return 0;
-}
-
-int process_start_read(pid_t pid, uint64_t *ret, struct err *e)
-{
-	AUTO(buf_done) struct buf b = BUF_INIT(STAT_BYTES_MAX);
-	char path[48];
-
-	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	return fd_read_file(AT_FDCWD, path, STAT_BYTES_MAX, &b, e) < 0 ? -1 : process_start_parse(buf_str(&b), ret, e);
 }

@@ -43,7 +43,3 @@ int box_file_decode(struct str bytes, struct box_file *ret, struct err *e);
 /* In the folder DIR, replaced as a whole. */
 int box_file_write(int dir, const struct box_file *f, struct err *e);
 int box_file_read(int dir, struct box_file *ret, struct err *e); /* ERR_NOT_FOUND: there is none */
-
-/* When the process PID was started, in ticks since boot: the 22nd word of /proc/PID/stat. */
-int process_start_read(pid_t pid, uint64_t *ret, struct err *e);
-int process_start_parse(struct str stat, uint64_t *ret, struct err *e);

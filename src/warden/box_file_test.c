@@ -159,46 +159,6 @@ static void the_file_is_replaced_as_a_whole(void **state)
 	assert_int_equal(close(dir), 0);
 }
 
-static void the_start_of_a_process_is_found_behind_any_name(void **state)
-{
-#define REST " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 "
-	static const struct {
-		const char *text;
-		int result;
-		uint64_t start;
-	} table[] = {
-		{ "12 (sh)" REST "987654 20", 0, 987654 },
-		{ "12 (a) b) (c)" REST "18446744073709551615", 0, UINT64_MAX },
-		{ "12 (sh)" REST "-5", -1, 0 },
-		{ "12 (sh)" REST, -1, 0 },
-		{ "12 sh S 1 2", -1, 0 },
-		{ "", -1, 0 },
-		{ "12 (sh)", -1, 0 },
-	};
-	uint64_t start = 0;
-	struct err e;
-
-	(void)state;
-	for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-		assert_int_equal(process_start_parse(str_of(table[i].text), &start, &e), table[i].result);
-		if (table[i].result == 0)
-			assert_true(start == table[i].start);
-	}
-}
-
-static void this_process_is_known(void **state)
-{
-	uint64_t start = 0, once_more = 1;
-	struct err e;
-
-	(void)state;
-	assert_int_equal(process_start_read(getpid(), &start, &e), 0);
-	assert_int_equal(process_start_read(getpid(), &once_more, &e), 0);
-	assert_true(start == once_more && start > 0);
-	assert_int_equal(process_start_read(INT32_MAX, &start, &e), -1);
-	assert_int_equal(e.code, ERR_NOT_FOUND);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -208,8 +168,6 @@ int main(void)
 		cmocka_unit_test(any_other_size_is_refused),
 		cmocka_unit_test(random_changes_never_do_more_than_fail),
 		cmocka_unit_test(the_file_is_replaced_as_a_whole),
-		cmocka_unit_test(the_start_of_a_process_is_found_behind_any_name),
-		cmocka_unit_test(this_process_is_known),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

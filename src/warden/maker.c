@@ -15,7 +15,7 @@
 #include "sys/namespace.h"
 #include "sys/passing.h"
 #include "sys/process.h"
-#include "warden/box_file.h"
+#include "sys/process_stat.h"
 
 #include "base/banned.h"
 
@@ -73,6 +73,7 @@ static int take_order(const struct box_host *h, int socket, struct err *e)
 {
 	AUTO(passed_done) struct passed got = PASSED_INIT;
 	struct made m = { .slot = SLOT_INIT };
+	struct process_stat stat;
 	struct maker_order o;
 	int r = passing_recv(socket, &o, sizeof(o), 0, &got, e);
 
@@ -80,7 +81,8 @@ static int take_order(const struct box_host *h, int socket, struct err *e)
 		return r == PASSING_NONE ? 0 : -1;
 	m.number = o.number;
 	if (slot_make(h, o.number, &o.guess, &m.slot, &m.failure) == 0) {
-		(void)process_start_read(m.slot.pid, &m.slot.pid_start, &(struct err){ 0 }); /* the warden reads it otherwise */
+		if (process_stat_read(m.slot.pid, &stat, &(struct err){ 0 }) == 0) /* the warden reads it otherwise */
+			m.slot.pid_start = stat.start;
 		closep(&m.slot.userns); /* the parked child has these two */
 		closep(&m.slot.listener);
 		m.slot.userns = m.slot.listener = -1;
