@@ -64,13 +64,12 @@ static uint64_t cpu_waited(const struct cgroup *parent, const char *name)
 	return us;
 }
 
-int cgroup_cpu_demand(const struct cgroup *parent, const char *name, uint64_t *ret_us, struct err *e)
+int cgroup_cpu_read(const struct cgroup *parent, const char *name, struct cgroup_cpu *ret, struct err *e)
 {
-	uint64_t us = 0;
-	int r = cpu_usage(parent, name, &us, e);
+	int r = cpu_usage(parent, name, &ret->used_us, e);
 
 	if (r > 0)
-		*ret_us = us + cpu_waited(parent, name);
+		ret->waited_us = cpu_waited(parent, name);
 	return r;
 }
 

@@ -29,10 +29,13 @@ struct cgroup_stats {
 
 int cgroup_stats_read(const struct cgroup *g, struct cgroup_stats *ret, struct err *e);
 
-/* Processor time that the group NAME below PARENT (".": PARENT itself) would have used had there been nobody else: what it did,
- * and where the kernel counts it (v2 with PSI) the time in which some of it had to wait. 1 told, 0 it is gone or this host
- * does not count it, -1. */
-int cgroup_cpu_demand(const struct cgroup *parent, const char *name, uint64_t *ret_us, struct err *e);
+/* Processor time of the group NAME below PARENT (".": PARENT itself): 1 told, 0 it is gone or this host does not count it, -1. With
+ * both it is what the group would have used had there been nobody else. */
+struct cgroup_cpu {
+	uint64_t used_us;
+	uint64_t waited_us; /* in which some of it had to wait; 0 where the kernel does not count that (v2 with PSI does) */
+};
+int cgroup_cpu_read(const struct cgroup *parent, const char *name, struct cgroup_cpu *ret, struct err *e);
 
 /* Processes and threads in it. The same. */
 int cgroup_pids_count(const struct cgroup *parent, const char *name, uint64_t *ret, struct err *e);
