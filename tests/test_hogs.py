@@ -13,7 +13,7 @@ from fleet import running, until
 
 pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
 BUSY = "(setsid sh -c 'while [ ! -e /tmp/calm ]; do :; done' >/dev/null 2>&1 </dev/null &); echo fine"
-BOMB = "(setsid bash -c 'for i in {1..4000}; do (read x < /tmp/never) & done' >/dev/null 2>&1 </dev/null &); echo fine"
+BOMB = "(setsid sh -c 'i=0; while [ $i -lt 4000 ]; do (read x < /tmp/never) & i=$((i+1)); done' >/dev/null 2>&1 </dev/null &); echo fine"
 CALM = "touch /tmp/calm; echo fine"
 SHORT = "i=0; while [ $i -lt 4000 ]; do i=$((i+1)); done; echo fine"
 RELAY = """cat > /tmp/relay <<'END'
