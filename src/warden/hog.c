@@ -43,7 +43,6 @@ static bool is_lasting(struct hog *h, const struct hog_look *l)
 
 static bool is_hog(struct hog *h, const struct hog_look *l, uint64_t milli, uint64_t ms)
 {
-	h->is_busy = milli >= HOG_MILLI;
 	if (h->is_busy) {
 		h->busy_ms += ms;
 		return is_lasting(h, l) || h->busy_ms >= HOG_BUSY_MS;
@@ -59,6 +58,7 @@ void hog_judge(struct hog *h, const struct hog_look *l)
 	bool was_seen = h->seen_ms != 0;
 	uint64_t ms = l->now_ms - h->seen_ms, milli = share_milli(&h->seen_us, &h->seen_ms, l->used_us + l->waited_us, l->now_ms);
 
+	h->is_busy = milli >= HOG_MILLI;
 	if (!h->is_behind) {
 		h->is_behind = is_hog(h, l, milli, ms);
 		h->calm = 0;
@@ -168,7 +168,8 @@ static void look(struct box *b, uint64_t now_ms)
 	if (cgroup_cpu_read(&w->host.top, name, &cpu, &e) <= 0)
 		return;
 	(void)process_stat_read(b->file.pid, &init, &e); /* without it nothing more has ended */
-	hog_judge(&b->hog, &(struct hog_look){ now_ms, cpu.used_us, cpu.waited_us, init.collected_us });
+	hog_judge(&b->hog, &(struct hog_look){ .now_ms = now_ms, .used_us = cpu.used_us, .waited_us = cpu.waited_us,
+					       .ended_us = init.collected_us });
 	look_at_growth(b, name, since_ms);
 	if (b->hog.is_behind == was_behind)
 		return;

@@ -150,6 +150,21 @@ static void a_bomb_is_one_although_its_processes_end(void **state)
 	assert_true(h.is_choked && h.is_behind);
 }
 
+static void who_has_come_back_may_start_many_programs(void **state)
+{
+	struct hog_look l = { .now_ms = 1000 };
+	struct hog h = { .seen_pids = 10 };
+
+	(void)state;
+	hog_judge(&h, &l);
+	assert_true(look(&h, &l, 1000, 0, 0));
+	for (unsigned i = 1; i < HOG_CALM_LOOKS; i++)
+		assert_false(look(&h, &l, 100, 0, 0));
+	assert_true(look(&h, &l, 100, 0, 0));
+	assert_false(hog_judge_growth(&h, 10 + HOG_GROWTH, HOG_LOOK_MS));
+	assert_false(h.is_behind);
+}
+
 static void who_makes_processes_without_end_is_choked_until_it_stops(void **state)
 {
 	static const struct {
@@ -195,6 +210,7 @@ int main(void)
 		cmocka_unit_test(who_goes_on_is_a_hog_whatever_has_ended_before),
 		cmocka_unit_test(little_says_nothing_until_there_is_more_of_it),
 		cmocka_unit_test(a_bomb_is_one_although_its_processes_end),
+		cmocka_unit_test(who_has_come_back_may_start_many_programs),
 		cmocka_unit_test(who_makes_processes_without_end_is_choked_until_it_stops),
 		cmocka_unit_test(who_is_choked_stays_behind),
 	};
