@@ -596,13 +596,13 @@ def test_removes_of_one_box_are_answered_together_and_a_create_may_be_cut(warden
     os.close(fd)
 
 
-# ---- restarts -------------------------------------------------------------------------------------------------
-
-
 def test_what_the_host_calls_usr_root_is_no_part_of_a_sandboxs_root(warden):
     warden.start().peer().create()
     layer = next((warden.store / "layers").glob("host-*"))
     assert os.getxattr(layer / ".root", "trusted.overlay.opaque") == b"y"
+
+
+# ---- restarts -------------------------------------------------------------------------------------------------
 
 
 def test_boxes_survive_a_killed_warden(warden):

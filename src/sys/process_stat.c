@@ -17,26 +17,25 @@
 #define STAT_BYTES_MAX 4096
 
 /* Of those after the name, which may have blanks and is the second of all. */
-enum { WORD_CHILDREN_USER = 14, WORD_CHILDREN_SYSTEM = 15, WORD_START = 20 };
+enum { WORD_CHILDREN_USER = 14, WORD_CHILDREN_KERNEL = 15, WORD_START = 20 };
 
 int process_stat_parse(struct str text, struct process_stat *ret, struct err *e)
 {
 	const char *name_end = text.n > 0 ? memrchr(text.p, ')', text.n) : NULL;
-	uint64_t numbers[WORD_START + 1] = { 0 }, a_second = (uint64_t)sysconf(_SC_CLK_TCK);
+	uint64_t in_user, in_kernel, a_second = (uint64_t)sysconf(_SC_CLK_TCK);
+	uint64_t *const wanted[] = { [WORD_CHILDREN_USER] = &in_user, [WORD_CHILDREN_KERNEL] = &in_kernel, [WORD_START] = &ret->start };
 	struct str rest, word;
 
 	if (!name_end)
 		return err_set(e, ERR_INTERNAL, "the state of a process without its name");
 	rest = str_skip(text, (size_t)(name_end + 1 - text.p));
-	for (unsigned i = 1; i <= WORD_START; i++) {
+	for (size_t i = 1; i < ARRAY_LEN(wanted); i++) {
 		if (!str_take_word(&rest, &word, 32))
 			return err_set(e, ERR_INTERNAL, "the state of a process is cut short");
-		if (!str_to_u64(word, 0, UINT64_MAX, &numbers[i]) &&
-		    (i == WORD_CHILDREN_USER || i == WORD_CHILDREN_SYSTEM || i == WORD_START))
-			return err_set(e, ERR_INTERNAL, "the state of a process: word %u is no number", i);
+		if (wanted[i] && !str_to_u64(word, 0, UINT64_MAX, wanted[i]))
+			return err_set(e, ERR_INTERNAL, "the state of a process: word %zu is no number", i);
 	}
-	ret->start = numbers[WORD_START];
-	ret->collected_us = (numbers[WORD_CHILDREN_USER] + numbers[WORD_CHILDREN_SYSTEM]) * (uint64_t)US_PER_S / a_second;
+	ret->collected_us = (in_user + in_kernel) * (uint64_t)US_PER_S / a_second;
 	return 0;
 }
 
