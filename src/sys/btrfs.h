@@ -43,6 +43,9 @@ int btrfs_quota_rescan(const struct btrfs *b, struct err *e); /* full ones count
 int btrfs_subvolume_make(int dir, const char *name, uint64_t limit_bytes, struct err *e);
 /* ERR_NOT_FOUND: there is none. ERR_INVALID: it is something else. ERR_CONFLICT: it has subvolumes of its own. */
 int btrfs_subvolume_remove(int dir, const char *name, struct err *e);
+/* All subvolumes within the one that FD is in, at any depth, read-only ones too. Somebody hostile may have made them; who
+ * still makes some is for the caller to keep away. */
+int btrfs_nested_remove(const struct btrfs *b, int fd, struct err *e);
 /* NAME in DIR becomes what the subvolume SOURCE is now, read-only, all at once and on the disk. What SOURCE has not written
  * back yet is written back first, which is most of the time it takes. It has a quota of its own, without a limit. */
 int btrfs_snapshot_make(int dir, const char *name, int source, struct err *e);

@@ -177,6 +177,85 @@ static void what_is_removed_is_a_subvolume_without_others(void **state)
 	WITH_IMAGE(removal);
 }
 
+/* Folders with names of 255 bytes down to where no path leads. Returns the last. */
+static int go_deep(int dir)
+{
+	char name[256];
+	int at = dup(dir);
+
+	memset(name, 'n', 255);
+	name[255] = '\0';
+	for (int i = 0; at >= 0 && i < 20; i++) {
+		int next = mkdirat(at, name, 0700) == 0 ? openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+
+		(void)close(at);
+		at = next;
+	}
+	return at;
+}
+
+/* A subvolume, in it a folder, in that the next one. */
+static int make_chain(int dir, unsigned depth, struct err *e)
+{
+	AUTO_FD at = dup(dir);
+
+	for (unsigned i = 0; i < depth; i++) {
+		int next;
+
+		CHECK_OK(btrfs_subvolume_make(at, "sub", MIB, e), e);
+		CHECK(mkdirat(at, "sub/d", 0700) == 0 && mkdirat(at, "sub/d/full", 0700) == 0);
+		next = openat(at, "sub/d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		CHECK(next >= 0);
+		(void)close(at);
+		at = next;
+	}
+	return 0;
+}
+
+static int set_read_only(int dir, const char *path)
+{
+	AUTO_FD fd = openat(dir, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 ? -1 : btrfs_set_writable(fd, false, &(struct err){ 0 });
+}
+
+/* L6: whatever somebody has left in one. */
+static int nested(void *arg)
+{
+	struct image i;
+	struct btrfs b;
+	struct err e = { 0 };
+	int r = prepare(&i, &b), disk, deep;
+	char name[16];
+
+	(void)arg;
+	if (r != 0)
+		return r;
+	CHECK_OK(btrfs_subvolume_make(b.fd, "a", 64 * MIB, &e), &e);
+	disk = openat(b.fd, "a", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK_OK(btrfs_nested_remove(&b, disk, &e), &e);
+	deep = go_deep(disk);
+	CHECK(deep >= 0);
+	for (int k = 0; k < 100; k++) {
+		(void)snprintf(name, sizeof(name), "n%d", k);
+		CHECK_OK(btrfs_subvolume_make(k % 2 ? deep : disk, name, MIB, &e), &e);
+	}
+	CHECK(make_chain(disk, 30, &e) == 0 && make_chain(deep, 3, &e) == 0);
+	CHECK(set_read_only(disk, "sub") == 0 && set_read_only(disk, "sub/d/sub/d/sub") == 0 && set_read_only(deep, "sub") == 0);
+	CHECK(btrfs_subvolume_remove(b.fd, "a", &e) < 0 && e.code == ERR_CONFLICT);
+	CHECK_OK(btrfs_nested_remove(&b, disk, &e), &e);
+	CHECK_OK(btrfs_subvolume_remove(b.fd, "a", &e), &e);
+	(void)close(deep);
+	(void)close(disk);
+	return finish(&i, &b);
+}
+
+static void subvolumes_within_others_are_removed_wherever_they_are(void **state)
+{
+	(void)state;
+	WITH_IMAGE(nested);
+}
+
 /* Blocks that are shared keep the quota of who wrote them first, and nobody asks again when they go. */
 static int sweep(void *arg)
 {
@@ -275,6 +354,7 @@ int main(void)
 		cmocka_unit_test(a_limit_holds_to_the_mebibyte_and_can_be_changed),
 		cmocka_unit_test(so_it_does_with_the_quotas_of_older_kernels),
 		cmocka_unit_test(what_is_removed_is_a_subvolume_without_others),
+		cmocka_unit_test(subvolumes_within_others_are_removed_wherever_they_are),
 		cmocka_unit_test(quotas_of_subvolumes_that_are_gone_are_swept),
 		cmocka_unit_test(a_file_system_grows_with_its_device),
 		cmocka_unit_test(another_file_system_is_told_apart),
