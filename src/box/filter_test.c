@@ -160,6 +160,7 @@ static void what_programs_can_do_without_is_not_there(void **state)
 		{ "io_setup", { 1, 0x1000 }, SECCOMP_FAIL(ENOSYS) },
 		{ "io_submit", { 0 }, SECCOMP_FAIL(ENOSYS) },
 		{ "sync", { 0 }, SECCOMP_FAIL(0) }, /* says so, and spares the neighbours */
+		{ "syncfs", { 3 }, SECCOMP_FAIL(0) },
 	};
 
 	check_calls(*state, calls, ARRAY_LEN(calls));
@@ -434,6 +435,32 @@ static void options_terminals_and_personalities_are_judged(void **state)
 	check_calls(*state, calls, ARRAY_LEN(calls));
 }
 
+/* L6: all of btrfs's own requests, whatever their size and direction say; sharing content of files is any file system's. */
+static void nothing_of_the_stores_file_system_can_be_asked_for(void **state)
+{
+	static const struct call calls[] = {
+		{ "ioctl", { 3, 0x40049409 }, ALLOW },         /* FICLONE */
+		{ "ioctl", { 3, UPPER | 0x40049409 }, ALLOW },
+		{ "ioctl", { 3, 0x4020940d }, ALLOW },         /* FICLONERANGE */
+		{ "ioctl", { 3, 0xc0189436 }, ALLOW },         /* FIDEDUPERANGE */
+		{ "ioctl", { 3, 0x9409 }, SECCOMP_FAIL(ENOTTY) }, /* numbers of these three with another size */
+		{ "ioctl", { 3, 0x80049409 }, SECCOMP_FAIL(ENOTTY) },
+		{ "ioctl", { 3, 0x5000940e }, SECCOMP_FAIL(ENOTTY) }, /* SUBVOL_CREATE */
+		{ "ioctl", { 3, UPPER | 0x5000940e }, SECCOMP_FAIL(ENOTTY) },
+		{ "ioctl", { 3, 0x9308 }, ALLOW },
+		{ "ioctl", { 3, 0x9508 }, ALLOW },
+		{ "ioctl", { 0x9400, 0x5401, 0x9400 }, ALLOW },
+	};
+
+	check_calls(*state, calls, ARRAY_LEN(calls));
+	for (uint64_t nr = 0; nr < 256; nr++) {
+		static const uint32_t forms[] = { 0, 0x50000000, 0x40000000, 0xc0000000, 0x80000000, 0x3fff0000, 0xffff0000 };
+
+		for (size_t i = 0; i < ARRAY_LEN(forms); i++)
+			check_calls(*state, &(struct call){ "ioctl", { 3, forms[i] | 0x9400 | nr }, SECCOMP_FAIL(ENOTTY) }, 1);
+	}
+}
+
 static void the_limit_on_cores_seems_to_change(void **state)
 {
 	static const struct call calls[] = {
@@ -501,12 +528,15 @@ static const struct call real_calls[] = {
 	{ "socket", { AF_NETLINK, SOCK_RAW, NETLINK_NETFILTER }, SECCOMP_FAIL(EPROTONOSUPPORT) },
 	{ "setsockopt", { UINT64_MAX, IPPROTO_TCP, UPPER | TCP_ULP }, SECCOMP_FAIL(ENOPROTOOPT) },
 	{ "ioctl", { UINT64_MAX, UPPER | TIOCSTI }, SECCOMP_FAIL(EPERM) },
+	{ "ioctl", { UINT64_MAX, UPPER | 0x5000940e }, SECCOMP_FAIL(ENOTTY) },
+	{ "syncfs", { UINT64_MAX }, SECCOMP_FAIL(0) },
 	{ "personality", { 0x40000 }, SECCOMP_FAIL(EPERM) },
 	{ "setrlimit", { RLIMIT_CORE, 1 }, SECCOMP_FAIL(0) }, /* no such address: nobody looks */
 	{ "prlimit64", { 0, RLIMIT_CORE, 1 }, SECCOMP_FAIL(0) },
 	/* From here on they are let through, and these are the kernel's own answers. */
-#define LET_THROUGH 17
+#define LET_THROUGH 19
 	{ "ioctl", { UINT64_MAX, TIOCGWINSZ }, SECCOMP_FAIL(EBADF) },
+	{ "ioctl", { UINT64_MAX, 0x40049409 }, SECCOMP_FAIL(EBADF) },
 	{ "setsockopt", { UINT64_MAX, IPPROTO_TCP, TCP_NODELAY }, SECCOMP_FAIL(EBADF) },
 	{ "setrlimit", { RLIMIT_NOFILE, 1 }, SECCOMP_FAIL(EFAULT) },
 	{ "personality", { 0 }, SECCOMP_FAIL(0) },
@@ -736,6 +766,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(vsock_and_alg_are_closed),
 		cmocka_unit_test(types_and_protocols_of_sockets_are_the_plain_ones),
 		cmocka_unit_test(options_terminals_and_personalities_are_judged),
+		cmocka_unit_test(nothing_of_the_stores_file_system_can_be_asked_for),
 		cmocka_unit_test(the_limit_on_cores_seems_to_change),
 		cmocka_unit_test(programs_do_what_the_policy_says_with_each_instruction),
 		cmocka_unit_test(the_kernel_agrees_with_the_simulator),

@@ -153,3 +153,13 @@ def test_F4_what_programs_need_still_works(box):
     got = box.run("set -e; python3 -c 'import threading, subprocess, socket, multiprocessing as m; p = m.Pool(2); print(sum(p.map(abs, [1, -2]))); "
                   "p.close()'; sync; mkfifo /tmp/f4; nice -n 5 true; timeout 5 true; setsid true; echo done")
     assert got.out.split() == ["3", "done"] and got.code == 0, got
+
+
+@ROOT_AND_OTHER
+def test_G6_nobody_writes_back_the_disks_of_others(box, uid):
+    """sync and syncfs answer success, also for what is no descriptor: the kernel is not asked. Files can be written back."""
+    got = box.python("""
+        fd = os.open(f'/tmp/synced{os.getuid()}', os.O_CREAT | os.O_RDWR)
+        print((call(162), call(306, fd), call(306, -1), call(306, 1 << 20), call(74, fd), call(75, fd), call(74, -1)))
+        """, uid)
+    assert got == (0, 0, 0, 0, 0, 0, "EBADF"), got
