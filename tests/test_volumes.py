@@ -2,9 +2,11 @@
 """Volumes: folders of the host and named ones, from the request to the files (contract: lifecycle 2.6)."""
 import concurrent.futures
 import datetime
+import fcntl
 import os
 import pathlib
 import shutil
+import struct
 import tempfile
 
 import pytest
@@ -279,6 +281,32 @@ def test_a_quota_holds(api, box):
     assert int(sh(api, sandbox, "stat -c %s /data/f")[0]) <= 8 << 20
     assert sh(api, sandbox, "dd if=/dev/zero of=/root/f bs=1M count=64")[-1] == "status 0"  # its own disk is another
     assert api.get("/volumes").json["items"][0]["sizeBytes"] == 8 << 20
+
+
+def ask_store(folder, request, data):
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.ioctl(fd, request, bytearray(data))
+    finally:
+        os.close(fd)
+
+
+def make_subvolume(folder, name):
+    """As a sandbox could before its filter knew of them."""
+    ask_store(folder, 0x5000940E, struct.pack("q", 0) + name.encode().ljust(4088, b"\0"))
+    return folder / name
+
+
+def test_L6_a_volume_goes_with_whatever_is_in_it(api, box, server):
+    one = box(volumes=[pvc("nested", storage="64Mi")])
+    path, = disks(server).glob("vol-*/data")
+    outer = make_subvolume(path, "outer")
+    (outer / "deep").mkdir()
+    (make_subvolume(outer / "deep", "inner") / "f").write_text("x")
+    ask_store(outer, 0x4008941A, struct.pack("Q", 2))  # read-only
+    api.delete(one["id"])
+    assert api.call("DELETE", "/volumes/nested").status == 204
+    assert not list(disks(server).glob("*vol-*")) and names(api) == []
 
 
 def test_without_limits_a_size_is_refused(start_server, spec):

@@ -88,18 +88,30 @@ static uint64_t id_of(int dir, const char *name)
 	return disk >= 0 && btrfs_subvolume_id(disk, &id, &(struct err){ 0 }) == 0 ? id : 0;
 }
 
-/* A sandbox cannot make subvolumes: overlayfs hands no such call on. What is no subvolume was not made by us, but has
- * the name of something of ours. */
+/* The sandbox's filter lets it make no subvolumes (L6); but what is in a disk is never a reason for it to stay. */
+static int remove_nested(const struct box_store *s, int dir, const char *name, struct err *e)
+{
+	AUTO_FD disk = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (disk < 0)
+		return err_sys(e, errno, "open disk '%s'", name);
+	return btrfs_nested_remove(&s->fs, disk, e) < 0 ? -1 : btrfs_subvolume_remove(dir, name, e);
+}
+
+/* What is no subvolume was not made by us, but has the name of something of ours. */
 static int remove_from(const struct box_store *s, int dir, const char *name, struct err *e)
 {
 	uint64_t id = id_of(dir, name);
 	struct err why = { 0 };
+	int r = btrfs_subvolume_remove(dir, name, &why);
 
-	if (btrfs_subvolume_remove(dir, name, &why) < 0) {
-		if (why.code == ERR_NOT_FOUND)
-			return 0;
-		if (why.code == ERR_INVALID)
-			return tree_remove(dir, name, e);
+	if (r < 0 && why.code == ERR_NOT_FOUND)
+		return 0;
+	if (r < 0 && why.code == ERR_INVALID)
+		return tree_remove(dir, name, e);
+	if (r < 0 && why.sys == ENOTEMPTY)
+		r = remove_nested(s, dir, name, &why);
+	if (r < 0) {
 		*e = why;
 		return -1;
 	}

@@ -14,7 +14,7 @@
  *
  *     vol-ID           complete
  *     new-vol-RANDOM   being made; becomes one by its name alone, after it is on the disk
- *     gone-vol-RANDOM  being removed
+ *     gone-vol-...     being removed: an id, or random where nobody asks for it
  *
  * Everything here may block and is for a process that others do not wait for. */
 #pragma once
@@ -46,10 +46,13 @@ int volume_open(const struct volume_spec *spec, struct err *e);
 /* LIMIT_BYTES 0: none, which is refused where there are limits; another number where there are none is ERR_UNAVAILABLE with
  * EDQUOT in `sys`. When it succeeds the volume is on the disk, whatever happens. One that is there stays as it is. */
 int volume_make(const struct box_store *s, const char *id, uint64_t limit_bytes, struct err *e);
-int volume_remove(const struct box_store *s, const char *id, struct err *e); /* not there is removed already */
+/* Until it succeeds something may be left, and who asks again goes on with that. Not there is removed already. */
+int volume_remove(const struct box_store *s, const char *id, struct err *e);
 /* The id of the volume that NAME, of a disk, is of; NULL: of none. */
 const char *volume_id_of(const char *name);
-/* Removes what others were cut off in making or removing. */
+/* What others were cut off in making is to go: before anybody makes one. Does not block. */
+int volumes_retire(const struct box_store *s, struct err *e);
+/* Removes what others were cut off in removing, at any time. */
 int volumes_sweep(const struct box_store *s, struct err *e);
 
 /* ---- in the box's child ---- */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/fsuid.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
@@ -280,6 +281,9 @@ static int see_swept(void *arg)
 	CHECK(mkdirat(s.disks, "new-vol-1", 0700) == 0 && mkdirat(s.disks, "gone-vol-2", 0700) == 0);
 	CHECK(mkdirat(s.disks, "gone-vol-2/data", 0700) == 0 && mkdirat(s.disks, "b7", 0700) == 0);
 	CHECK_OK(volumes_sweep(&s, &e), &e);
+	CHECK(faccessat(s.disks, "new-vol-1", F_OK, 0) == 0); /* somebody may be making it */
+	CHECK_OK(volumes_retire(&s, &e), &e);
+	CHECK_OK(volumes_sweep(&s, &e), &e);
 	CHECK(faccessat(s.disks, "new-vol-1", F_OK, 0) < 0 && faccessat(s.disks, "gone-vol-2", F_OK, 0) < 0);
 	CHECK(faccessat(s.disks, "b7", F_OK, 0) == 0 && faccessat(s.disks, "vol-" ID "/data", F_OK, 0) == 0);
 	return 0;
@@ -289,6 +293,37 @@ static void only_what_was_cut_off_is_swept(void **state)
 {
 	NEEDS_ROOT(CLONE_NEWNS | CLONE_NEWUSER);
 	assert_int_equal(in_child(see_swept, *state), 0);
+}
+
+/* L6: what cannot be removed is not told as removed, however often somebody asks, and goes when it can. */
+static int see_stuck(void *arg)
+{
+	struct place *p = arg;
+	const struct box_store_spec spec = { .state_dir = p->state, .is_unlimited = true };
+	AUTO(box_store_done) struct box_store s = BOX_STORE_INIT;
+	struct err e = { 0 };
+	char at[160];
+
+	CHECK(unshare(CLONE_NEWNS) == 0);
+	CHECK_OK(mount_slave_all(&e), &e);
+	CHECK_OK(box_store_open(&s, &spec, &e), &e);
+	CHECK_OK(volume_make(&s, ID, 0, &e), &e);
+	(void)snprintf(at, sizeof(at), "%s/vol-" ID "/data", s.disks_path);
+	CHECK(mount("none", at, "tmpfs", 0, NULL) == 0);
+	for (int i = 0; i < 3; i++)
+		CHECK(volume_remove(&s, ID, &e) < 0);
+	CHECK(volumes_sweep(&s, &e) < 0 && faccessat(s.disks, "vol-" ID, F_OK, 0) < 0);
+	(void)snprintf(at, sizeof(at), "%s/gone-vol-" ID "/data", s.disks_path);
+	CHECK(umount2(at, MNT_DETACH) == 0);
+	CHECK_OK(volume_remove(&s, ID, &e), &e);
+	CHECK(faccessat(s.disks, "gone-vol-" ID, F_OK, 0) < 0);
+	return 0;
+}
+
+static void what_cannot_be_removed_is_not_told_as_removed(void **state)
+{
+	NEEDS_ROOT(CLONE_NEWNS | CLONE_NEWUSER);
+	assert_int_equal(in_child(see_stuck, *state), 0);
 }
 
 /* ---- in the box ---- */
@@ -391,6 +426,7 @@ int main(void)
 		TEST(a_read_only_one_is_so),
 		TEST(a_named_one_has_the_ids_of_every_box),
 		TEST(only_what_was_cut_off_is_swept),
+		TEST(what_cannot_be_removed_is_not_told_as_removed),
 		TEST(volumes_go_where_they_may_in_the_root),
 	};
 

@@ -56,6 +56,7 @@ struct volumes {
 	struct workers pool, host_pool;
 	struct opening *openings;
 	struct worker sweeper;
+	bool is_unswept; /* something is left */
 	struct volume_call *calls;
 	size_t n_calls;
 };
@@ -83,15 +84,25 @@ static void call_free(struct volume_call *c)
 	free(c);
 }
 
+static void sweep(struct warden *w);
+
 static void on_called(const struct err *failure, void *arg)
 {
 	struct volume_call *c = arg;
 	struct warden *w = c->w;
 	struct ticket t = c->ticket;
+	bool is_removal = c->rq.call == WIRE_VOLUME_REMOVE;
+	struct err why;
 
 	if (failure)
 		log_warn("a volume cannot be made or removed", LOG_S("id", c->rq.id), LOG_ERR(failure));
 	call_free(c);
+	if (failure && is_removal) { /* nothing that a client did, and in words of the store's own: those are for the log */
+		(void)err_set(&why, ERR_UNAVAILABLE, "the volume cannot be removed at the moment");
+		failure = &why;
+	}
+	if (is_removal && w->volumes->is_unswept)
+		sweep(w);
 	answer(w, &t, failure);
 }
 
@@ -298,13 +309,25 @@ static int sweep_work(void *arg, struct err *e)
 
 static void on_swept(const struct err *failure, void *arg)
 {
-	(void)arg;
+	struct warden *w = arg;
+
+	w->volumes->is_unswept = failure;
 	if (failure)
-		log_warn("what is left of volumes cannot be removed, ignoring", LOG_ERR(failure));
+		log_warn("what is left of volumes cannot be removed, the next removal tries again", LOG_ERR(failure));
+}
+
+static void sweep(struct warden *w)
+{
+	struct volumes *all = w->volumes;
+
+	if (!worker_is_busy(&all->sweeper))
+		worker_start(&all->sweeper, &all->pool, sweep_work, on_swept, w, -1);
 }
 
 int volumes_open(struct warden *w, const struct volumes_spec *spec, struct err *e)
 {
+	struct err why = { 0 };
+
 	if (spec->n > VOLUME_PREFIXES_MAX)
 		return err_set(e, ERR_LIMIT, "more than %d folders for volumes", VOLUME_PREFIXES_MAX);
 	for (size_t i = 0; i < spec->n; i++)
@@ -316,7 +339,9 @@ int volumes_open(struct warden *w, const struct volumes_spec *spec, struct err *
 	w->volumes->spec = *spec;
 	w->volumes->pool = w->volumes->host_pool = (struct workers){ .loop = w->loop, .max = WORKERS_MAX };
 	w->volumes->sweeper = WORKER_INIT;
-	worker_start(&w->volumes->sweeper, &w->volumes->pool, sweep_work, on_swept, w, -1);
+	if (volumes_retire(&w->host.store, &why) < 0)
+		log_warn("what is left of volumes stays for now", LOG_ERR(&why));
+	sweep(w);
 	return 0;
 }
 

@@ -12,7 +12,7 @@ import textwrap
 import pytest
 
 from conftest import KEY, Server
-from inside import NOBODY, ROOT_AND_OTHER, Plane, Sandbox, pytestmark_needs  # noqa: F401
+from inside import NOBODY, ROOT_AND_OTHER, Plane, Sandbox, eventually, pytestmark_needs  # noqa: F401
 
 pytestmark = pytestmark_needs
 
@@ -192,3 +192,55 @@ def test_R7_neither_neighbours_nor_the_host_are_reached_through_one(plane):
         assert one.run("ls /mnt/below").out == "" and plane.with_host("shared").run("ls /mnt/below").out == ""
     finally:
         subprocess.run(["umount", below], check=True)
+
+
+# SUBVOL_CREATE, SNAP_CREATE, SNAP_DESTROY and their second versions, DEFRAG, RESIZE, DEFRAG_RANGE, TREE_SEARCH, INO_LOOKUP, SPACE_INFO,
+# SYNC, START_SYNC, SUBVOL_GETFLAGS and SETFLAGS, FS_INFO, SEND, SET_RECEIVED_SUBVOL, DEV_INFO, QUOTA_CTL, QGROUP_ASSIGN, _CREATE, _LIMIT,
+# QUOTA_RESCAN, GET_SUBVOL_INFO, GET_SUBVOL_ROOTREF, INO_LOOKUP_USER, GETFSLABEL, SETFSLABEL
+STORE_CALLS = (0x5000940E, 0x50009401, 0x5000940F, 0x50009418, 0x50009417, 0x5000943F, 0x50009402, 0x50009403, 0x40309410, 0xD0009411, 0xC0709411,
+               0xD0009412, 0xC0109414, 0x9408, 0x80089418, 0x80089419, 0x4008941A, 0x8400941F, 0x40489426, 0xC0C89425, 0xD000941E, 0xC0109428,
+               0x40189429, 0x4010942A, 0x8030942B, 0x4040942C, 0x81F8943C, 0xD000943D, 0xD000943E, 0x81009431, 0x41009432)
+
+
+@ROOT_AND_OTHER
+def test_L6_the_stores_file_system_takes_no_requests(plane, uid):
+    folder(plane, f"asked{uid}")
+    volumes = [{"name": "v", "mountPath": "/data", "pvc": {"claimName": f"asked{uid}", "storage": "64Mi"}},
+               {"name": "h", "mountPath": "/mnt", "host": {"path": f"{plane.shared}/listed/asked{uid}"}}]
+    box = plane.create(volumes=volumes)
+    assert box.run("chmod 777 /data").code == 0
+    answer = plane.server.request("POST", f"{box.path}/snapshots", body="{}", timeout=30)
+    assert answer.status in (201, 202), answer
+    snapshot = eventually(lambda: (got := plane.server.get(f"/v1/snapshots/{answer.json['id']}").json)["status"]["state"] == "Ready" and got)
+    restored = plane.create(image=None, snapshotId=snapshot["id"], volumes=volumes)
+    for sandbox in (box, restored):
+        got = sandbox.python(f"""
+            import struct
+            seen = set()
+            for path in ('/', '/usr', '/tmp', '/root', '/dev/shm', '/data', '/mnt', '/proc', '/sys'):
+                fd = call(257, -100, path.encode() + b'\\0', 0)
+                if type(fd) is str: continue
+                for request in {STORE_CALLS}:
+                    for upper in (0, 1 << 32, 0xffffffff << 32):
+                        for start in (0, fd):
+                            seen.add(call(16, fd, upper | request, struct.pack('q', start) + b'nested'.ljust(4096, b'\\0')))
+                os.close(fd)
+            here = f'/data/{{os.getpid()}}'
+            with open(here, 'wb') as f: f.write(b'x' * 65536)
+            source, copy = os.open(here, os.O_RDONLY), os.open(here + 'c', os.O_CREAT | os.O_RDWR)
+            print((seen, call(16, copy, 0x40049409, source), os.fstat(copy).st_size))
+            """, uid)
+        assert got == ({"ENOTTY"}, 0, 65536), got
+    got = box.python("""
+        fd, n = os.open('/data/big', os.O_CREAT | os.O_WRONLY), 0
+        try:
+            while n < 300 << 20: n += os.write(fd, b'x' * (1 << 20))
+        except OSError: pass
+        print((n, sorted(os.listdir('/data'))[-1]))
+        """, uid)
+    assert got[0] <= 64 << 20 and got[1] == "big", got
+    for sandbox in (box, restored):
+        sandbox.delete()
+    assert plane.server.request("DELETE", f"/v1/snapshots/{snapshot['id']}").status == 204
+    assert plane.server.request("DELETE", f"/v1/volumes/asked{uid}", timeout=30).status == 204
+    assert not list(pathlib.Path(f"/proc/{plane.server.warden_pid}/root{plane.server.home.state}/store/disks").glob("gone-*"))
