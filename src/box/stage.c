@@ -71,10 +71,13 @@ static int mount_shifted(int stage, const char *path, int from, int userns, stru
 static const char *const masked_folders[] = {
 	"proc/acpi", "proc/asound", "proc/scsi", "sys/firmware", "sys/fs/bpf", "sys/kernel/debug", "sys/kernel/tracing",
 	"sys/kernel/security", "sys/devices/virtual/powercap",
+	/* L6: the file system that all disks are on, with the limits of each, its device, and the host's own disks. */
+	"sys/fs/btrfs", "sys/fs/ext4", "sys/fs/f2fs", "sys/fs/xfs", "sys/block", "sys/class/bdi", "sys/class/block", "sys/dev/block",
+	"sys/devices/virtual/bdi", "sys/devices/virtual/block", "proc/fs/ext4", "proc/fs/jbd2", "proc/fs/xfs",
 };
 static const char *const masked_files[] = {
 	"proc/interrupts", "proc/kcore", "proc/keys", "proc/kmsg", "proc/latency_stats", "proc/sched_debug", "proc/sysrq-trigger",
-	"proc/timer_list", "proc/timer_stats",
+	"proc/timer_list", "proc/timer_stats", "proc/diskstats", "proc/partitions",
 };
 static const char *const read_only[] = { "proc/bus", "proc/fs", "proc/irq", "proc/sys", "proc/pressure" };
 

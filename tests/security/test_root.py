@@ -19,6 +19,9 @@ pytestmark = pytestmark_needs
 MASKED = ["/proc/" + n for n in ("acpi", "asound", "interrupts", "kcore", "keys", "kmsg", "latency_stats", "sched_debug", "scsi",
                                  "sysrq-trigger", "timer_list", "timer_stats")]
 MASKED += ["/sys/" + n for n in ("firmware", "fs/bpf", "kernel/debug", "kernel/tracing", "kernel/security", "devices/virtual/powercap")]
+MASKED += ["/proc/diskstats", "/proc/partitions", "/proc/fs/ext4", "/proc/fs/jbd2", "/proc/fs/xfs"]
+MASKED += ["/sys/" + n for n in ("block", "class/bdi", "class/block", "dev/block", "devices/virtual/bdi", "devices/virtual/block", "fs/btrfs",
+                                 "fs/ext4", "fs/f2fs", "fs/xfs")]
 
 
 def mounts_of(sandbox):
@@ -153,6 +156,30 @@ def test_R4_what_is_masked_cannot_be_read(box, uid):
         print([tried(os.listdir, p) for p in glob.glob('/sys/devices/system/cpu/cpu*/thermal_throttle')])
         """, uid)
     assert set(throttles) <= {"EACCES"}, throttles
+
+
+@ROOT_AND_OTHER
+def test_L6_nothing_of_the_store_shows(plane, box, uid):
+    """Neither the file system that all disks are on, nor the device below it, nor the one that the state directory is on."""
+    state = str(plane.server.home.state)
+    devices = [p.parent.parent.name for p in pathlib.Path("/sys/block").glob("loop*/loop/backing_file") if read(p).startswith(state)]
+    ids = [p.name for d in devices for p in pathlib.Path("/sys/fs/btrfs").iterdir() if (p / "devices" / d).exists()]
+    assert len(devices) == len(ids) == 1
+    got = box.python(f"""
+        import re
+        sought, seen = re.compile(r'\\b{devices[0]}\\b|{ids[0]}|\\bbtrfs-\\d|{state}'), []
+        for top in ('/sys', '/proc/fs'):
+            for folder, folders, files in os.walk(top):
+                for name in folders + files:
+                    path = os.path.join(folder, name)
+                    if sought.search(path) or (os.path.islink(path) and sought.search(os.readlink(path))): seen.append(path)
+        for path in ('/proc/diskstats', '/proc/partitions', '/proc/swaps', '/proc/devices', '/proc/locks', '/proc/misc', '/proc/vmstat'):
+            try:
+                if sought.search(open(path).read()): seen.append(path)
+            except OSError: pass
+        print(seen)
+        """, uid)
+    assert got == []
 
 
 def test_R4_masks_are_of_our_making(box):
