@@ -23,7 +23,7 @@ ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 X86_ONLY = pytest.mark.skipif(platform.machine() != "x86_64", reason="knows the numbers of x86-64 alone")
 WARDEN = BIN / "opensandbox-warden"
 NOBODY = 65534
-CALLS = {"openat2": 437, "close_range": 436, "clone3": 435, "mount_setattr": 442}
+CALLS = {"openat2": 437, "close_range": 436, "clone3": 435, "mount_setattr": 442, "landlock_create_ruleset": 444}
 SCHEMA = {
     "type": "object", "additionalProperties": False,
     "required": ["version", "can_run", "ok", "warning", "missing", "untried", "checks"],
@@ -197,6 +197,14 @@ def test_a_kernel_without_some_calls_is_found_out(doctor):
     for name in ("mount api", "id-mapped mounts", "id-mapped layers"):
         assert re.search(rf"^  missing  {name} .*Function not implemented\n +cost: .*no sandbox can be created\n +to do: ",
                          page.stdout, re.M), page.stdout
+
+
+@ROOT_ONLY
+@X86_ONLY
+def test_P3_a_kernel_that_cannot_confine_our_programs_is_told(doctor):
+    _, checks = report(doctor("--json", preexec_fn=refuse("landlock_create_ruleset")))
+    assert checks["landlock"]["outcome"] == "warning" and "not in this kernel" in checks["landlock"]["detail"]
+    assert "opensandbox-fetch" in checks["landlock"]["cost"]
 
 
 def test_programs_are_looked_for_beside_the_server(doctor, folder):

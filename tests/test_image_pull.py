@@ -275,6 +275,55 @@ def begin(server, uri):
     return t, results
 
 
+def uid_of(pid):
+    with open(f"/proc/{pid}/status") as f:
+        real, effective, saved, of_files = next(line for line in f if line.startswith("Uid:")).split()[1:]
+    assert real == effective == saved == of_files
+    return int(real)
+
+
+ASK_THE_WARDEN = """
+import socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.settimeout(10)
+s.connect(sys.argv[1])
+print(s.recv(1))
+"""
+
+
+def test_P3_the_warden_does_not_serve_the_fetchers_user(server, plain):
+    """Not by the mode of its socket, and not when that is open to everyone either."""
+    t, results = begin(server, slow_image(plain, "own/ids"))
+    uids = {uid_of(pid) for pid in fetchers(server)}
+    t.join()
+    uid, = uids
+    assert results[0][-1]["type"] == "done", results[0][-1]
+    assert uid not in {0, *(os.stat(server.home.state / name).st_uid for name in ("server", "egress"))}, "nobody else has it"
+    path = server.home.run / "warden.sock"
+
+    def ask():
+        return subprocess.run(["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups", "/usr/bin/python3", "-c",
+                               ASK_THE_WARDEN, path], capture_output=True, text=True, check=False)
+
+    assert "PermissionError" in ask().stderr
+    path.chmod(0o666)
+    try:
+        done = ask()
+    finally:
+        path.chmod(0o600)
+    assert done.stdout == "b''\n" or "ConnectionResetError" in done.stderr, done
+    assert f"user {uid} may not ask" in server.stderr, "the warden has said why"
+
+
+def test_P3_the_fetchers_user_reaches_nothing_of_the_servers(server, plain):
+    folder = server.home.state / "server"
+    uid = os.stat(folder / "blobs").st_uid
+    assert uid != os.stat(folder).st_uid
+    done = subprocess.run(["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups", "ls", folder], capture_output=True,
+                          text=True, check=False)
+    assert done.returncode != 0 and "Permission denied" in done.stderr
+
+
 def test_a_killed_fetcher_leaves_nothing(server, plain):
     uri = slow_image(plain, "killed/fetcher")
     before = blobs(server)

@@ -54,6 +54,9 @@ static const struct preflight_check checks[] = {
 	  .remedy = "set vm.memfd_noexec=0; a security module must let root run a memfd" },
 	{ "kernel", "key rings", true, .probe = probe_keyring,
 	  .cost = "keys of the host would be seen in a sandbox" NO_BOX, .remedy = "raise kernel.keys.root_maxkeys" },
+	{ "kernel", "landlock", false, .probe = probe_landlock,
+	  .cost = "opensandbox-fetch and opensandbox-egress can open every file that their accounts may",
+	  .remedy = "use Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK, and 'landlock' in the list of lsm=" },
 
 	{ "mounts", "mount api", true, true, .probe = probe_mount_api,
 	  .cost = "mounts cannot be made out of sight" NO_BOX, .remedy = "use Linux 5.12 or later" },

@@ -16,6 +16,7 @@
 #include "box/slot.h"
 #include "sys/caps.h"
 #include "sys/keyring.h"
+#include "sys/landlock.h"
 #include "sys/memfd.h"
 #include "sys/namespace.h"
 #include "sys/path.h"
@@ -230,4 +231,30 @@ enum preflight_outcome probe_keyring(const struct preflight_trial *t, const stru
 	(void)t;
 	(void)self;
 	return preflight_tell(trial_in_child(try_keyring, NULL, &e), &e, detail);
+}
+
+/* ---- what our own programs give up ---- */
+
+static int try_landlock(void *arg, struct err *e)
+{
+	int r;
+
+	(void)arg;
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return err_sys(e, errno, "set no_new_privs");
+	r = landlock_confine(NULL, 0, e);
+	if (r <= 0)
+		return r < 0 ? -1 : err_set(e, ERR_UNAVAILABLE, "not in this kernel, or turned off");
+	if (open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC) >= 0 || errno != EACCES)
+		return err_set(e, ERR_UNAVAILABLE, "a ruleset that was loaded denies nothing");
+	return 0;
+}
+
+enum preflight_outcome probe_landlock(const struct preflight_trial *t, const struct preflight_check *self, char *detail)
+{
+	struct err e = { 0 };
+
+	(void)t;
+	(void)self;
+	return preflight_tell(trial_in_child(try_landlock, NULL, &e), &e, detail);
 }

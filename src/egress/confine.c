@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "base/own.h"
 #include "box/confine.h"
 #include "sys/caps.h"
@@ -68,6 +69,8 @@ static int confine_files(int state, const char *rules_dir, struct err *e)
 	k = landlock_confine(rules, n + (state >= 0), e);
 	while (n > 0)
 		(void)close(rules[--n].fd);
+	if (k == 0)
+		log_warn("this kernel has no Landlock: files are kept from this process by their owners and modes alone");
 	return k < 0 ? -1 : 0;
 }
 

@@ -33,7 +33,7 @@ int blob_begin(struct blob *b, int dir, uint32_t kind, uint64_t max, struct err 
 		return -1;
 	hex_encode(text, random, sizeof(random));
 	(void)snprintf(b->name, sizeof(b->name), FETCH_NEW_PREFIX "%s", text);
-	b->fd = openat(dir, b->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	b->fd = openat(dir, b->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
 	if (b->fd < 0)
 		return cannot_write(errno, e);
 	b->dir = dir;

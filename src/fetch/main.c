@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* opensandbox-fetch: brings one image from a registry into the server's folder of blobs, or does another such errand (see
- * image/fetch.h). It begins with the server's ids, without any rights, an empty environment and two descriptors; before it reads
+ * image/fetch.h). It begins with ids of its own, without any rights, an empty environment and two descriptors; before it reads
  * the order it gives up what it does not need of the little that this is. */
 #include <curl/curl.h>
 #include <fcntl.h>
@@ -66,7 +66,7 @@ int main(int argc, char **argv)
 	}
 	(void)close(FETCH_FD_PROGRAM); /* or it was not there */
 	(void)prctl(PR_SET_NAME, "opensandbox-fetch", 0, 0, 0); /* it was started by a number */
-	(void)umask(077);
+	(void)umask(027); /* the server reads what is left in the folder, by its group */
 	signals_prepare();
 	if (run(&a, &e) == 0)
 		e = (struct err){ 0 };

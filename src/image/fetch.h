@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* image/fetch.h - what opensandbox-fetch and who asks it agree on.
  *
- * It is started for one order, with the server's ids and no rights, an empty environment, and the descriptors below. The asker
+ * It is started for one order, with ids of its own and no rights, an empty environment, and the descriptors below. The asker
  * sends one message: a struct fetch_request with a sealed memfd that holds the order as JSON (its fields are in fetch/order.c).
  * Credentials are in there and nowhere else. Then the fetcher talks, in messages of struct fetch_message:
  *

@@ -70,6 +70,7 @@ struct config_registry {
 #define CONFIG_REGISTRIES_MAX 64
 
 struct config_images {
+	const char *user; /* that fetchers run as */
 	int64_t pull_seconds, stall_seconds;
 	bool keep_blobs;
 	const char *proxy;             /* that registries are asked by; NULL or "": none */

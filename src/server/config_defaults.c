@@ -47,7 +47,7 @@ static const struct config defaults = {
 		.prefix = "osb",
 		.slots = 8,
 	},
-	.images = { .pull_seconds = 1800, .stall_seconds = 60 },
+	.images = { .user = "opensandbox-fetch", .pull_seconds = 1800, .stall_seconds = 60 },
 	.docker = {
 		.network_mode = "bridge", /* with "host", two sandboxes would meet on execd's port */
 		.api_timeout = 180,

@@ -299,7 +299,7 @@ static const struct field registry_fields[] = {
 		 .help = "a host that has the same images, asked first where no credentials are needed"),
 	REGISTRY(auth_host, .max = REFERENCE_REGISTRY_MAX, .check = check_registry,
 		 .help = "a host of another domain that may see credentials, in exchange for tokens"),
-	REGISTRY(ca_file, PATH_LEN, .help = "PEM file with the certificates to trust; the server's user must be able to read it"),
+	REGISTRY(ca_file, PATH_LEN, .help = "PEM file with the certificates to trust; images.user must be able to read it"),
 	FIELD(struct config_registry, insecure, FIELD_BOOL, "insecure", .help = "allow any certificate, and http where there is no https"),
 	FIELD(struct config_registry, is_private, FIELD_BOOL, "private",
 	      .help = "allow it, and where it leads, to be on private addresses and on this host"),
@@ -307,6 +307,8 @@ static const struct field registry_fields[] = {
 };
 
 static const struct field images_fields[] = {
+	FIELD(struct config_images, user, FIELD_STRING, "user", .min = 1, .max = 32,
+	      .help = "native: the account that opensandbox-fetch runs as; where there is none, a spare id"),
 	FIELD(struct config_images, pull_seconds, FIELD_INT, "pull_seconds", .min = 1, .max = FETCH_SECONDS_MAX,
 	      .help = "time for one image to arrive"),
 	FIELD(struct config_images, stall_seconds, FIELD_INT, "stall_seconds", .min = 1, .max = FETCH_STALL_SECONDS_MAX,

@@ -189,6 +189,11 @@ static enum preflight_outcome probe_egress_account(const struct config *c, char 
 	return probe_user(c->egress.user, detail);
 }
 
+static enum preflight_outcome probe_fetch_account(const struct config *c, char *detail)
+{
+	return probe_user(c->images.user, detail);
+}
+
 /* ---- ports ---- */
 
 static int try_port(const struct config *c, int64_t port, struct err *e)
@@ -238,6 +243,9 @@ static const struct config_check config_checks[] = {
 	{ { "configuration", "server account", .cost = "the server runs with a spare id that no account has",
 	    .remedy = "useradd --system --no-create-home --shell /usr/sbin/nologin opensandbox" },
 	  probe_account },
+	{ { "configuration", "fetch account", .cost = "opensandbox-fetch runs with a spare id that no account has",
+	    .remedy = "useradd --system --no-create-home --shell /usr/sbin/nologin opensandbox-fetch" },
+	  probe_fetch_account },
 	{ { "configuration", "egress", .cost = "no sandbox can have a network",
 	    .remedy = "install opensandbox-egress beside opensandbox-server" },
 	  probe_egress },

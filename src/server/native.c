@@ -78,23 +78,30 @@ int native_names(const struct config *c, struct native *n, struct err *e)
 struct account {
 	const char *key, *name; /* of the configuration, and what it says */
 	const char *dir;        /* what it keeps */
-	uid_t other;            /* never this one; 0: there is none */
+	const struct account *next; /* that is known already: never the same one */
 	uid_t uid;
 	gid_t gid;
 };
+
+static const struct account *same_user(const struct account *a, uid_t uid)
+{
+	for (a = a->next; a && a->uid != uid; a = a->next)
+		;
+	return a;
+}
 
 /* The one that the files of an earlier start belong to, or the first that no account has. */
 static int find_spare_user(struct account *a, struct err *e)
 {
 	struct stat st;
 
-	if (lstat(a->dir, &st) == 0 && st.st_uid >= SPARE_UID_FIRST && st.st_uid <= SPARE_UID_LAST && st.st_uid != a->other) {
+	if (lstat(a->dir, &st) == 0 && st.st_uid >= SPARE_UID_FIRST && st.st_uid <= SPARE_UID_LAST && !same_user(a, st.st_uid)) {
 		a->uid = st.st_uid;
 		a->gid = (gid_t)st.st_uid;
 		return 0;
 	}
 	for (uid_t id = SPARE_UID_FIRST; id <= SPARE_UID_LAST; id++)
-		if (id != a->other && !getpwuid(id) && !getgrgid((gid_t)id)) {
+		if (!same_user(a, id) && !getpwuid(id) && !getgrgid((gid_t)id)) {
 			a->uid = id;
 			a->gid = (gid_t)id;
 			return 0;
@@ -105,13 +112,15 @@ static int find_spare_user(struct account *a, struct err *e)
 static int find_user(struct account *a, struct err *e)
 {
 	const struct passwd *pw = getpwnam(a->name);
+	const struct account *same;
 
 	if (!pw)
 		return find_spare_user(a, e);
 	if (pw->pw_uid == 0)
 		return err_set(e, ERR_INVALID, "%s: '%s' is root: it must have no privileges", a->key, a->name);
-	if (pw->pw_uid == a->other)
-		return err_set(e, ERR_INVALID, "%s: '%s' is native.user, too: it must be another one", a->key, a->name);
+	same = same_user(a, pw->pw_uid);
+	if (same)
+		return err_set(e, ERR_INVALID, "%s: '%s' is %s, too: it must be another one", a->key, a->name, same->key);
 	a->uid = pw->pw_uid;
 	a->gid = pw->pw_gid;
 	return 0;
@@ -120,17 +129,17 @@ static int find_user(struct account *a, struct err *e)
 static int find_users(const struct config *c, struct native *n, struct err *e)
 {
 	struct account server = { .key = "native.user", .name = c->native.user, .dir = n->server_dir };
-	struct account egress = { .key = "egress.user", .name = c->egress.user, .dir = n->egress_dir };
+	struct account egress = { .key = "egress.user", .name = c->egress.user, .dir = n->egress_dir, .next = &server };
+	struct account fetch = { .key = "images.user", .name = c->images.user, .dir = n->blobs_dir, .next = &egress };
 
-	if (find_user(&server, e) < 0)
-		return -1;
-	egress.other = server.uid;
-	if (find_user(&egress, e) < 0)
+	if (find_user(&server, e) < 0 || find_user(&egress, e) < 0 || find_user(&fetch, e) < 0)
 		return -1;
 	n->uid = server.uid;
 	n->gid = server.gid;
 	n->egress_uid = egress.uid;
 	n->egress_gid = egress.gid;
+	n->fetch_uid = fetch.uid;
+	n->fetch_gid = fetch.gid;
 	return 0;
 }
 
@@ -154,14 +163,14 @@ static int make_ours(const char *path, struct err *e)
 	return fchmod(fd, 0711) < 0 ? err_sys(e, errno, "change the mode of '%s'", path) : 0;
 }
 
-static int make_theirs(uid_t uid, gid_t gid, const char *path, struct err *e)
+static int make_theirs(uid_t uid, gid_t gid, mode_t mode, const char *path, struct err *e)
 {
 	AUTO_FD fd = -1;
 
 	if (mkdir(path, 0700) < 0 && errno != EEXIST)
 		return err_sys(e, errno, "make '%s'", path);
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 || fchown(fd, uid, gid) < 0 || fchmod(fd, 0700) < 0)
+	if (fd < 0 || fchown(fd, uid, gid) < 0 || fchmod(fd, mode) < 0)
 		return err_sys(e, errno, "give '%s' to user %u", path, uid);
 	return 0;
 }
@@ -234,10 +243,11 @@ static int open_socket(int type, const char *path, uid_t uid, int *ret_fd, struc
 	return 0;
 }
 
-/* What the fetcher works with. */
+/* What the fetcher works with. It gets the folder as a descriptor: the one above is closed to its user. What it makes there has
+ * the folder's group, by which the server reads it. */
 static int open_blobs(struct native *n, struct err *e)
 {
-	if (make_theirs(n->uid, n->gid, n->blobs_dir, e) < 0)
+	if (make_theirs(n->fetch_uid, n->gid, S_ISGID | 0750, n->blobs_dir, e) < 0)
 		return -1;
 	n->blobs = open(n->blobs_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (n->blobs < 0)
@@ -247,7 +257,7 @@ static int open_blobs(struct native *n, struct err *e)
 
 static int open_egress(struct native *n, struct err *e)
 {
-	if (make_theirs(n->egress_uid, n->egress_gid, n->egress_dir, e) < 0)
+	if (make_theirs(n->egress_uid, n->egress_gid, 0700, n->egress_dir, e) < 0)
 		return -1;
 	n->egress_state = open(n->egress_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (n->egress_state < 0)
@@ -268,7 +278,7 @@ int native_prepare(const struct config *c, struct native *n, bool *ret_is_taken,
 		return -1;
 	if (make_ours(c->native.run_dir, e) < 0 || lock(c->native.run_dir, "run directory", &n->run_lock, ret_is_taken, e) < 0)
 		return -1;
-	if (find_users(c, n, e) < 0 || make_theirs(n->uid, n->gid, n->server_dir, e) < 0)
+	if (find_users(c, n, e) < 0 || make_theirs(n->uid, n->gid, 0700, n->server_dir, e) < 0)
 		return -1;
 	if (c->log.file_enabled && give_log(n, c->log.file_path, e) < 0)
 		return -1;

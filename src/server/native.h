@@ -4,7 +4,8 @@
  *
  *     state_dir/          root's, 0711: nobody else can put anything of theirs in the warden's way
  *     state_dir/server/   the server's, 0700: database and audit log
- *     state_dir/server/blobs/  layers on their way from registries to the warden
+ *     state_dir/server/blobs/  layers on their way from registries to the warden: of the user that opensandbox-fetch runs as,
+ *                         02750 with the server's group, which reads them
  *     run_dir/warden.sock the server's, 0600: the way to ask the warden
  *     run_dir/fetch.sock  the same: each connection is an order to opensandbox-fetch
  *     state_dir/egress/   of the user that opensandbox-egress runs as, 0700: the policies of sandboxes
@@ -25,6 +26,8 @@ struct native {
 	gid_t gid;
 	uid_t egress_uid; /* that egress runs with: another one */
 	gid_t egress_gid;
+	uid_t fetch_uid; /* that fetchers run with: neither of them, as the warden knows its peers by their ids */
+	gid_t fetch_gid;
 	char server_dir[PATH_MAX], blobs_dir[PATH_MAX];
 	char socket[PATH_MAX], fetch_socket[PATH_MAX];
 	char egress_dir[PATH_MAX], egress_socket[PATH_MAX], egress_warden_socket[PATH_MAX];

@@ -46,7 +46,7 @@ static int teardown(void **arg)
 static struct config config_of(void)
 {
 	return (struct config){ .native = { .state_dir = state, .run_dir = run, .user = "nobody-has-this-name" },
-				.egress = { .user = "nor-this-one" } };
+				.egress = { .user = "nor-this-one" }, .images = { .user = "or-this" } };
 }
 
 static void need_root(void)
@@ -113,10 +113,30 @@ static void everything_has_its_owner_and_mode(void **arg)
 	mode_is(n.egress_dir, 0700, n.egress_uid);
 	mode_is(n.egress_socket, 0600, n.uid);
 	mode_is(n.egress_warden_socket, 0600, n.egress_uid);
+	assert_true(n.fetch_uid >= 61184 && n.fetch_uid <= 65519 && n.fetch_uid != n.uid && n.fetch_uid != n.egress_uid);
+	mode_is(n.blobs_dir, S_ISGID | 0750, n.fetch_uid);
+	mode_is(n.fetch_socket, 0600, n.uid);
 }
 
-/* Whoever has the server could otherwise stand in for egress before the warden. */
-static void egress_never_runs_as_the_server_does(void **arg)
+/* An earlier version gave the folder to the server: its user is not taken for the fetcher's. */
+static void blobs_of_the_servers_get_another_owner(void **arg)
+{
+	AUTO(native_done) struct native n = NATIVE_INIT;
+	struct err e;
+	bool taken;
+
+	(void)arg;
+	need_root();
+	assert_int_equal(prepare(&n, &taken, &e), 0);
+	native_done(&n);
+	assert_int_equal(chown(n.blobs_dir, n.uid, n.gid), 0);
+	assert_int_equal(prepare(&n, &taken, &e), 0);
+	assert_int_not_equal(n.fetch_uid, n.uid);
+	mode_is(n.blobs_dir, S_ISGID | 0750, n.fetch_uid);
+}
+
+/* The warden knows who asks by the user: whoever has the one could otherwise stand in for the other. */
+static void no_two_processes_share_a_user(void **arg)
 {
 	struct config c = config_of();
 	struct native n = NATIVE_INIT;
@@ -130,6 +150,12 @@ static void egress_never_runs_as_the_server_does(void **arg)
 	native_done(&n);
 	assert_int_equal(e.code, ERR_INVALID);
 	assert_non_null(strstr(e.msg, "egress.user"));
+	c.egress.user = "nobody-has-this-name";
+	c.images.user = "nobody";
+	n = NATIVE_INIT;
+	assert_int_equal(native_prepare(&c, &n, &taken, &e), -1);
+	native_done(&n);
+	assert_non_null(strstr(e.msg, "images.user: 'nobody' is native.user, too"));
 	c.native.user = "nobody-has-this-name";
 	c.egress.user = "root";
 	n = NATIVE_INIT;
@@ -225,7 +251,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(names_have_to_fit), TEST(everything_has_its_owner_and_mode),
-		TEST(egress_never_runs_as_the_server_does), TEST(the_next_start_has_the_same_user),
+		TEST(no_two_processes_share_a_user),
+		cmocka_unit_test(blobs_of_the_servers_get_another_owner), TEST(the_next_start_has_the_same_user),
 		TEST(neither_folder_is_shared), TEST(what_others_own_is_refused),
 	};
 

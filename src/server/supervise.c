@@ -277,7 +277,7 @@ static int start_fetcher(struct supervisor *s, int *ret_pidfd, struct err *e)
 	AUTO_FD order = accept4(s->native.fetch_listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	AUTO_FD program = open(s->native.fetch, O_PATH | O_CLOEXEC);
 	const char *argv[] = { "opensandbox-fetch", NULL };
-	/* By its descriptor: the folders above it need not be open to the server's user. */
+	/* By its descriptor: the folders above it need not be open to the fetcher's user. */
 	struct spawn_fd fds[] = { { order, FETCH_FD_ASKER }, { s->native.blobs, FETCH_FD_BLOBS }, { program, FETCH_FD_PROGRAM } };
 	struct spawn_spec sp = SPAWN_INIT("/proc/self/fd/" FETCH_FD_PROGRAM_TEXT, (char *const *)(uintptr_t)argv);
 
@@ -289,8 +289,8 @@ static int start_fetcher(struct supervisor *s, int *ret_pidfd, struct err *e)
 	sp.fds = fds;
 	sp.n_fds = ARRAY_LEN(fds);
 	sp.keep_ids = false;
-	sp.uid = s->native.uid;
-	sp.gid = s->native.gid;
+	sp.uid = s->native.fetch_uid;
+	sp.gid = s->native.fetch_gid;
 	sp.new_group = true;
 	sp.death_signal = SIGKILL;
 	*ret_pidfd = process_spawn(&sp, NULL, e);

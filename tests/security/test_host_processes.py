@@ -89,7 +89,9 @@ def test_P5_modes_of_folders_files_and_sockets(plane, box):
     for folder in (home.state, home.run):  # to be passed through by the server's user, and not to be read
         assert mode(folder) == 0o711 and owner(folder) == 0
     assert mode(home.state / "server") == 0o700 and owner(home.state / "server") == uid
-    files = list((home.state / "server").rglob("*"))
+    blobs = home.state / "server/blobs"
+    assert mode(blobs) == 0o2750 and owner(blobs) not in (0, uid) and os.lstat(blobs).st_gid == os.lstat(home.state / "server").st_gid
+    files = [p for p in (home.state / "server").rglob("*") if blobs not in (p, *p.parents)]
     assert files
     for path in files:
         assert mode(path) == (0o700 if path.is_dir() else 0o600) and owner(path) == uid, path
