@@ -85,14 +85,14 @@ def test_an_open_sandbox_has_no_file_and_everything_is_allowed(rig):
 def test_a_policy_that_is_not_understood_fails_the_bind(rig, text):
     bound = rig.warden.bind("box1", policy=text)
     assert bound["failed"] and bound["why"]
-    assert rig.dig("web.test", "A")[0] == "NXDOMAIN"
+    assert rig.dig("web.test", "A")[0] == "SERVFAIL"
 
 
 def test_rules_that_are_refused_fail_the_bind(rig):
     rig.warden.refuses.add("rules")
     bound = rig.warden.bind("box1", policy=deny_all_but("web.test"))
     assert bound["failed"] and "the kernel says no" in bound["why"]
-    assert rig.dig("web.test", "A")[0] == "NXDOMAIN"
+    assert rig.dig("web.test", "A")[0] == "SERVFAIL"
 
 
 # ---- names ----
@@ -838,3 +838,92 @@ def test_a_policy_on_its_way_is_waited_for():
         rig.warden.delay = 0
         assert rig.call("GET", "/sandboxes/box1/policy").status == 503
         assert rig.call("PUT", "/sandboxes/box1/policy", "{}").status == 503
+
+
+# ---- restarts ----
+
+
+class Asker(threading.Thread):
+    """Resolves NAME from a sandbox's address all the time; `codes` are (when asked, code or None for no answer in 4 s)."""
+
+    def __init__(self, rig, name, address=BOX):
+        super().__init__(daemon=True)
+        self.query = b"".join(bytes([len(label)]) + label.encode() for label in name.split(".")) + b"\0\0\1\0\1"
+        self.rig, self.address, self.codes, self.is_over = rig, address, [], threading.Event()
+
+    def socket(self):
+        s = in_namespace(self.rig.namespaces.box, lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        s.bind((self.address, 0))
+        s.settimeout(4)
+        s.connect(("198.51.100.1", 53))
+        return s
+
+    def run(self):
+        while not self.is_over.wait(0.03):
+            began = time.monotonic()
+            with self.socket() as s:
+                s.send(b"\1\1\1\0\0\1\0\0\0\0\0\0" + self.query)
+                try:
+                    code = s.recv(4096)[3] & 15
+                except (TimeoutError, ConnectionRefusedError):
+                    code = None
+            self.codes.append((began, code))
+
+    def stop(self):
+        self.is_over.set()
+        self.join()
+        return self.codes
+
+
+def test_a_restart_denies_no_name_that_is_allowed():  # W9
+    seen = []
+
+    def serve(peer, _):
+        seen.append(read_event(peer))
+        peer.sendall(b"HTTP/1.1 204 Yes\r\nConnection: close\r\n\r\n")
+
+    with own_rig("--deny-webhook", f"http://{WEB}:8000/") as rig:
+        rig.web(WEB, 8000, serve)
+        rig.warden.bind("box1", policy=deny_all_but("web.test"))
+        rig.warden.bind("box2", BOX2, policy=deny_all_but("web.test"))
+        askers = [Asker(rig, "web.test"), Asker(rig, "web.test", BOX2)]
+        for asker in askers:
+            asker.start()
+        time.sleep(0.2)
+        rig.kill()
+        died = time.monotonic()
+        time.sleep(0.3)
+        rig.warden.delay = 0.4  # each policy takes this long to be in force
+        rig.start()
+        rig.warden.delay = 0
+        time.sleep(0.5)
+        for codes in [asker.stop() for asker in askers]:
+            assert {code for _, code in codes} <= {0, None}, codes  # what was read by the one that was killed is lost
+            assert all(code == 0 for at, code in codes if at > died), codes
+            assert [at for at, _ in codes if at > died]
+        assert seen == [] and rig.dig("evil.example", "A")[0] == "NXDOMAIN"
+        wait_for(lambda: len(seen) == 1, what="what is denied is told")
+
+
+def test_without_a_policy_names_fail_and_are_not_denied():
+    seen = []
+
+    def serve(peer, _):
+        seen.append(read_event(peer))
+        peer.sendall(b"HTTP/1.1 204 Yes\r\nConnection: close\r\n\r\n")
+
+    with own_rig("--deny-webhook", f"http://{WEB}:8000/") as rig:
+        rig.web(WEB, 8000, serve)
+        rig.warden.bind("box1", policy=deny_all_but("web.test"))
+        rig.warden.bind("box2", BOX2, policy=deny_all_but("web.test"))
+        rig.kill()
+        rig.warden.refuses.add("rules")
+        rig.start()
+        assert rig.dig("web.test", "A")[0] == "SERVFAIL"
+        assert rig.dig("evil.example", "A")[0] == "SERVFAIL"
+        assert rig.activity("box1")["counters"]["dnsDenied"] == 0
+        rig.warden.refuses.clear()
+        rig.warden.bind("box2", BOX2)
+        assert rig.dig("evil.example", "A", address=BOX2)[0] == "NXDOMAIN"
+        wait_for(lambda: len(seen) == 1, what="what a policy denies is told")
+        assert b'"sandboxId":"box2"' in seen[0]

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an egress that was killed had let through (G5): the next one can take it back."""
+import concurrent.futures
+import contextlib
 import os
 import signal
+import time
 
 import pytest
 
@@ -10,6 +13,11 @@ from internet import OTHER
 from network import MISSING, net, rules  # noqa: F401
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
+
+
+def is_another(net, old):
+    with contextlib.suppress(IndexError):  # there is none at the moment
+        return net.server.egress_pid != old
 
 
 def test_what_an_earlier_process_had_let_through_is_forgotten(net):
@@ -33,3 +41,34 @@ def test_a_change_after_a_kill_leaves_nothing_open(net):
     os.kill(net.server.egress_pid, signal.SIGKILL)
     wait_for(lambda: box.call("PUT", "/policy", {}).status == 200, what="a change")
     assert not isinstance(box.py(there), dict)
+
+
+def test_an_allowed_name_is_never_denied_while_egress_is_killed(net):  # W9
+    """Names and connections wait, or fail for a moment; they are not answered by a process that does not know the policy yet."""
+    box = net.box(rules("+good.test"))
+    box.run("rm -f /tmp/stop /tmp/begun")
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        found = pool.submit(box.py, """
+import concurrent.futures
+import contextlib
+import os
+codes, pages = [], []
+open('/tmp/begun', 'w').close()
+until = time.monotonic() + 30
+while not os.path.exists('/tmp/stop') and time.monotonic() < until:
+    codes.append(tried(ask, 'good.test', timeout=4))
+    pages.append(isinstance(tried(web, 'good.test', timeout=4), dict))
+codes = [code if isinstance(code, str) else code[0] for code in codes]
+RESULT = [sorted({str(code) for code in codes}), codes.count('timeout'), len(codes), any(pages), pages[-1]]
+""")
+        wait_for(lambda: "yes" in box.run("test -e /tmp/begun && echo yes || true"), what="the loop")
+        for _ in range(3):
+            old = net.server.egress_pid
+            os.kill(old, signal.SIGKILL)
+            wait_for(lambda: is_another(net, old), what="another egress")
+            time.sleep(0.3)
+        time.sleep(0.5)
+        box.run("touch /tmp/stop")
+        codes, lost, n, some, last = found.result()
+    assert set(codes) <= {"0", "timeout"} and lost <= 3 and n > 10 and some and last, (codes, lost, n)
+    assert box.activity()["counters"]["dnsDenied"] == 0

@@ -72,6 +72,8 @@ static void change_end(struct change *c, const struct err *e)
 	s->n_changes--;
 	policy_free(spec.policy);
 	free(c);
+	if (spec.bind_serial)
+		sandbox_settle(s);
 	if (s->changes)
 		change_begin(s->changes);
 	if (spec.done)

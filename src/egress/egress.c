@@ -24,13 +24,33 @@
 
 /* ---- what the warden tells ---- */
 
+static void drop_held(struct egress *g)
+{
+	for (size_t i = 0; i < EGRESS_FDS; i++) {
+		closep(&g->held[i]);
+		g->held[i] = -1;
+	}
+}
+
+/* The sockets of an earlier HELLO are read on until these are: they know no other sandboxes. */
 static void on_hello(struct egress *g, int *fds)
+{
+	drop_held(g);
+	for (size_t i = 0; i < EGRESS_FDS; i++)
+		g->held[i] = take_fd(&fds[i]);
+	g->is_told_all = false;
+	sandboxes_begin(g);
+}
+
+void egress_listen(struct egress *g)
 {
 	struct err e = { 0 };
 
-	sandboxes_begin(g);
-	if (resolver_listen(g->resolver, &fds[0], &fds[1], &e) < 0 || flows_listen(g->flows, &fds[2], &e) < 0)
+	if (!g->is_told_all || g->n_awaited > 0 || g->held[0] < 0 || !link_is_up(g->link))
+		return;
+	if (resolver_listen(g->resolver, &g->held[0], &g->held[1], &e) < 0 || flows_listen(g->flows, &g->held[2], &e) < 0)
 		log_error("cannot listen for sandboxes", LOG_ERR(&e));
+	drop_held(g);
 }
 
 static void on_told(const struct egress_message *m, int *fds, size_t n_fds, void *arg)
@@ -46,6 +66,8 @@ static void on_told(const struct egress_message *m, int *fds, size_t n_fds, void
 		break;
 	case EGRESS_SYNCED:
 		sandboxes_synced(g);
+		g->is_told_all = true;
+		egress_listen(g);
 		break;
 	case EGRESS_UNBIND:
 		sandbox_unbind(g, m->id);
@@ -173,6 +195,8 @@ struct egress *egress_new(struct loop *l, const struct egress_options *options, 
 		return NULL;
 	}
 	g->loop = l;
+	for (size_t i = 0; i < EGRESS_FDS; i++)
+		g->held[i] = -1;
 	denials_init(&g->denials);
 	g->options = *options;
 	g->options.state.dir = -1; /* until it is taken */
@@ -193,6 +217,7 @@ void egress_free(struct egress *g)
 	timer_done(&g->tick);
 	if (g->link)
 		sandboxes_drop(g); /* whoever waits for a change is told */
+	drop_held(g);
 	api_stop(g);
 	webhook_free(g->webhook);
 	link_free(g->link);

@@ -85,6 +85,9 @@ struct egress {
 	struct timer tick; /* what is looked at now and then */
 	unsigned ticks;
 	bool is_synced; /* every sandbox has been told of, once */
+	bool is_told_all; /* since the last HELLO */
+	int held[EGRESS_FDS]; /* the sockets of the last HELLO that are not read yet, or -1 */
+	size_t n_awaited; /* sandboxes whose first policy is on its way to the kernel */
 };
 
 /* OPTIONS is copied; its descriptors are taken on success. */
@@ -93,6 +96,9 @@ void egress_free(struct egress *g); /* NULL is fine */
 DEFINE_AUTO(struct egress *, egress_free)
 
 void egress_reload(struct egress *g); /* the operator's lists, now */
+/* Begins to read the sockets of the last HELLO, once every sandbox that was told of has its policy (W9): a query that is read before
+ * that could only be refused, in the socket it waits. Called whenever one of these may have come true. */
+void egress_listen(struct egress *g);
 
 void egress_mark_open(const struct egress *g, struct policy *p); /* tells P what the operator has opened */
 /* Whether an address may be given to a sandbox at all: neither W4's, unless it was opened, nor this host's own. */

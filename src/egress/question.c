@@ -333,7 +333,9 @@ static bool is_empty_type(const struct sandbox *s, uint16_t type)
 /* -1: it goes to an upstream; else the code to answer with at once. */
 static int decide(struct sandbox *s, const struct dns_query *query)
 {
-	if (!query->has_name || !s->policy || !always_name(&s->egress->always, s->policy, query->name)) {
+	if (!s->policy)
+		return DNS_SERVFAIL; /* nothing was decided: no client may keep this as a denial, and nobody is told of one */
+	if (!query->has_name || !always_name(&s->egress->always, s->policy, query->name)) {
 		deny(s, query->has_name ? query->name : "", query->has_name ? "a denied name" : "no name that a host can have");
 		return DNS_NXDOMAIN;
 	}

@@ -34,6 +34,23 @@ struct sandbox *sandbox_by_address(const struct egress *g, uint32_t address)
 	return map_get(&g->by_address, (struct str){ (const char *)&address, sizeof(address) });
 }
 
+static void sandbox_await(struct sandbox *s)
+{
+	if (!s->is_awaited && !s->policy) {
+		s->is_awaited = true;
+		s->egress->n_awaited++;
+	}
+}
+
+void sandbox_settle(struct sandbox *s)
+{
+	if (!s->is_awaited)
+		return;
+	s->is_awaited = false;
+	s->egress->n_awaited--;
+	egress_listen(s->egress);
+}
+
 /* Everything of it ends; its file stays. */
 static void sandbox_remove(struct sandbox *s)
 {
@@ -48,6 +65,7 @@ static void sandbox_remove(struct sandbox *s)
 	learned_done(&s->learned);
 	activity_done(&s->activity);
 	policy_free(s->policy);
+	sandbox_settle(s);
 	free(s);
 }
 
@@ -167,7 +185,11 @@ static int bind_sandbox(struct egress *g, const struct egress_message *m, int fd
 		spec.policy = policy_of_file(g, m, e);
 	if (!spec.policy && (fd >= 0 || (!s->policy && !s->changes)))
 		return -1;
-	return change_add(s, &spec, e);
+	sandbox_await(s);
+	if (change_add(s, &spec, e) == 0)
+		return 0;
+	sandbox_settle(s);
+	return -1;
 }
 
 void sandbox_bind(struct egress *g, const struct egress_message *m, int *fd)

@@ -37,6 +37,7 @@ struct sandbox {
 	uint32_t address;       /* in network order */
 	struct policy *policy;  /* NULL: none is in force yet, and everything is denied */
 	bool is_told;           /* since the warden was last connected */
+	bool is_awaited;        /* its first policy is on its way: one of egress->n_awaited */
 	struct learned learned;
 	struct activity activity;
 	struct sandbox_counts counts;
@@ -58,6 +59,7 @@ struct sandbox {
 /* From the link. FD is the text of a new one's policy, or -1. */
 void sandbox_bind(struct egress *g, const struct egress_message *m, int *fd);
 void sandbox_unbind(struct egress *g, const char *id);
+void sandbox_settle(struct sandbox *s);  /* its first policy is in force, or cannot be */
 void sandboxes_begin(struct egress *g);  /* the warden is new: it tells of everything again */
 void sandboxes_synced(struct egress *g); /* what it has not told of is gone */
 void sandboxes_drop(struct egress *g);
