@@ -63,7 +63,7 @@ static int make_folders(struct box_host *h, const struct box_host_spec *spec, st
 	if (stage_prepare(h->stage_path, e) < 0)
 		return -1;
 	h->has_stage = true;
-	return 0;
+	return stage_find_way(h->stage_path, &h->overlay_way, e);
 }
 
 static int copy_execd(struct box_host *h, const char *path, struct err *e)

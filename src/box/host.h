@@ -6,6 +6,7 @@
 #include "box/network.h"
 #include "box/store.h"
 #include "sys/cgroup.h"
+#include "sys/overlay.h"
 
 struct err;
 
@@ -26,6 +27,7 @@ struct box_host {
 	struct cgroup_entry shared; /* to be in it where boxes have no groups of their own */
 	bool has_devices; /* it is limited to those of a box, and with it all that is below */
 	struct seccomp_program filter;
+	enum overlay_way overlay_way; /* that this kernel has */
 	int execd; /* sealed copy */
 	struct box_store store; /* their disks, and layers */
 	struct box_network network; /* off: boxes have their own loopback alone */

@@ -64,6 +64,7 @@ struct child {
 	int kept[KEPT_MAX]; /* all that were open before */
 	size_t n_kept;
 	const struct seccomp_program *filter;
+	enum overlay_way way;
 	uint64_t id_base;
 	int root; /* that of the guess; -1: none */
 	const struct slot_guess *guess;
@@ -162,7 +163,7 @@ static int place_etc(const struct child *c, const struct stage_root *r, struct e
 static int make_guessed(struct child *c, struct err *e)
 {
 	struct slot_layer layer = { 0 };
-	const struct stage_root r = { .stage = c->stage, .dir = c->dir, .work = "work", .store = c->layers, .id_base = c->id_base,
+	const struct stage_root r = { .stage = c->stage, .way = c->way, .dir = c->dir, .work = "work", .store = c->layers, .id_base = c->id_base,
 				      .layers = &layer, .n_layers = 1, .image = -1, .userns = c->userns,
 				      .has_usr = c->guess->has_host_usr };
 
@@ -188,6 +189,7 @@ static int become_parked(struct child *c, const struct park *p, struct err *e)
 	struct stage_spec spec;
 
 	c->filter = &p->host->filter;
+	c->way = p->host->overlay_way;
 	c->id_base = p->slot->id_base;
 	c->guess = p->guess;
 	c->root = c->spec = c->ready = c->hosts = -1;
@@ -265,7 +267,7 @@ static const char *make_room(struct child *c, bool has_usr, struct err *e)
 static int make_root(struct child *c, const struct park_order *order, struct err *e)
 {
 	AUTO_FD image = -1;
-	struct stage_root r = { .stage = c->stage, .dir = c->dir, .store = c->layers, .id_base = c->id_base,
+	struct stage_root r = { .stage = c->stage, .way = c->way, .dir = c->dir, .store = c->layers, .id_base = c->id_base,
 				.layers = order->layers, .n_layers = order->n_layers, .image = -1, .userns = c->userns,
 				.has_usr = order->has_host_usr };
 

@@ -60,9 +60,12 @@ static const struct preflight_check checks[] = {
 
 	{ "mounts", "mount api", true, true, .probe = probe_mount_api,
 	  .cost = "mounts cannot be made out of sight" NO_BOX, .remedy = "use Linux 5.12 or later" },
-	{ "mounts", "overlayfs", true, true, .probe = probe_overlay,
+	{ "mounts", "overlayfs", true, true, .probe = probe_overlayfs,
 	  .cost = "images cannot be shared" NO_BOX,
 	  .remedy = "load the module 'overlay', or use a kernel with CONFIG_OVERLAY_FS" },
+	{ "mounts", "overlay mounts", true, true, .probe = probe_overlay,
+	  .cost = "images cannot be shared" NO_BOX,
+	  .remedy = "use Linux 5.19 or later; a security module or a container must let root mount overlays" },
 	{ "mounts", "id-mapped mounts", true, true, .probe = probe_idmap,
 	  .cost = "files of an image cannot be shown with a sandbox's ids" NO_BOX,
 	  .remedy = "put native.state_dir on ext4, xfs or btrfs" },

@@ -9,6 +9,7 @@
  * Whatever a check makes (namespaces, mounts, a child) ends with it, also when this process is killed meanwhile.
  * For processes with one thread. */
 #pragma once
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,7 +22,7 @@ enum preflight_outcome {
 	PREFLIGHT_OK,
 	PREFLIGHT_WARNING, /* advised, and not so here */
 	PREFLIGHT_MISSING, /* needed: no box can be made */
-	PREFLIGHT_UNTRIED, /* needs root to be tried */
+	PREFLIGHT_UNTRIED, /* needs root to be tried, or another row that is missing */
 };
 
 #define PREFLIGHT_DETAIL_MAX 256
@@ -72,7 +73,8 @@ const char *preflight_outcome_name(enum preflight_outcome outcome); /* "ok", "wa
 int preflight_refuse(const struct preflight_report *r, struct buf *problems, struct err *e);
 
 /* Whether DIR can hold the writable layers of boxes: mounts one from a folder in it, which is removed again. Needs
- * root. */
+ * root. PREFLIGHT_NOT_TRIED as the errno of an error: no overlay can be mounted anywhere, for which there is a row. */
+#define PREFLIGHT_NOT_TRIED ENOPKG /* which no call here gives */
 int preflight_try_upper(const char *dir, struct err *e);
 
 /* PATH up to the last part that exists, in OUT, which has room for as many bytes as PATH. */

@@ -37,7 +37,7 @@ typedef enum preflight_outcome probe_fn(const struct preflight_trial *t, const s
 probe_fn probe_root, probe_openat2, probe_close_range, probe_clone3, probe_pidfd_open, probe_namespaces, probe_userns,
 	probe_seccomp, probe_memfd, probe_keyring, probe_landlock;
 /* preflight_mount.c */
-probe_fn probe_mount_api, probe_overlay, probe_idmap, probe_idmap_overlay;
+probe_fn probe_mount_api, probe_overlayfs, probe_overlay, probe_idmap, probe_idmap_overlay;
 /* preflight_cgroup.c */
 probe_fn probe_controller, probe_devices, probe_kill, probe_io_weight, probe_swap;
 /* preflight_host.c */

@@ -12,6 +12,7 @@
 #include "box/slot.h"
 #include "sys/mounts.h"
 #include "sys/namespace.h"
+#include "sys/overlay.h"
 #include "sys/tree.h"
 #include "sys/userns.h"
 
@@ -52,21 +53,28 @@ static int make_dir(int dir, const char *name, uint64_t owner, struct err *e)
 	return fd < 0 ? err_sys(e, errno, "open '%s'", name) : fd;
 }
 
-/* With the options that boxes have (box/stage.c). UPPER_IN gets an upper and a work folder. */
-static int mount_overlay(int lower, int upper_in, uint64_t owner, struct err *e)
+/* What the trial stands on is missing: the row that is about that says why, the advice of this one would be wrong. */
+static int left_to_another_row(struct err *e)
+{
+	e->sys = PREFLIGHT_NOT_TRIED;
+	return -1;
+}
+
+/* The way that boxes have their overlays made by; STAGE has a folder "place" from then on. */
+static int find_way(int stage, enum overlay_way *ret, struct err *e)
+{
+	AUTO_FD place = make_dir(stage, "place", 0, e);
+
+	return place < 0 ? -1 : overlay_find_way(stage, "place", ret, e);
+}
+
+/* UPPER_IN gets an upper and a work folder. */
+static int mount_overlay(enum overlay_way way, int stage, int lower, int upper_in, uint64_t owner, struct err *e)
 {
 	AUTO_FD upper = make_dir(upper_in, "upper", owner, e);
 	AUTO_FD work = upper < 0 ? -1 : make_dir(upper_in, "work", 0, e);
-	const struct mount_option options[] = {
-		MOUNT_DIR("lowerdir+", lower), MOUNT_DIR("upperdir", upper), MOUNT_DIR("workdir", work), MOUNT_FLAG("volatile"),
-		MOUNT_TEXT("redirect_dir", "nofollow"), MOUNT_TEXT("metacopy", "off"), MOUNT_TEXT("index", "off"),
-		MOUNT_TEXT("xino", "on"),
-	};
 
-	if (work < 0)
-		return -1;
-	return mount_make(&(struct mount_spec){ "overlay", "preflight", options, ARRAY_LEN(options),
-						MOUNT_NOSUID | MOUNT_NODEV }, e);
+	return work < 0 ? -1 : overlay_make(way, &(struct overlay_spec){ "preflight", &lower, 1, upper, work, stage, "place" }, e);
 }
 
 /* What is made in the overlay is in the upper folder, and belongs to whoever made it. */
@@ -94,13 +102,31 @@ static int try_mount_api(void *arg, struct err *e)
 	return sv.f_flag & ST_RDONLY ? 0 : err_set(e, ERR_UNAVAILABLE, "mount_setattr changes nothing");
 }
 
+/* Whether the kernel knows it, or finds its module. */
+static int try_overlayfs(void *arg, struct err *e)
+{
+	AUTO_FD stage = own_stage(e);
+	AUTO_FD fd = stage < 0 ? -1 : mount_make(&(struct mount_spec){ .fs = "overlay" }, e);
+
+	(void)arg;
+	if (stage < 0)
+		return left_to_another_row(e);
+	return fd < 0 && e->sys == ENODEV ? -1 : 0; /* without a folder it is refused, by itself */
+}
+
 static int try_overlay(void *arg, struct err *e)
 {
 	AUTO_FD stage = own_stage(e);
 	AUTO_FD lower = stage < 0 ? -1 : make_dir(stage, "lower", 0, e);
-	AUTO_FD root = lower < 0 ? -1 : mount_overlay(lower, stage, 0, e);
+	AUTO_FD root = -1;
+	enum overlay_way way;
 
 	(void)arg;
+	if (lower < 0)
+		return left_to_another_row(e);
+	if (find_way(stage, &way, e) < 0)
+		return e->sys == ENODEV ? left_to_another_row(e) : -1;
+	root = mount_overlay(way, stage, lower, stage, 0, e);
 	return root < 0 ? -1 : write_through(root, stage, e);
 }
 
@@ -149,10 +175,13 @@ static int try_idmap_overlay(void *arg, struct err *e)
 	AUTO_FD target = stage < 0 ? -1 : make_dir(stage, "lower", 0, e);
 	AUTO_FD lower = target < 0 ? -1 : clone_mapped(arg, userns, e);
 	AUTO_FD root = -1;
+	enum overlay_way way;
 
 	if (lower < 0 || mount_move(lower, target, e) < 0)
 		return -1;
-	root = mount_overlay(lower, stage, TRIAL_BASE, e);
+	if (find_way(stage, &way, e) < 0)
+		return left_to_another_row(e);
+	root = mount_overlay(way, stage, lower, stage, TRIAL_BASE, e);
 	if (root < 0 || become_root_of(userns, e) < 0)
 		return -1;
 	return write_through(root, stage, e);
@@ -163,8 +192,12 @@ static int try_idmap_overlay(void *arg, struct err *e)
 static enum preflight_outcome try_in_child(trial_fn fn, const char *path, char *detail)
 {
 	struct err e = { 0 };
+	enum preflight_outcome outcome = preflight_tell(trial_in_child(fn, (void *)(uintptr_t)path, &e), &e, detail);
 
-	return preflight_tell(trial_in_child(fn, (void *)(uintptr_t)path, &e), &e, detail);
+	if (outcome != PREFLIGHT_MISSING || e.sys != PREFLIGHT_NOT_TRIED)
+		return outcome;
+	preflight_say(detail, "not tried, for what is missing above");
+	return PREFLIGHT_UNTRIED;
 }
 
 enum preflight_outcome probe_mount_api(const struct preflight_trial *t, const struct preflight_check *self, char *detail)
@@ -172,6 +205,13 @@ enum preflight_outcome probe_mount_api(const struct preflight_trial *t, const st
 	(void)t;
 	(void)self;
 	return try_in_child(try_mount_api, NULL, detail);
+}
+
+enum preflight_outcome probe_overlayfs(const struct preflight_trial *t, const struct preflight_check *self, char *detail)
+{
+	(void)t;
+	(void)self;
+	return try_in_child(try_overlayfs, NULL, detail);
 }
 
 enum preflight_outcome probe_overlay(const struct preflight_trial *t, const struct preflight_check *self, char *detail)
@@ -203,15 +243,16 @@ static int try_upper(void *arg, struct err *e)
 	AUTO_FD dir = lower < 0 ? -1 : open(arg, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	AUTO_FD in = -1;
 	AUTO_FD root = -1;
+	enum overlay_way way;
 
-	if (lower < 0)
-		return -1;
+	if (lower < 0 || find_way(stage, &way, e) < 0)
+		return left_to_another_row(e);
 	if (dir < 0)
 		return err_sys(e, errno, "open it");
 	in = openat(dir, UPPER_NAME, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (in < 0)
 		return err_sys(e, errno, "open a folder in it");
-	root = mount_overlay(lower, in, 0, e);
+	root = mount_overlay(way, stage, lower, in, 0, e);
 	return root < 0 ? -1 : write_through(root, in, e);
 }
 

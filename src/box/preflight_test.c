@@ -360,7 +360,6 @@ static void a_call_that_the_kernel_lacks_is_named(void **state)
 		{ SYS_landlock_create_ruleset, 0, 0, "landlock", "not in this kernel", false },
 		{ SYS_unshare, 0, CLONE_NEWUTS, "namespaces", "uts", true },
 		{ SYS_fsopen, 0, 0, "mount api", "", true },
-		{ SYS_fsopen, 0, 0, "overlayfs", "", true },
 		{ SYS_mount_setattr, 0, 0, "mount api", "", true },
 		{ SYS_mount_setattr, 0, 0, "id-mapped mounts", "", true },
 		{ SYS_open_tree, 0, 0, "id-mapped layers", "", true },
@@ -371,6 +370,27 @@ static void a_call_that_the_kernel_lacks_is_named(void **state)
 		if (!rows[i].needs_root || geteuid() == 0)
 			if (in_child(examine_refused, (void *)(uintptr_t)&rows[i]) != 0)
 				fail_msg("row %zu: %s", i, rows[i].name);
+}
+
+static int examine_without_mounts(void *arg)
+{
+	static const char *const names[] = { "overlayfs", "overlay mounts" };
+	static struct preflight_report r;
+
+	(void)arg;
+	CHECK(refuse_syscall(SYS_fsopen) == 0);
+	preflight_run(&(struct preflight_host){ .is_start = true }, &r);
+	CHECK(find(&r, "mount api")->outcome == PREFLIGHT_MISSING);
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		CHECK(find(&r, names[i])->outcome == PREFLIGHT_UNTRIED && strstr(find(&r, names[i])->detail, "missing above"));
+	return 0;
+}
+
+static void what_stands_on_something_missing_gives_no_advice(void **state)
+{
+	(void)state;
+	NEEDS_ROOT(CLONE_NEWNS);
+	assert_int_equal(in_child(examine_without_mounts, NULL), 0);
 }
 
 /* ---- leaving nothing ---- */
@@ -461,6 +481,7 @@ int main(void)
 		cmocka_unit_test(all_that_is_missing_is_in_one_error),
 		cmocka_unit_test(nothing_missing_is_no_error),
 		cmocka_unit_test(a_call_that_the_kernel_lacks_is_named),
+		cmocka_unit_test(what_stands_on_something_missing_gives_no_advice),
 		cmocka_unit_test(a_run_leaves_nothing_behind),
 		cmocka_unit_test(a_writable_layer_is_tried_and_removed),
 		cmocka_unit_test(the_existing_part_of_a_path_is_found),

@@ -150,9 +150,8 @@ static void nothing_is_left_of_its_privileges(void **state) /* N2, C1, C2, F1 */
 	assert_non_null(strstr(buf_z(&map), " 0    1245184      65536"));
 }
 
-static void mounts_are_as_they_must_be(void **state) /* R1, R3, R4, R5 */
+static void check_mounts(struct fixture *f)
 {
-	struct fixture *f = *state;
 	AUTO(buf_done) struct buf b = BUF_INIT(65536);
 	static const char *const wanted[] = {
 		" / / rw,nosuid,nodev,relatime - overlay ", " /proc rw,nosuid,nodev,noexec,", " /sys ro,nosuid,nodev,noexec,",
@@ -160,8 +159,6 @@ static void mounts_are_as_they_must_be(void **state) /* R1, R3, R4, R5 */
 		" /dev/mqueue rw,nosuid,nodev,noexec,", "/mask/file /proc/keys ro,", " /proc/sys ro,", "/mask/folder /sys/firmware ro,",
 	};
 
-	if (!can_run())
-		skip();
 	start(f);
 	read_proc(f, "mountinfo", &b);
 	for (size_t i = 0; i < ARRAY_LEN(wanted); i++)
@@ -169,6 +166,40 @@ static void mounts_are_as_they_must_be(void **state) /* R1, R3, R4, R5 */
 			fail_msg("no '%s' in\n%s", wanted[i], buf_z(&b));
 	assert_null(strstr(buf_z(&b), " /tmp ")); /* nothing of the host's tree */
 	assert_null(strstr(buf_z(&b), " shared:"));
+}
+
+static void remove_box(struct fixture *f)
+{
+	struct err e = { 0 };
+
+	assert_int_equal(slot_destroy(&f->host, &f->slot, &e), 0);
+	(void)waitpid(f->pid, NULL, 0);
+	f->slot.number = 3;
+	f->pid = 0;
+}
+
+/* Once for each way to make an overlay that this kernel has: from the one on that was found, all that older ones have. */
+static void by_every_way(struct fixture *f, void (*fn)(struct fixture *f))
+{
+	for (int way = (int)f->host.overlay_way; way < OVERLAY_WAYS; way++) {
+		f->host.overlay_way = (enum overlay_way)way;
+		fn(f);
+	}
+}
+
+static void check_mounts_and_remove(struct fixture *f)
+{
+	check_mounts(f);
+	remove_box(f);
+}
+
+static void mounts_are_as_they_must_be(void **state) /* R1, R3, R4, R5 */
+{
+	struct fixture *f = *state;
+
+	if (!can_run())
+		skip();
+	by_every_way(f, check_mounts_and_remove);
 }
 
 /* "base" and "other", each with a file of its name, in boxes with the host's /usr and in those without. */
@@ -209,7 +240,7 @@ static size_t count_lines(const char *text, const char *part)
 }
 
 /* Whatever a slot was made for, the box is what was ordered, and has no more mounts than any other. */
-static void a_slot_for_one_image_becomes_any_other(void **state)
+static void become_any_other(struct fixture *f)
 {
 	static const struct {
 		const char *guess, *order;
@@ -219,13 +250,9 @@ static void a_slot_for_one_image_becomes_any_other(void **state)
 		{ "base", "other", true, true, false }, { "base", "other", true, false, false }, { "other", "base", false, true, false },
 		{ "", "base", true, true, true },       { "base", "base", true, true, true },   { "base", "base", false, false, true },
 	};
-	struct fixture *f = *state;
 	AUTO_FD spec = memfd_sealed_bytes("spec", STR("{}"), &(struct err){ 0 });
 	size_t mounts[2] = { 0 };
 
-	if (!can_run())
-		skip();
-	make_images(f);
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		struct slot_guess guess = { .limits = SLOT_LIMITS_DEFAULT, .has_host_usr = rows[i].guess_usr,
 					    .is_eager = rows[i].is_eager };
@@ -254,11 +281,67 @@ static void a_slot_for_one_image_becomes_any_other(void **state)
 		if (mounts[rows[i].order_usr] == 0)
 			mounts[rows[i].order_usr] = count_lines(buf_z(&b), "\n");
 		assert_int_equal(count_lines(buf_z(&b), "\n"), mounts[rows[i].order_usr]);
-		assert_int_equal(slot_destroy(&f->host, &f->slot, &e), 0);
-		(void)waitpid(f->pid, NULL, 0);
-		f->slot.number = 3;
+		remove_box(f);
 	}
-	f->pid = 0;
+}
+
+static void a_slot_for_one_image_becomes_any_other(void **state)
+{
+	struct fixture *f = *state;
+
+	if (!can_run())
+		skip();
+	make_images(f);
+	by_every_way(f, become_any_other);
+}
+
+/* A layer for each number, each with a file of its name. */
+static void make_many(const struct fixture *f, struct slot_layer layers[SLOT_LAYERS_MAX])
+{
+	AUTO_FD dir = open(f->host.layers_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	for (size_t i = 0; i < SLOT_LAYERS_MAX; i++) {
+		char path[64];
+
+		(void)snprintf(layers[i].name, sizeof(layers[i].name), "l%zu", i);
+		(void)snprintf(path, sizeof(path), "l%zu/l%zu", i, i);
+		assert_true(mkdirat(dir, layers[i].name, 0755) == 0 || errno == EEXIST);
+		assert_true(mknodat(dir, path, S_IFREG | 0644, 0) == 0 || errno == EEXIST);
+	}
+}
+
+static void wake_on(struct fixture *f, const struct slot_layer *layers, size_t n)
+{
+	struct err e = { 0 };
+	AUTO_FD spec = memfd_sealed_bytes("spec", STR("{}"), &e);
+	struct slot_order order = { .limits = SLOT_LIMITS_DEFAULT, .layers = layers, .n_layers = n, .spec = spec, .hostname = "box" };
+
+	if (slot_make(&f->host, 3, NULL, &f->slot, &e) < 0)
+		fail_msg("%s", e.msg);
+	f->pid = f->slot.pid;
+	if (slot_wake(&f->host, &f->slot, &order, 10000, &e) < 0)
+		fail_msg("%s", e.msg);
+}
+
+static void stand_on_many(struct fixture *f)
+{
+	static struct slot_layer layers[SLOT_LAYERS_MAX];
+	struct stat st;
+
+	make_many(f, layers);
+	wake_on(f, layers, SLOT_LAYERS_MAX);
+	for (size_t i = 0; i < SLOT_LAYERS_MAX; i++)
+		assert_int_equal(look(f, layers[i].name, &st), 0);
+	remove_box(f);
+}
+
+static void a_box_stands_on_as_many_layers_as_there_may_be(void **state) /* I2 */
+{
+	struct fixture *f = *state;
+
+	if (!can_run())
+		skip();
+	by_every_way(f, stand_on_many);
 }
 
 /* What has become execd already is in its root, without any rights, and can be nothing else. */
@@ -415,6 +498,14 @@ static void a_box_on_the_disk_of_another_has_its_files_with_its_own_ids(void **s
 	stand_on_a_disk(*state, false);
 }
 
+static void so_has_one_by_the_mount_of_old_kernels(void **state)
+{
+	struct fixture *f = *state;
+
+	f->host.overlay_way = OVERLAY_BY_MOUNT;
+	stand_on_a_disk(f, false);
+}
+
 static void so_has_one_on_a_disk_of_an_earlier_version(void **state)
 {
 	stand_on_a_disk(*state, true);
@@ -447,11 +538,13 @@ int main(void)
 		TEST(nothing_is_left_of_its_privileges),
 		TEST(mounts_are_as_they_must_be),
 		TEST(a_slot_for_one_image_becomes_any_other),
+		TEST(a_box_stands_on_as_many_layers_as_there_may_be),
 		TEST(an_eager_slot_is_what_it_was_made_for),
 		TEST(a_frozen_box_stands_still),
 		TEST(its_disk_holds_what_was_ordered),
 		TEST(a_layer_that_is_not_there_is_told),
 		TEST(a_box_on_the_disk_of_another_has_its_files_with_its_own_ids),
+		TEST(so_has_one_by_the_mount_of_old_kernels),
 		TEST(so_has_one_on_a_disk_of_an_earlier_version),
 		TEST(an_unused_slot_leaves_nothing),
 	};

@@ -17,7 +17,6 @@
 
 #define SAFE (MOUNT_NOSUID | MOUNT_NODEV | MOUNT_NOEXEC)
 #define TTY_GROUP 5
-#define LAYERS_MAX 128
 #define CPUS_MAX 8192 /* of any kernel */
 #define SHARED_SIZE "1m" /* of empty directories */
 
@@ -230,7 +229,7 @@ static int make_dev(int stage, uint64_t id_base, struct err *e)
 /* ---- overlays ---- */
 
 struct overlay {
-	int lowers[LAYERS_MAX + 2]; /* with an image in a directory, and /usr */
+	int lowers[SLOT_LAYERS_MAX + 2]; /* with an image in a directory, and /usr */
 	size_t n;
 	int upper, work;
 };
@@ -243,6 +242,7 @@ static void overlay_done(struct overlay *o)
 	closep(&o->work);
 }
 DEFINE_AUTO_DONE(struct overlay, overlay_done)
+_Static_assert(ARRAY_LEN(((struct overlay *)NULL)->lowers) <= OVERLAY_LOWERS_MAX, "all layers of a box can be mounted");
 
 static int overlay_add(struct overlay *o, int dir, const char *name, struct err *e)
 {
@@ -263,31 +263,18 @@ static int overlay_upper(struct overlay *o, int dir, const char *upper, const ch
 	return 0;
 }
 
-/* volatile: a sandbox's fsync buys it nothing, and without it each delete would sync the whole file system.
- * xino: folders and files have the same device number, also where they come from several file systems. */
-static int overlay_mount(const struct overlay *o, struct err *e)
+/* "root" is where the overlay goes in the end, and nothing is there yet. */
+static int overlay_mount(const struct overlay *o, const struct stage_root *r, struct err *e)
 {
-	struct mount_option options[LAYERS_MAX + 10];
-	size_t n = 0;
-
-	for (size_t i = 0; i < o->n; i++)
-		options[n++] = MOUNT_DIR("lowerdir+", o->lowers[i]);
-	options[n++] = MOUNT_DIR("upperdir", o->upper);
-	options[n++] = MOUNT_DIR("workdir", o->work);
-	options[n++] = MOUNT_FLAG("volatile");
-	options[n++] = MOUNT_TEXT("redirect_dir", "nofollow");
-	options[n++] = MOUNT_TEXT("metacopy", "off");
-	options[n++] = MOUNT_TEXT("index", "off");
-	options[n++] = MOUNT_TEXT("xino", "on");
-	return mount_make(&(struct mount_spec){ "overlay", "root", options, n, MOUNT_NOSUID | MOUNT_NODEV }, e);
+	return overlay_make(r->way, &(struct overlay_spec){ "root", o->lowers, o->n, o->upper, o->work, r->stage, "root" }, e);
 }
 
 /* ---- layers that were disks ---- */
 
 /* The namespaces that show the ids of other boxes as ours, one for each range. */
 struct ranges {
-	uint64_t base[LAYERS_MAX];
-	int userns[LAYERS_MAX];
+	uint64_t base[SLOT_LAYERS_MAX];
+	int userns[SLOT_LAYERS_MAX];
 	size_t n;
 };
 
@@ -400,6 +387,13 @@ int stage_prepare(const char *path, struct err *e)
 	return mount_private(stage, e) < 0 ? -1 : fill_shared(stage, e);
 }
 
+int stage_find_way(const char *path, enum overlay_way *ret, struct err *e)
+{
+	AUTO_FD stage = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	return stage < 0 ? err_sys(e, errno, "open '%s'", path) : overlay_find_way(stage, "root", ret, e);
+}
+
 /* ---- the root ---- */
 
 static int add_image(struct overlay *o, const struct stage_root *r, struct err *e)
@@ -415,7 +409,7 @@ static int root_overlay(const struct stage_root *r, struct err *e)
 
 	if (layers < 0)
 		return -1;
-	if (r->n_layers > LAYERS_MAX || (r->n_layers == 0 && r->image < 0))
+	if (r->n_layers > SLOT_LAYERS_MAX || (r->n_layers == 0 && r->image < 0))
 		return err_set(e, ERR_LIMIT, "a root of %zu layers", r->n_layers);
 	for (size_t i = 0; i < r->n_layers; i++)
 		if ((r->layers[i].is_disk ? add_disk(&o, r, &g, i, e) : overlay_add(&o, layers, r->layers[i].name, e)) < 0)
@@ -425,7 +419,7 @@ static int root_overlay(const struct stage_root *r, struct err *e)
 		return -1;
 	if ((r->image >= 0 && add_image(&o, r, e) < 0) || (r->has_usr && overlay_add(&o, r->stage, "usr", e) < 0))
 		return -1;
-	return overlay_upper(&o, r->dir, "upper", r->work, e) < 0 ? -1 : overlay_mount(&o, e);
+	return overlay_upper(&o, r->dir, "upper", r->work, e) < 0 ? -1 : overlay_mount(&o, r, e);
 }
 
 /* The upper layer has real directories of these names: no symlink of an image leads elsewhere. */

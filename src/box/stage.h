@@ -9,12 +9,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sys/overlay.h"
+
 struct err;
 struct slot_layer;
 
 /* The places, and what hides things in /proc and /sys: on a small file system at PATH, an empty directory, in this mount
  * namespace, of which those of the children are copies. Sandboxes see of it what hides, which nobody in them can open. */
 int stage_prepare(const char *path, struct err *e);
+/* The way to make overlays, tried on such a file system: once for all boxes. */
+int stage_find_way(const char *path, enum overlay_way *ret, struct err *e);
 
 struct stage_spec {
 	int stage;       /* the root of what stage_prepare() made, in this namespace; it may be O_PATH */
@@ -29,6 +33,7 @@ int stage_make(const struct stage_spec *spec, struct err *e);
 
 struct stage_root {
 	int stage;
+	enum overlay_way way; /* that this kernel has */
 	int dir; /* the box's disk */
 	const char *work; /* a folder of it that no overlay has had */
 	int store; /* the host's layers, with the ids that they have on the disk */

@@ -91,8 +91,10 @@ static enum preflight_outcome probe_state_dir(const struct config *c, char *deta
 
 	if (geteuid() != 0)
 		return PREFLIGHT_UNTRIED;
-	if (check_folder(c->native.state_dir, existing, &e) < 0 || preflight_try_upper(existing, &e) < 0)
-		return say_error(&e, detail);
+	if (check_folder(c->native.state_dir, existing, &e) < 0 || preflight_try_upper(existing, &e) < 0) {
+		(void)say_error(&e, detail);
+		return e.sys == PREFLIGHT_NOT_TRIED ? PREFLIGHT_UNTRIED : PREFLIGHT_MISSING;
+	}
 	fs = file_system(existing);
 	if (strcmp(fs, "tmpfs") == 0) {
 		say(detail, "%s is on tmpfs: all is gone after a reboot", c->native.state_dir);

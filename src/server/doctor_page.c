@@ -3,6 +3,7 @@
 
 #include <string.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/json_out.h"
@@ -70,7 +71,7 @@ static void add_closing(const struct preflight_report *r, struct buf *out)
 	add_count(missing, "missing", "missing", out);
 	add_count(untried, "untried", "untried", out);
 	buf_addf(out, ".\n");
-	if (untried > 0)
+	if (untried > 0 && geteuid() != 0)
 		buf_addf(out, "Run it as root for the checks that need it.\n");
 }
 

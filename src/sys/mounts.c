@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -93,19 +92,6 @@ static long config(int context, enum config_command command, const char *key, co
 	return syscall(SYS_fsconfig, context, command, key, value, aux);
 }
 
-static int set_dir(int context, const struct mount_option *o, struct err *e)
-{
-	char path[sizeof("/proc/self/fd/-2147483648")], unwanted[LOG_BYTES_MAX];
-
-	if (config(context, CONFIG_FD, o->key, NULL, o->fd) == 0)
-		return 0;
-	if (errno != EINVAL)
-		return refused(context, o->key, e);
-	read_log(context, unwanted);
-	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", o->fd);
-	return config(context, CONFIG_STRING, o->key, path, 0) < 0 ? refused(context, o->key, e) : 0;
-}
-
 static int set_option(int context, const struct mount_option *o, struct err *e)
 {
 	long r = -1;
@@ -120,7 +106,8 @@ static int set_option(int context, const struct mount_option *o, struct err *e)
 		r = config(context, CONFIG_STRING, o->key, o->text, 0);
 		break;
 	case MOUNT_OPTION_FD:
-		return set_dir(context, o, e);
+		r = config(context, CONFIG_FD, o->key, NULL, o->fd);
+		break;
 	}
 	return r < 0 ? refused(context, o->key, e) : 0;
 }

@@ -41,9 +41,7 @@ struct mount_option {
 #define MOUNT_FLAG(key_) ((struct mount_option){ .key = (key_), .kind = MOUNT_OPTION_FLAG, .fd = -1 })
 #define MOUNT_TEXT(key_, text_) \
 	((struct mount_option){ .key = (key_), .kind = MOUNT_OPTION_TEXT, .text = (text_), .fd = -1 })
-/* A directory: a layer ("lowerdir+", top first, one option each), "upperdir", "workdir". Kernels that take no
- * descriptor there (before Linux 6.13) get "/proc/self/fd/N"; so /proc must be there, and before Linux 6.15 a
- * layer in a mount that was not moved to a place yet is refused. */
+/* A directory of an overlay, since Linux 6.13; for all kernels see sys/overlay.h. */
 #define MOUNT_DIR(key_, fd_) ((struct mount_option){ .key = (key_), .kind = MOUNT_OPTION_FD, .fd = (fd_) })
 
 struct mount_spec {

@@ -27,7 +27,6 @@
 #include "base/banned.h"
 
 #define BASE 1900019712ULL /* 28992 * 65536 */
-#define N_LAYERS 100
 
 struct place {
 	char top[64];
@@ -273,172 +272,6 @@ static void a_tree_of_mounts_is_cloned_restricted_and_moved(void **state)
 	in_own_mounts(state, trees_task);
 }
 
-/* ---- overlays ------------------------------------------------------------------------------------------ */
-
-struct layers {
-	int top, lower, upper, work, merged;
-};
-
-static int make_layers(struct place *p, struct layers *l, struct err *e)
-{
-	l->top = stage(p->top, 0, e);
-	l->lower = dir_at(l->top, "lower");
-	l->upper = dir_at(l->top, "upper");
-	l->work = dir_at(l->top, "work");
-	l->merged = dir_at(l->top, "merged");
-	if (l->merged < 0 || put_file(l->lower, "old", "old") < 0 || put_file(l->lower, "theirs", "t") < 0)
-		return -1;
-	if (fchownat(l->lower, "theirs", 5, 6, 0) < 0 || fchown(l->upper, BASE, BASE) < 0)
-		return -1;
-	return fchown(l->work, BASE, BASE);
-}
-
-static int mount_overlay(struct layers *l, int lower, struct err *e)
-{
-	struct mount_option options[] = {
-		MOUNT_DIR("lowerdir+", lower),       MOUNT_DIR("upperdir", l->upper),
-		MOUNT_DIR("workdir", l->work),       MOUNT_FLAG("volatile"),
-		MOUNT_TEXT("redirect_dir", "nofollow"), MOUNT_TEXT("metacopy", "off"),
-		MOUNT_TEXT("index", "off"),
-	};
-	struct mount_spec sp = { "overlay", "root", options, ARRAY_LEN(options), MOUNT_NOSUID | MOUNT_NODEV };
-	AUTO_FD fd = mount_make(&sp, e);
-
-	if (fd < 0 || mount_move(fd, l->merged, e) < 0)
-		return -1;
-	return take_fd(&fd);
-}
-
-struct guest {
-	int userns, root;
-};
-
-/* As the sandbox's root: what it sees and what it does. */
-static int guest(void *arg)
-{
-	struct guest *g = arg;
-	struct err e = { 0 };
-	struct stat st;
-
-	CHECK_OK(namespace_enter(g->userns, NAMESPACE_USER, &e), &e);
-	CHECK(syscall(SYS_setgroups, 0, NULL) == 0 && setresgid(0, 0, 0) == 0 && setresuid(0, 0, 0) == 0);
-	CHECK(fstatat(g->root, "old", &st, 0) == 0 && st.st_uid == 0 && st.st_gid == 0);
-	CHECK(fstatat(g->root, "theirs", &st, 0) == 0 && st.st_uid == 5 && st.st_gid == 6);
-	CHECK(put_file(g->root, "old", "new") == 3);
-	CHECK(put_file(g->root, "mine", "m") == 1);
-	CHECK(fchownat(g->root, "mine", 7, 65535, 0) == 0);
-	CHECK(fchownat(g->root, "theirs", 8, 9, 0) == 0);
-	CHECK(fchownat(g->root, "mine", 65536, 0, 0) < 0 && errno == EINVAL);
-	return 0;
-}
-
-static bool is_owned(int dirfd, const char *name, uint64_t uid, uint64_t gid)
-{
-	struct stat st;
-
-	return fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid == uid && st.st_gid == gid;
-}
-
-static int idmap_lower(struct place *p, struct layers *l, struct guest *g, int *ret_lower, struct err *e)
-{
-	AUTO_FD lower = -1;
-
-	CHECK(make_layers(p, l, e) == 0);
-	g->userns = userns_make(-1, BASE, e);
-	CHECK_OK(g->userns, e);
-	lower = mount_clone(l->lower, "", false, e);
-	CHECK_OK(lower, e);
-	if (mount_idmap(lower, g->userns, false, e) < 0 && e->sys == EINVAL)
-		return CHILD_CANNOT;
-	CHECK_OK(mount_restrict(lower, MOUNT_RO | MOUNT_NOSUID | MOUNT_NODEV, false, e), e);
-	*ret_lower = take_fd(&lower);
-	return 0;
-}
-
-static int overlay_task(struct place *p, struct err *e)
-{
-	struct layers l;
-	struct guest g;
-	int lower = -1, r = idmap_lower(p, &l, &g, &lower, e);
-
-	if (r != 0)
-		return r;
-	g.root = mount_overlay(&l, lower, e);
-	CHECK_OK(g.root, e);
-	CHECK(in_child(guest, &g) == 0);
-	CHECK(is_owned(l.upper, "old", BASE, BASE) && has_text(l.upper, "old", "new"));
-	CHECK(is_owned(l.upper, "mine", BASE + 7, BASE + 65535));
-	CHECK(is_owned(l.upper, "theirs", BASE + 8, BASE + 9));
-	CHECK(is_owned(g.root, "mine", BASE + 7, BASE + 65535));
-	CHECK(is_owned(l.lower, "old", 0, 0) && has_text(l.lower, "old", "old"));
-	CHECK(is_owned(l.lower, "theirs", 5, 6) && faccessat(l.lower, "mine", F_OK, 0) < 0);
-	return 0;
-}
-
-static void mapped_root_writes_above_an_id_mapped_layer_that_stays_as_it_was(void **state)
-{
-	in_own_mounts(state, overlay_task);
-}
-
-/* A kernel before Linux 6.13: directories of an overlay are names. */
-static int refuse_config_fd(void)
-{
-	struct sock_filter filter[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fsconfig, 0, 3),
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (unsigned)offsetof(struct seccomp_data, args[1])),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 5, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-
-	return refuse_load(filter, ARRAY_LEN(filter));
-}
-
-static int by_name_task(struct place *p, struct err *e)
-{
-	AUTO_FD fd = -1;
-	struct layers l;
-
-	CHECK(make_layers(p, &l, e) == 0 && refuse_config_fd() == 0);
-	fd = mount_overlay(&l, l.lower, e);
-	CHECK_OK(fd, e);
-	CHECK(has_text(fd, "old", "old"));
-	return 0;
-}
-
-static void directories_go_by_name_where_the_kernel_takes_no_descriptors(void **state)
-{
-	in_own_mounts(state, by_name_task);
-}
-
-static int many_layers_task(struct place *p, struct err *e)
-{
-	static struct mount_option options[N_LAYERS];
-	struct mount_spec sp = { .fs = "overlay", .options = options, .n_options = N_LAYERS };
-	AUTO_FD top = stage(p->top, 0, e);
-	AUTO_FD fd = -1;
-	char name[16];
-
-	for (int i = 0; i < N_LAYERS; i++) {
-		int dir;
-
-		(void)snprintf(name, sizeof(name), "layer%d", i);
-		dir = dir_at(top, name);
-		CHECK(dir >= 0 && put_file(dir, name, "x") == 1 && put_file(dir, "top", name) > 0);
-		options[i] = MOUNT_DIR("lowerdir+", dir);
-	}
-	fd = mount_make(&sp, e);
-	CHECK_OK(fd, e);
-	CHECK(has_text(fd, "layer0", "x") && has_text(fd, "layer99", "x") && has_text(fd, "top", "layer0"));
-	return 0;
-}
-
-static void an_overlay_has_a_hundred_layers_the_first_on_top(void **state)
-{
-	in_own_mounts(state, many_layers_task);
-}
-
 /* ---- the root ------------------------------------------------------------------------------------------ */
 
 static int pivot_task(struct place *p, struct err *e)
@@ -551,12 +384,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_refusal_has_the_words_of_the_file_system_made_harmless, make_place,
 						remove_place),
 		cmocka_unit_test_setup_teardown(a_tree_of_mounts_is_cloned_restricted_and_moved, make_place, remove_place),
-		cmocka_unit_test_setup_teardown(mapped_root_writes_above_an_id_mapped_layer_that_stays_as_it_was,
-						make_place, remove_place),
-		cmocka_unit_test_setup_teardown(directories_go_by_name_where_the_kernel_takes_no_descriptors, make_place,
-						remove_place),
-		cmocka_unit_test_setup_teardown(an_overlay_has_a_hundred_layers_the_first_on_top, make_place,
-						remove_place),
 		cmocka_unit_test_setup_teardown(nothing_of_the_old_root_is_reachable_after_the_pivot, make_place,
 						remove_place),
 		cmocka_unit_test_setup_teardown(all_mounts_become_private_and_kernels_without_the_calls_are_named,

@@ -22,6 +22,7 @@
 #include "sys/keyring.h"
 #include "sys/memfd.h"
 #include "sys/mounts.h"
+#include "sys/overlay.h"
 #include "sys/namespace.h"
 #include "sys/netns.h"
 #include "sys/process.h"
@@ -92,14 +93,14 @@ static int make_root(struct box *b, struct err *e)
 	AUTO_FD work = make_dir(staging, "work", BASE);
 	AUTO_FD merged = make_dir(staging, "merged", BASE);
 	AUTO_FD lower = mount_clone(store, "", false, e);
-	struct mount_option options[] = { MOUNT_DIR("lowerdir+", lower), MOUNT_DIR("upperdir", upper),
-					  MOUNT_DIR("workdir", work), MOUNT_FLAG("volatile") };
-	struct mount_spec sp = { "overlay", "root", options, ARRAY_LEN(options), MOUNT_NOSUID | MOUNT_NODEV };
 	AUTO_FD root = -1;
+	enum overlay_way way;
 
 	CHECK(merged >= 0 && lower >= 0);
 	CHECK_OK(mount_idmap(lower, b->userns, false, e), e);
-	root = mount_make(&sp, e);
+	CHECK_OK(mount_move(lower, store, e), e);
+	CHECK_OK(overlay_find_way(staging, "merged", &way, e), e);
+	root = overlay_make(way, &(struct overlay_spec){ "root", &lower, 1, upper, work, staging, "merged" }, e);
 	CHECK_OK(root, e);
 	CHECK_OK(mount_move(root, merged, e), e);
 	if (put_usr(root, e) != 0)
