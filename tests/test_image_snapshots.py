@@ -8,7 +8,7 @@ import pytest
 import registry
 from api import Api, wait_for
 from conftest import KEY, Server
-from oci import member
+from oci import folder, member
 from registry import Image, guarded, plain  # noqa: F401
 from test_image_pull import entry
 from test_image_sandboxes import BASE, blob_names, create, layers, tar
@@ -175,3 +175,36 @@ def test_records_of_before_go_by_the_name(api, plain, made):
     assert see(api, api.restore(snapshot)) == ["v1", "upper", "own1"]
     pull(api, uri)
     assert see(api, api.restore(snapshot)) == ["v2", "upper", "own2"]
+
+
+# ---- as many layers as an image may have (I2) --------------------------------------------------------------------
+
+
+def most_layers():
+    """128 of them: the empty one at three places, one that is there again above its own whiteout, the others distinct."""
+    empty, again = tar([]), tar([folder("d/"), member("d/again", data=b"again\n")])
+    stack = [BASE, empty, again, tar([folder("d/"), member("d/.wh.again"), member("d/other", data=b"other\n")]), empty, again]
+    stack += [tar([member("n", data=f"{i}\n".encode()), member(f"f{i}")]) for i in range(128 - len(stack) - 1)]
+    return Image([*stack, empty])
+
+
+def test_an_image_of_128_layers_some_of_them_twice_and_snapshots_of_it(api, plain):
+    image = most_layers()
+    assert len(image.layers) == 128
+    sandbox = create(api, plain.push("most/layers", "v1", image))["id"]
+    look = "cat /n /d/again /d/other; ls / | grep -c '^f[0-9]'"
+    assert api.run(sandbox, look) == ["120", "again", "other", "121"]
+    api.run(sandbox, "echo 1 >/n; rm /d/other; echo mine >/mine")
+    snapshot = api.snapshot(sandbox)
+    for number in (2, 3):
+        restored = api.restore(snapshot)
+        assert api.run(restored, "cat /n /mine /d/again; ls /d") == [str(number - 1), "mine", "again", "again"]
+        api.run(restored, f"echo {number} >/n")
+        snapshot = api.snapshot(restored)
+    fork = api.fork(restored, count=1)[0]
+    assert api.run(fork, "cat /n /mine; ls /d") == ["3", "mine", "again"]
+    api.run(restored, "rm /mine")
+    api.rollback(restored, snapshot)
+    assert api.run(restored, "cat /n /mine; ls /d") == ["3", "mine", "again"]
+    answer = api.call("GET", f"/snapshots/{snapshot}/archive")
+    assert answer.status == 409 and "more layers than an image may have" in answer.json["message"], answer.json

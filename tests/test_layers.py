@@ -133,7 +133,7 @@ def test_a_create_names_layers_that_are_there(warden, base):
     assert peer.shell(create(peer, base), "echo fine") == "fine\n"
 
 
-@pytest.mark.parametrize("count", [2, 127])
+@pytest.mark.parametrize("count", [2, 255])
 def test_many_layers(warden, base, count):
     peer = warden.start().peer()
     stack = [base, *(layer([member("n", data=str(i).encode()), member(f"f{i}")]) for i in range(1, count))]
@@ -141,6 +141,19 @@ def test_many_layers(warden, base, count):
     name = create(peer, *stack)
     assert peer.shell(name, "cat /n; ls / | busybox grep -c '^f[0-9]'") == f"{count - 1}{count - 1}\n"
     peer.call(REMOVE, name)
+
+
+def test_a_layer_that_is_there_again_counts_where_it_is_uppermost(warden, base):
+    peer = warden.start().peer()
+    empty = layer([])
+    one = layer([folder("d/"), member("d/one", data=b"1"), member("both", data=b"one")])
+    two = layer([folder("d/"), member("d/.wh.one"), member("d/two", data=b"2"), member("both", data=b"two")])
+    add(peer, base, empty, one, two)
+    for stack, want in (((empty, base, one, two, one, empty), "onetwo"), ((base, two, one, two, empty, empty), "two"),
+                        ((one, base, one, base, two, base), "two"), ((base, one, two, two, one, one), "onetwo")):
+        name = create(peer, *stack)
+        assert peer.shell(name, "ls /d | tr -d '\\n'; cat /both") == want + ("one" if want == "onetwo" else "two"), stack
+        peer.call(REMOVE, name)
 
 
 # ---- the tree is what others make of it ---------------------------------------------------------------------------

@@ -218,9 +218,9 @@ static bool wait_for_order(const struct child *c, struct park_order *order, stru
 
 static int check_order(const struct park_order *order, const struct passed *got, struct err *e)
 {
-	if (got->n < PARK_ORDER_SIZE(0) || order->n_volumes > SLOT_VOLUMES_MAX || order->size != got->n ||
-	    order->size != PARK_ORDER_SIZE(order->n_volumes) || got->n_fds != PARK_FDS + order->n_volumes ||
-	    order->n_layers > SLOT_LAYERS_MAX || !memchr(order->dir, '\0', sizeof(order->dir)))
+	if (got->n < PARK_ORDER_SIZE(0, 0) || order->n_volumes > SLOT_VOLUMES_MAX || order->n_layers > SLOT_LAYERS_MAX ||
+	    order->size != got->n || order->size != PARK_ORDER_SIZE(order->n_layers, order->n_volumes) ||
+	    got->n_fds != PARK_FDS + order->n_volumes || !memchr(order->dir, '\0', sizeof(order->dir)))
 		return err_set(e, ERR_INTERNAL, "an order that is not one");
 	return 0;
 }
@@ -241,9 +241,11 @@ static int open_image(const struct park_order *order, struct err *e)
 
 static bool is_as_guessed(const struct child *c, const struct park_order *order)
 {
-	return order->n_layers == 1 && !order->dir[0] && !order->layers[0].is_disk && order->layers[0].id_base == 0 &&
+	const struct slot_layer *layer = &order->list.layers[0];
+
+	return order->n_layers == 1 && !order->dir[0] && !layer->is_disk && layer->id_base == 0 &&
 	       order->has_host_usr == c->guess->has_host_usr && (order->address != 0) == c->guess->has_address &&
-	       strncmp(order->layers[0].name, c->guess->layer, sizeof(c->guess->layer)) == 0;
+	       strncmp(layer->name, c->guess->layer, sizeof(c->guess->layer)) == 0;
 }
 
 /* The work folder of an overlay is marked as used, and no other takes such a one. */
@@ -268,7 +270,7 @@ static int make_root(struct child *c, const struct park_order *order, struct err
 {
 	AUTO_FD image = -1;
 	struct stage_root r = { .stage = c->stage, .way = c->way, .dir = c->dir, .store = c->layers, .id_base = c->id_base,
-				.layers = order->layers, .n_layers = order->n_layers, .image = -1, .userns = c->userns,
+				.layers = order->list.layers, .n_layers = order->n_layers, .image = -1, .userns = c->userns,
 				.has_usr = order->has_host_usr };
 
 	if (c->root >= 0 && is_as_guessed(c, order))
@@ -310,7 +312,8 @@ static int place_volumes(const struct child *c, int root, const struct park_orde
 			 struct err *e)
 {
 	for (size_t i = 0; i < order->n_volumes; i++)
-		if (volume_place(root, c->stage, got->fds[PARK_FDS + i], order->volumes[i], c->id_base, e) < 0)
+		if (volume_place(root, c->stage, got->fds[PARK_FDS + i], order->list.bytes + PARK_VOLUME_AT(order->n_layers, i), c->id_base,
+				 e) < 0)
 			return -1;
 	return 0;
 }

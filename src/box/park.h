@@ -13,17 +13,20 @@
  * mounts of the volumes. */
 struct park_order {
 	uint32_t size; /* of what is sent of this struct: up to the last volume. Both ends are the same program */
-	uint32_t n_layers;
+	uint32_t n_layers, n_volumes;
 	bool has_host_usr;
 	uint32_t address; /* 0: no network, and files for names are the image's */
 	char hostname[64];
 	uint64_t dir_dev, dir_ino;
 	char dir[BOX_PATH_MAX]; /* of the host, below the layers; "": none */
-	struct slot_layer layers[SLOT_LAYERS_MAX];
-	uint32_t n_volumes;
-	char volumes[SLOT_VOLUMES_MAX][SLOT_MOUNT_PATH_MAX + 1]; /* where they go */
+	/* As many layers as there are, and behind the last one where the volumes go. */
+	union {
+		struct slot_layer layers[SLOT_LAYERS_MAX];
+		char bytes[SLOT_LAYERS_MAX * sizeof(struct slot_layer) + SLOT_VOLUMES_MAX * (size_t)(SLOT_MOUNT_PATH_MAX + 1)];
+	} list;
 };
-#define PARK_ORDER_SIZE(n_volumes_) (offsetof(struct park_order, volumes) + (n_volumes_) * (size_t)(SLOT_MOUNT_PATH_MAX + 1))
+#define PARK_VOLUME_AT(n_layers_, i_) ((n_layers_) * sizeof(struct slot_layer) + (i_) * (size_t)(SLOT_MOUNT_PATH_MAX + 1))
+#define PARK_ORDER_SIZE(n_layers_, n_volumes_) (offsetof(struct park_order, list) + PARK_VOLUME_AT(n_layers_, n_volumes_))
 
 enum { PARK_FD_SPEC, PARK_FD_READY, PARK_FDS };
 

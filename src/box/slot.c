@@ -346,11 +346,11 @@ static int add_volumes(const struct slot_order *order, struct park_order *o, int
 	if (order->n_volumes > SLOT_VOLUMES_MAX)
 		return err_set(e, ERR_LIMIT, "more than %d volumes", SLOT_VOLUMES_MAX);
 	for (size_t i = 0; i < order->n_volumes; i++) {
-		(void)snprintf(o->volumes[i], sizeof(o->volumes[i]), "%s", order->volumes[i].path);
+		(void)snprintf(o->list.bytes + PARK_VOLUME_AT(order->n_layers, i), SLOT_MOUNT_PATH_MAX + 1, "%s", order->volumes[i].path);
 		fds[PARK_FDS + i] = order->volumes[i].mount;
 	}
 	o->n_volumes = (uint32_t)order->n_volumes;
-	o->size = (uint32_t)PARK_ORDER_SIZE(order->n_volumes);
+	o->size = (uint32_t)PARK_ORDER_SIZE(order->n_layers, order->n_volumes);
 	return 0;
 }
 
@@ -370,7 +370,7 @@ static int send_order(const struct slot *s, const struct slot_order *order, int 
 	(void)snprintf(o.hostname, sizeof(o.hostname), "%s", order->hostname);
 	o.address = order->address;
 	for (size_t i = 0; i < order->n_layers; i++)
-		o.layers[i] = order->layers[i];
+		o.list.layers[i] = order->layers[i];
 	if (add_volumes(order, &o, fds, e) < 0)
 		return -1;
 	return passing_send(s->control, &o, o.size, fds, PARK_FDS + o.n_volumes, e) == 1 ? 0 : slot_failure(s, e);

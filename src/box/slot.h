@@ -18,7 +18,7 @@ struct err;
 
 #define SLOT_NUMBER_MAX 16384 /* of boxes on one host: with 65,536 ids each, what fits below 2^31 from the base on */
 #define SLOT_ID_BASE (16 * 65536) /* the first multiple of 65,536 from 1,000,000 on */
-#define SLOT_LAYERS_MAX 128
+#define SLOT_LAYERS_MAX 256 /* 128 of an image, snapshots above them, the one of the host */
 #define SLOT_LAYER_NAME_MAX 71 /* "sha256-" and 64 digits */
 
 /* What a sandbox may use (L1 to L3). A slot has some already: a request that asks for the same costs nothing. */

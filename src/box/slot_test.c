@@ -295,7 +295,7 @@ static void a_slot_for_one_image_becomes_any_other(void **state)
 	by_every_way(f, become_any_other);
 }
 
-/* A layer for each number, each with a file of its name. */
+/* "l0" to "l255", each with a file of its name. */
 static void make_many(const struct fixture *f, struct slot_layer layers[SLOT_LAYERS_MAX])
 {
 	AUTO_FD dir = open(f->host.layers_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -342,6 +342,32 @@ static void a_box_stands_on_as_many_layers_as_there_may_be(void **state) /* I2 *
 	if (!can_run())
 		skip();
 	by_every_way(f, stand_on_many);
+}
+
+/* From the top: l0 l1 l0 l2 l1 l2 l0, where l1 takes away what l0 has. */
+static void a_layer_that_is_there_again_counts_where_it_is_uppermost(void **state)
+{
+	static const size_t order[][7] = { { 0, 1, 0, 2, 1, 2, 0 }, { 1, 0, 1, 0, 2, 0, 2 } };
+	static struct slot_layer layers[SLOT_LAYERS_MAX];
+	struct fixture *f = *state;
+	struct slot_layer list[7];
+	AUTO_FD dir = -1;
+	struct stat st;
+
+	if (!can_run())
+		skip();
+	make_many(f, layers);
+	dir = open(f->host.layers_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_int_equal(mknodat(dir, "l1/l0", S_IFCHR, 0), 0);
+	for (size_t row = 0; row < ARRAY_LEN(order); row++) {
+		for (size_t i = 0; i < ARRAY_LEN(list); i++)
+			list[i] = layers[order[row][i]];
+		wake_on(f, list, ARRAY_LEN(list));
+		assert_int_equal(look(f, "l0", &st), row == 0 ? 0 : -1);
+		assert_int_equal(look(f, "l1", &st), 0);
+		assert_int_equal(look(f, "l2", &st), 0);
+		remove_box(f);
+	}
 }
 
 /* What has become execd already is in its root, without any rights, and can be nothing else. */
@@ -539,6 +565,7 @@ int main(void)
 		TEST(mounts_are_as_they_must_be),
 		TEST(a_slot_for_one_image_becomes_any_other),
 		TEST(a_box_stands_on_as_many_layers_as_there_may_be),
+		TEST(a_layer_that_is_there_again_counts_where_it_is_uppermost),
 		TEST(an_eager_slot_is_what_it_was_made_for),
 		TEST(a_frozen_box_stands_still),
 		TEST(its_disk_holds_what_was_ordered),

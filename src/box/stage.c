@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
@@ -396,6 +397,23 @@ int stage_find_way(const char *path, enum overlay_way *ret, struct err *e)
 
 /* ---- the root ---- */
 
+/* A layer that is above as well hides all of itself down here: a path of it ends the search there, or merges with the same
+ * folder. An overlay does not take a folder twice. */
+static bool is_above(const struct stage_root *r, size_t i)
+{
+	for (size_t k = 0; k < i; k++)
+		if (strcmp(r->layers[k].name, r->layers[i].name) == 0)
+			return true;
+	return false;
+}
+
+static int add_layer(struct overlay *o, const struct stage_root *r, struct ranges *g, int layers, size_t i, struct err *e)
+{
+	if (is_above(r, i))
+		return 0;
+	return r->layers[i].is_disk ? add_disk(o, r, g, i, e) : overlay_add(o, layers, r->layers[i].name, e);
+}
+
 static int add_image(struct overlay *o, const struct stage_root *r, struct err *e)
 {
 	return mount_shifted(r->stage, "image", r->image, r->userns, e) < 0 ? -1 : overlay_add(o, r->stage, "image", e);
@@ -412,7 +430,7 @@ static int root_overlay(const struct stage_root *r, struct err *e)
 	if (r->n_layers > SLOT_LAYERS_MAX || (r->n_layers == 0 && r->image < 0))
 		return err_set(e, ERR_LIMIT, "a root of %zu layers", r->n_layers);
 	for (size_t i = 0; i < r->n_layers; i++)
-		if ((r->layers[i].is_disk ? add_disk(&o, r, &g, i, e) : overlay_add(&o, layers, r->layers[i].name, e)) < 0)
+		if (add_layer(&o, r, &g, layers, i, e) < 0)
 			return -1;
 	if (r->n_layers > 0 && r->layers[0].is_disk &&
 	    (inherit(&o, ".", r, e) < 0 || (r->has_usr && inherit(&o, DISK_ROOT, r, e) < 0)))

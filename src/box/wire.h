@@ -17,7 +17,7 @@
 #define WIRE_ID_SIZE 64   /* of a sandbox: NUL-terminated, id_valid() */
 #define WIRE_IMAGE_HOST 0 /* the host's own programs; others are numbered as the operator lists them */
 #define WIRE_IMAGE_NONE UINT32_MAX /* nothing below the layers */
-#define WIRE_LAYERS_MAX 127 /* above the image, which may be one more */
+#define WIRE_LAYERS_MAX 255 /* 128 of an image (I2) with 127 snapshots above it; an image of the operator is one more */
 #define WIRE_LAYER_SIZE 32
 #define WIRE_SNAPSHOT_SIZE 16
 

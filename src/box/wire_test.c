@@ -217,7 +217,7 @@ static void a_create_has_as_many_volumes_as_its_size_says(void **state)
 	size_t size;
 
 	(void)state;
-	for (uint32_t layers = 0; layers <= WIRE_LAYERS_MAX; layers += 127) {
+	for (uint32_t layers = 0; layers <= WIRE_LAYERS_MAX; layers += WIRE_LAYERS_MAX) {
 		for (uint32_t i = 0; i < layers; i++)
 			m.rq.layers[i].kind = WIRE_LAYER_BLOB;
 		m.rq.n_layers = layers;

@@ -4,13 +4,14 @@
 #include <string.h>
 
 #include "base/hex.h"
+#include "image/manifest.h"
 #include "server/runtime_native_impl.h"
 
 #include "base/banned.h"
 
 _Static_assert(RUNTIME_LAYER_LEN == 2 * WIRE_SNAPSHOT_SIZE, "names are these bytes");
 _Static_assert(WIRE_ID_SIZE > RUNTIME_LAYER_LEN, "a name fits where an id does");
-_Static_assert(RUNTIME_LAYERS_MAX <= WIRE_LAYERS_MAX, "a stack fits into a message");
+_Static_assert(RUNTIME_LAYERS_MAX + MANIFEST_LAYERS_MAX <= WIRE_LAYERS_MAX, "any stack above any image fits into a message");
 
 int native_add_layers(struct wire_request *rq, const struct string_list *layers, struct err *e)
 {
