@@ -232,6 +232,24 @@ def test_the_configuration_is_examined_too(doctor, folder):
 
 
 @ROOT_ONLY
+def test_files_of_usr_that_are_not_open_to_everyone_are_told(doctor, folder):
+    path = pathlib.Path(f"/usr/.osb-test-{uuid.uuid4().hex[:8]}")  # early in a list that is cut
+    try:
+        path.touch(mode=0o600)
+        _, checks = report(doctor("--json"))
+        assert checks["image 'host'"]["outcome"] == "ok"
+        assert re.match(r"[1-9][0-9]* files of /usr are not open to everyone, and hidden: /usr/", checks["image 'host'"]["detail"])
+        (folder / "run").mkdir()
+        (folder / "run/warden.sock").touch()  # a server has started
+        path.chmod(0o640)
+        _, checks = report(doctor("--json"))
+        assert checks["image 'host'"]["outcome"] == "warning", checks["image 'host'"]
+        assert checks["image 'host'"]["detail"].startswith("1 changed since the server started") and str(path) in checks["image 'host'"]["detail"]
+    finally:
+        path.unlink()
+
+
+@ROOT_ONLY
 def test_a_state_directory_that_cannot_hold_layers_is_named(doctor):
     _, checks = report(doctor("--json", env={"OPENSANDBOX_NATIVE_STATE_DIR": "/proc/opensandbox"}))
     assert checks["state_dir"]["outcome"] == "missing" and "/proc" in checks["state_dir"]["detail"]

@@ -354,6 +354,44 @@ def test_the_image_has_nothing_of_the_hosts_own(warden):
         assert word not in out.split()
 
 
+@pytest.fixture
+def usr_folder():
+    """A folder of this test's own below the host's /usr."""
+    path = pathlib.Path(f"/usr/local/lib/osb-test-{uuid.uuid4().hex[:8]}")
+    path.mkdir(mode=0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+def test_files_of_usr_that_only_some_users_may_read_are_not_in_the_image(warden, usr_folder):
+    """Root of a box owns what root of the host owns there, so a mode would not keep it out."""
+    def put(name, mode, text="secret"):
+        path = usr_folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        path.chmod(mode)
+
+    put("open", 0o644, "open")
+    put("mine", 0o600)
+    put("groups", 0o640)
+    put("program", 0o4711)  # that everyone may run, so there is nothing in it to hide
+    put("script", 0o711)
+    put("closed/inside", 0o644)
+    put("unlisted/inside", 0o644)
+    put("deep/mine", 0o600)
+    (usr_folder / "link").symlink_to("mine")
+    for name, mode in (("closed", 0o700), ("unlisted", 0o711), ("deep", 0o750 | 0o5)):
+        (usr_folder / name).chmod(mode)
+    os.utime(usr_folder / "deep", (10**9, 10**9))
+    peer = warden.start().peer()
+    name = peer.create()
+    out = peer.shell(name, f"cd {usr_folder}; ls -A . deep; cat open; stat -c '%n %a %u %Y' deep; grep -rs secret . -l")
+    assert out.splitlines() == [".:", "deep", "link", "open", "program", "", "deep:", f"open{'deep 755 0 1000000000'}", "./program"]
+    assert peer.shell(name, f"cd {usr_folder}; echo own >mine && cat mine; ls -A closed 2>&1") .startswith("own\n")
+    assert (usr_folder / "mine").read_text() == "secret"
+    peer.call(REMOVE, name)
+
+
 def test_the_makers_of_slots_can_be_killed_at_any_moment(warden):
     peer = warden.start().peer()
     fds = warden.fds()

@@ -12,12 +12,15 @@
 #include <sys/un.h>
 #include <sys/vfs.h>
 
+#include "base/buf.h"
 #include "base/err.h"
+#include "base/escape.h"
 #include "base/own.h"
 #include "box/preflight.h"
 #include "server/config.h"
 #include "server/listen.h"
 #include "server/native.h"
+#include "sys/closed_files.h"
 
 #include "base/banned.h"
 
@@ -196,6 +199,57 @@ static enum preflight_outcome probe_fetch_account(const struct config *c, char *
 	return probe_user(c->images.user, detail);
 }
 
+/* ---- the image 'host' ---- */
+
+struct closed {
+	struct timespec since; /* the warden's socket was made: what closed later is not hidden */
+	size_t n, n_later;
+	struct buf names; /* of those, or of all that there are */
+};
+
+static bool is_later(const struct closed *c, const struct stat *st)
+{
+	return c->since.tv_sec != 0 && (st->st_ctim.tv_sec > c->since.tv_sec ||
+					(st->st_ctim.tv_sec == c->since.tv_sec && st->st_ctim.tv_nsec >= c->since.tv_nsec));
+}
+
+static int count_closed(const char *path, const struct stat *st, void *arg, struct err *e)
+{
+	struct closed *c = arg;
+	bool is_first_later = is_later(c, st) && c->n_later++ == 0;
+
+	(void)e;
+	c->n++;
+	if (is_first_later)
+		buf_clear(&c->names);
+	if (is_first_later || c->n_later == 0 || is_later(c, st))
+		buf_addf(&c->names, "%s/usr/%s", c->names.n > 0 ? ", " : "", SHOWN(str_of(path)));
+	return 0;
+}
+
+/* The warden hides them when it starts. */
+static enum preflight_outcome probe_host_image(const struct config *c, char *detail)
+{
+	AUTO_FD usr = open("/usr", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct closed found = { .names = BUF_INIT(PREFLIGHT_DETAIL_MAX) };
+	struct native n = NATIVE_INIT;
+	struct err e = { 0 };
+	struct stat st;
+
+	if (geteuid() != 0)
+		return PREFLIGHT_UNTRIED;
+	if (native_names(c, &n, &e) == 0 && stat(n.socket, &st) == 0)
+		found.since = st.st_ctim;
+	if (usr >= 0 && closed_files_find(usr, count_closed, &found, &e) < 0)
+		(void)say_error(&e, detail);
+	else if (found.n_later > 0)
+		say(detail, "%zu changed since the server started: %s", found.n_later, buf_z(&found.names));
+	else
+		say(detail, "%zu files of /usr are not open to everyone, and hidden%s%s", found.n, found.n > 0 ? ": " : "", buf_z(&found.names));
+	buf_done(&found.names);
+	return e.code != ERR_NONE || found.n_later > 0 ? PREFLIGHT_WARNING : PREFLIGHT_OK;
+}
+
 /* ---- ports ---- */
 
 static int try_port(const struct config *c, int64_t port, struct err *e)
@@ -254,6 +308,10 @@ static const struct config_check config_checks[] = {
 	{ { "configuration", "egress account", .cost = "opensandbox-egress runs with a spare id that no account has",
 	    .remedy = "useradd --system --no-create-home --shell /usr/sbin/nologin opensandbox-egress" },
 	  probe_egress_account },
+	{ { "configuration", "image 'host'",
+	    .cost = "sandboxes of it can read files of /usr that other users of the host cannot",
+	    .remedy = "restart opensandbox-server: it hides them when it starts" },
+	  probe_host_image },
 	{ { "configuration", "ports", .cost = "the server cannot start, unless it runs already",
 	    .remedy = "choose server.host, server.port and server.proxy_port so that they are free" },
 	  probe_ports },

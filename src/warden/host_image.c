@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/xattr.h>
 
 #include "base/buf.h"
@@ -16,6 +17,7 @@
 #include "base/random.h"
 #include "box/disk.h"
 #include "box/host.h"
+#include "sys/closed_files.h"
 #include "sys/fd.h"
 #include "sys/tree.h"
 #include "warden/layer_dir.h"
@@ -253,6 +255,80 @@ static int fill(int layer, struct err *e)
 	return copy_versioned(&c, layer, e);
 }
 
+/* ---- what stays hidden of /usr ---- */
+
+struct hiding {
+	int usr, layer; /* the host's; the root of the layer, which covers it */
+	size_t n;
+};
+
+/* What a box sees of a folder is the layer's, if it has it. */
+static int make_alike(const struct hiding *h, const char *path, struct err *e)
+{
+	struct stat st;
+
+	if (fstatat(h->usr, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return err_sys(e, errno, "look at '%s'", path);
+	if (mkdirat(h->layer, path, 0700) < 0 && errno != EEXIST)
+		return err_sys(e, errno, "make '%s'", path);
+	if (fchownat(h->layer, path, st.st_uid, st.st_gid, AT_SYMLINK_NOFOLLOW) < 0 || fchmodat(h->layer, path, st.st_mode & 07777, 0) < 0)
+		return err_sys(e, errno, "give '%s' its owner", path);
+	return 0;
+}
+
+static int set_time_alike(const struct hiding *h, const char *path, struct err *e)
+{
+	struct stat st;
+
+	if (fstatat(h->usr, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return err_sys(e, errno, "look at '%s'", path);
+	return utimensat(h->layer, path, (struct timespec[]){ st.st_mtim, st.st_mtim }, AT_SYMLINK_NOFOLLOW) < 0 ?
+		       err_sys(e, errno, "set the time of '%s'", path) : 0;
+}
+
+/* Calls FN for each folder above PATH, from the top. */
+static int for_folders(const struct hiding *h, const char *path, int (*fn)(const struct hiding *, const char *, struct err *), struct err *e)
+{
+	char above[PATH_MAX];
+
+	for (const char *slash = path; (slash = strchr(slash, '/')); slash++) {
+		(void)snprintf(above, sizeof(above), "%.*s", (int)(slash - path), path); /* a part of a path */
+		if (fn(h, above, e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* By a whiteout of overlayfs. */
+static int hide(const char *path, const struct stat *st, void *arg, struct err *e)
+{
+	struct hiding *h = arg;
+
+	(void)st;
+	if (++h->n > HOST_IMAGE_HIDDEN_MAX)
+		return err_set(e, ERR_LIMIT, "/usr has more than %d files that are not open to everyone", HOST_IMAGE_HIDDEN_MAX);
+	if (str_eq(str_of(path), STR(DISK_ROOT)) || str_starts(str_of(path), STR(DISK_ROOT "/"))) /* the layer's own covers it */
+		return 0;
+	if (for_folders(h, path, make_alike, e) < 0)
+		return -1;
+	if (mknodat(h->layer, path, S_IFCHR, makedev(0, 0)) < 0)
+		return err_sys(e, errno, "hide '%s'", path);
+	return for_folders(h, path, set_time_alike, e);
+}
+
+static int hide_closed(int layers, struct err *e)
+{
+	AUTO_FD usr = open("/usr", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	AUTO_FD layer = openat(layers, TEMP_LAYER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct hiding h = { .usr = usr, .layer = layer };
+
+	if (usr < 0)
+		return errno == ENOENT ? 0 : err_sys(e, errno, "open '/usr'");
+	if (layer < 0)
+		return err_sys(e, errno, "open a new layer");
+	return closed_files_find(usr, hide, &h, e);
+}
+
 static int make_in(int layers, const char *name, struct err *e)
 {
 	AUTO_FD layer = -1;
@@ -267,6 +343,8 @@ static int make_in(int layers, const char *name, struct err *e)
 		return err_sys(e, errno, "close a new layer to what is below it");
 	if (fill(layer, e) < 0)
 		return -1;
+	if (hide_closed(layers, e) < 0)
+		return err_wrap(e, "keep files of /usr that are not open to everyone out of it");
 	return renameat(layers, TEMP_LAYER, layers, name) < 0 ? err_sys(e, errno, "name a new layer") : 0;
 }
 

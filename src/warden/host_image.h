@@ -2,9 +2,9 @@
 /* warden/host_image.h - the image "host": the host's own programs under a small clean root.
  *
  * The layer has what is not /usr, all of it below DISK_ROOT (box/disk.h): links to it as on the host, a generated /etc with
- * the few files that the host's programs cannot do without, and empty directories. Nothing comes from /root, /home or /var, and of /etc only what every user of
- * the host may read. It is made anew with each start, because the host may have changed; boxes keep the one that they were
- * made with. */
+ * the few files that the host's programs cannot do without, and empty directories. Nothing comes from /root, /home or /var, and of /etc
+ * and /usr only what every user of the host may read: root of a box owns what root owns in /usr, so whiteouts keep the rest out (sys/closed_files.h).
+ * It is made anew with each start, because the host may have changed; boxes keep the one that they were made with. */
 #pragma once
 #include <stdbool.h>
 
@@ -16,6 +16,7 @@ struct err;
 #define HOST_IMAGE_PREFIX "host-"
 #define HOST_IMAGE_BYTES_MAX (16 * 1024 * 1024) /* of what is copied from the host's /etc */
 #define HOST_IMAGE_ENTRIES_MAX 8192
+#define HOST_IMAGE_HIDDEN_MAX 65536
 
 int host_image_make(const struct box_host *h, char ret_layer[SLOT_LAYER_NAME_MAX + 1], struct err *e);
 
