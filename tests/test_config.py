@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configuration: where it comes from, what is refused and how, and the commands around it."""
+import json
 import os
 import socket
 import stat
@@ -266,10 +267,53 @@ def test_the_file_is_looked_for_in_order(run_server, tmp_path):
     assert effective(run_server("--config", flag, "config", env=env))["server"]["port"] == 1003
 
 
+# ---- what is no mistake, and yet is told ----
+
+
+def doctors_view(run_server, path):
+    checks = json.loads(run_server("doctor", "--json", "--config", path, timeout=60).stdout)["checks"]
+    return next(c for c in checks if c["name"] == "file")
+
+
+@pytest.mark.parametrize("mode, text, is_told", [
+    (0o644, f'[server]\napi_key = "{KEY}"\n', "holds a secret that other users can read"),
+    (0o604, '[[ingress.secure_access.keys]]\nkey_id = "a"\nkey = "c2VjcmV0"\n[ingress.secure_access]\nactive_key = "a"\n', "holds a secret"),
+    (0o600, f'[server]\napi_key = "{KEY}"\n', None),
+    (0o644, "[server]\nbacklog = 7\n", None),
+    (0o622, "[server]\nbacklog = 7\n", "other users can change it"),
+])  # fmt: skip
+def test_a_file_that_others_can_read_is_told(start_server, run_server, tmp_path, mode, text, is_told):
+    path = tmp_path / "c.toml"
+    path.write_text(text)
+    path.chmod(mode)
+    server = start_server(args=["--config", str(path)], key=None if "api_key" in text else KEY)
+    line = [text for text in server.stderr.splitlines() if "the configuration needs a look" in text]
+    row = doctors_view(run_server, str(path))
+    if is_told:
+        assert len(line) == 1 and str(path) in line[0] and is_told in line[0] and "chmod 600" in line[0], server.stderr
+        assert row["outcome"] == "warning" and is_told in row["detail"] and f"chmod 600 {path}" in row["detail"]
+    else:
+        assert not line and row["outcome"] == "ok"
+
+
+def test_a_key_from_the_environment_is_not_in_the_file(start_server, tmp_path):
+    path = tmp_path / "c.toml"
+    path.write_text("[server]\nbacklog = 7\n")
+    path.chmod(0o644)
+    assert "needs a look" not in start_server(args=["--config", str(path)]).stderr
+
+
+def test_keys_without_effect_are_told_at_the_start(start_server):
+    server = start_server("[docker]\npids_limit = 7\n[egress]\nmax_rules = 9\n", env={"OPENSANDBOX_SERVER_LOOP": "uvloop"})
+    told = [line for line in server.stderr.splitlines() if "the configuration needs a look" in line]
+    assert len(told) == 2 and "docker.pids_limit: no effect with runtime.type 'native'" in "".join(told), told
+    assert "OPENSANDBOX_SERVER_LOOP: server.loop: no effect" in "".join(told)
+
+
 # ---- init-config ----
 
 
-@pytest.mark.parametrize("kind", [None, "native", "docker", "k8s"])
+@pytest.mark.parametrize("kind", [None, "native"])
 def test_init_config_leaves_a_file_that_loads(run_server, tmp_path, kind):
     path = tmp_path / "a" / "b.toml"
     done = run_server("init-config", str(path), *(["--example", kind] if kind else []))
@@ -280,13 +324,19 @@ def test_init_config_leaves_a_file_that_loads(run_server, tmp_path, kind):
     assert len(tomllib.loads(path.read_text())["server"]["api_key"]) == 64
     shown = run_server("config", "--config", str(path))
     c = effective(shown)
-    assert c["runtime"]["type"] == {"docker": "docker", "k8s": "kubernetes"}.get(kind, "native")
+    assert c["runtime"]["type"] == "native"
     # What is shown loads again as the same, but for the key, which is not shown.
     again = tmp_path / "again.toml"
     again.write_text(shown.stdout)
     without_key = shown.stdout.replace("# api_key = (set, not shown)\n", "")
     assert without_key != shown.stdout
     assert run_server("config", "--config", str(again)).stdout == without_key
+
+
+@pytest.mark.parametrize("kind", ["docker", "k8s"])
+def test_no_example_is_written_that_no_server_starts_with(run_server, tmp_path, kind):
+    refused(run_server("init-config", str(tmp_path / "c.toml"), "--example", kind), kind, "native", status=2)
+    assert not (tmp_path / "c.toml").exists()
 
 
 def test_a_server_starts_from_the_example(run_server, tmp_path, start_server):

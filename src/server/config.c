@@ -16,6 +16,7 @@
 #include "base/banned.h"
 
 #define TOML_DEPTH 16
+#define NOTES_MAX ((size_t)64 * 1024)
 
 const char *config_expand_home(const char *path, const char *const *env, struct arena *a, struct err *e)
 {
@@ -145,6 +146,18 @@ void config_problem(struct config_loading *l, const char *key, const char *fmt, 
 	problem_at(l, nearest(l, key), key, msg);
 }
 
+void config_note(struct config_loading *l, const struct json *v, const char *fmt, ...)
+{
+	va_list ap;
+	char msg[512];
+
+	va_start(ap, fmt);
+	(void)vsnprintf(msg, sizeof(msg), fmt, ap); /* for people: a long path is cut */
+	va_end(ap);
+	add_place(l, v, &l->notes);
+	buf_addf(&l->notes, "%s\n", msg);
+}
+
 /* ---- the steps of loading ---- */
 
 static int read_file(const char *path, struct buf *text, struct err *e)
@@ -271,13 +284,16 @@ static int load_text(struct config_loading *l, const struct config_sources *sour
 		c->server.api_key = NULL;
 	config_check_rules(l, c);
 	expand_paths(l, c, sources->env);
-	return l->n_problems > 0 ? -1 : 0;
+	if (l->n_problems > 0)
+		return -1;
+	config_find_notes(l, c);
+	return 0;
 }
 
 int config_load(const struct config_sources *sources, struct arena *a, struct config *c, struct buf *problems,
 		struct err *e)
 {
-	struct config_loading l = { .arena = a, .problems = problems, .e = e };
+	struct config_loading l = { .arena = a, .problems = problems, .notes = BUF_INIT(NOTES_MAX), .e = e };
 	AUTO(buf_done) struct buf text = BUF_INIT(CONFIG_FILE_MAX + 4097);
 	int rc;
 
@@ -289,5 +305,6 @@ int config_load(const struct config_sources *sources, struct arena *a, struct co
 	rc = load_text(&l, sources, buf_str(&text), c);
 	if (text.p)
 		secret_wipe(text.p, text.n); /* it may have held the key */
+	buf_done(&l.notes);
 	return rc;
 }

@@ -210,6 +210,9 @@ struct config {
 	bool has_kubernetes;
 	struct config_agent_sandbox agent_sandbox;
 	bool has_agent_sandbox;
+	/* no keys, but what is to be said about them */
+	const char *notes;      /* lines for the operator, "FILE:LINE: KEY: ...", or NULL */
+	const char *file_fault; /* of them, the one about the file's mode, or NULL */
 };
 
 extern const struct field config_fields[]; /* of struct config: one FIELD_OBJECT per section */
@@ -248,9 +251,12 @@ bool config_image_name(struct str name);
 /* The name of the variable that overrides a key: "server.port" -> "OPENSANDBOX_SERVER_PORT". */
 bool config_env_name(struct buf *b, const char *key);
 
+/* Why KEY ("docker.pids_limit") changes nothing, which keys of other servers of this API may; NULL: it does. */
+const char *config_idle(const struct config *c, const char *key);
+
 /* The whole configuration as TOML. A secret is a comment that says no more than that it is set. */
 bool config_write(const struct config *c, struct buf *b);
 
-/* A commented file with every key, which loads as it is. KIND: NULL (all at their defaults), "native", "docker" or
- * "k8s". API_KEY becomes the key. False: no such kind, or B is full. */
+/* A commented file with every key, which a server starts with as it is. KIND: NULL (all at their defaults) or "native". API_KEY becomes
+ * the key. False: no such kind, or B is full. */
 bool config_write_example(const char *kind, const char *api_key, struct buf *b);

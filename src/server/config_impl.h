@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* server/config_impl.h - what the config_*.c files share. Nothing else includes it. */
 #pragma once
+#include "base/buf.h"
 #include "server/config.h"
 
 /* A value that did not come from the file, and what it came from. */
@@ -16,6 +17,7 @@ struct config_loading {
 	struct json *root; /* of what the file says, with the environment's and the flags' values in place */
 	struct config_origin *origins;
 	struct buf *problems;
+	struct buf notes;
 	size_t n_problems;
 	struct err *e; /* the first problem */
 };
@@ -24,9 +26,15 @@ struct config_loading {
 void config_problem(struct config_loading *l, const char *key, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* Notes something about V, or about the whole file (NULL), that is no mistake. */
+void config_note(struct config_loading *l, const struct json *v, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
 /* config_env.c: put values from elsewhere into the tree. -1: out of memory. */
 int config_apply_env(struct config_loading *l, const char *const *env);
 int config_apply_flags(struct config_loading *l, const struct config_flag *flags);
+
+/* config_notes.c: of a configuration without mistakes. */
+void config_find_notes(struct config_loading *l, struct config *c);
 
 /* config_rules.c: what one field alone cannot tell. */
 void config_check_rules(struct config_loading *l, struct config *c);

@@ -591,8 +591,7 @@ static void what_is_shown_loads_without_a_key(void **state)
 
 static void every_example_loads(void **state)
 {
-	static const char *const kinds[] = { NULL, "native", "docker", "k8s" };
-	static const int types[] = { RUNTIME_NATIVE, RUNTIME_NATIVE, RUNTIME_DOCKER, RUNTIME_KUBERNETES };
+	static const char *const kinds[] = { NULL, "native" };
 	struct fixture *f = *state;
 
 	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
@@ -601,10 +600,29 @@ static void every_example_loads(void **state)
 		assert_true(config_write_example(kinds[i], "0123456789abcdef0123456789abcdef", &text));
 		if (load(f, buf_z(&text)) < 0)
 			fail_msg("%s", buf_z(&f->problems));
-		assert_int_equal(f->c.runtime.type, types[i]);
+		assert_int_equal(f->c.runtime.type, RUNTIME_NATIVE);
+		assert_true(!f->c.notes || !strstr(f->c.notes, "no effect"));
 		assert_string_equal(f->c.server.api_key, "0123456789abcdef0123456789abcdef");
 	}
 	assert_false(config_write_example("vm", "k", &f->problems));
+	assert_false(config_write_example("docker", "k", &f->problems)); /* no server of this version would start with it */
+}
+
+static void keys_without_effect_are_told(void **state)
+{
+	struct fixture *f = *state;
+	AUTO(buf_done) struct buf shown = BUF_INIT(65536);
+
+	assert_int_equal(load(f, "[server]\nloop = \"uvloop\"\n[docker]\npids_limit = 7\n[store]\ntype = \"sqlite\"\n[egress]\nmax_rules = 9\n"), 0);
+	assert_non_null(strstr(f->c.notes, ":2: server.loop: no effect\n"));
+	assert_non_null(strstr(f->c.notes, ":4: docker.pids_limit: no effect with runtime.type 'native'\n"));
+	assert_non_null(strstr(f->c.notes, ":6: store.type: no effect with"));
+	assert_null(strstr(f->c.notes, "max_rules"));
+	assert_true(config_write(&f->c, &shown));
+	assert_non_null(strstr(buf_z(&shown), "\npids_limit = 7 # no effect with runtime.type 'native'\n"));
+	assert_non_null(strstr(buf_z(&shown), "\nmax_rules = 9\n"));
+	assert_int_equal(load(f, "[runtime]\ntype = \"docker\"\nexecd_image = \"x\"\n[docker]\npids_limit = 7\n"), 0);
+	assert_null(f->c.notes);
 }
 
 /* Uncommenting every line of the skeleton must give known keys only; what values they have is another matter. */
@@ -683,6 +701,7 @@ int main(void)
 		WITH_FILES(secrets_are_not_written),
 		WITH_FILES(what_is_shown_loads_without_a_key),
 		WITH_FILES(every_example_loads),
+		WITH_FILES(keys_without_effect_are_told),
 		WITH_FILES(an_example_shows_every_key),
 		cmocka_unit_test(no_two_keys_share_a_variable),
 	};

@@ -16,27 +16,11 @@ struct preset {
 
 static const struct preset presets[] = {
 	{ "native", "runtime.type", "\"native\"" },
-	{ "docker", "server.host", "\"127.0.0.1\"" },
-	{ "docker", "server.port", "8080" },
-	{ "docker", "server.max_sandbox_timeout_seconds", "86400" },
-	{ "docker", "runtime.type", "\"docker\"" },
-	{ "docker", "runtime.execd_image", "\"opensandbox/execd:v1.0.19\"" },
-	{ "docker", "docker.network_mode", "\"bridge\"" },
-	{ "docker", "egress.image", "\"opensandbox/egress:v1.1.0\"" },
-	{ "docker", "egress.mode", "\"dns\"" },
-	{ "docker", "ingress.mode", "\"direct\"" },
-	{ "k8s", "server.host", "\"0.0.0.0\"" },
-	{ "k8s", "server.port", "8080" },
-	{ "k8s", "runtime.type", "\"kubernetes\"" },
-	{ "k8s", "runtime.execd_image", "\"opensandbox/execd:v1.0.19\"" },
-	{ "k8s", "egress.image", "\"opensandbox/egress:v1.1.0\"" },
-	{ "k8s", "egress.mode", "\"dns+nft\"" },
-	{ "k8s", "kubernetes.namespace", "\"opensandbox\"" },
-	{ "k8s", "kubernetes.workload_provider", "\"batchsandbox\"" },
 };
 
 struct writer {
 	struct buf *b;
+	const struct config *c;
 	bool is_example;
 	const char *kind;
 	const char *api_key;
@@ -140,7 +124,7 @@ static bool is_unset(const struct field *f, const char *at)
 
 static void write_leaf(struct writer *w, const struct field *f, const char *key, const char *base, bool commented)
 {
-	const char *at = base + f->offset, *preset = preset_of(w, key);
+	const char *at = base + f->offset, *preset = preset_of(w, key), *idle = config_idle(w->c, key);
 	bool is_key = w->is_example && w->api_key && strcmp(key, "server.api_key") == 0;
 
 	if (!w->is_example && is_unset(f, at))
@@ -160,7 +144,7 @@ static void write_leaf(struct writer *w, const struct field *f, const char *key,
 		buf_addf(w->b, "\"%s\"", w->api_key);
 	else
 		write_value(w->b, f, at);
-	buf_addf(w->b, "\n");
+	buf_addf(w->b, "%s%s\n", idle ? " # " : "", idle ? idle : "");
 }
 
 static void write_leaves(struct writer *w, const struct field *fields, const char *above, const char *base,
@@ -222,15 +206,15 @@ static bool write_all(struct writer *w, const struct config *c)
 
 bool config_write(const struct config *c, struct buf *b)
 {
-	struct writer w = { .b = b };
+	struct writer w = { .b = b, .c = c };
 
 	return write_all(&w, c);
 }
 
 bool config_write_example(const char *kind, const char *api_key, struct buf *b)
 {
-	struct writer w = { .b = b, .is_example = true, .kind = kind, .api_key = api_key };
 	struct config c;
+	struct writer w = { .b = b, .c = &c, .is_example = true, .kind = kind, .api_key = api_key };
 	bool is_known = kind == NULL;
 
 	for (size_t i = 0; kind && i < ARRAY_LEN(presets); i++)

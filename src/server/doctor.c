@@ -124,6 +124,12 @@ static enum preflight_outcome probe_run_dir(const struct config *c, char *detail
 	return PREFLIGHT_OK;
 }
 
+static enum preflight_outcome probe_file(const struct config *c, char *detail)
+{
+	say(detail, "%s", c->file_fault ? c->file_fault : "");
+	return c->file_fault ? PREFLIGHT_WARNING : PREFLIGHT_OK;
+}
+
 /* ---- programs and accounts ---- */
 
 static enum preflight_outcome probe_program(const char *path, char *detail)
@@ -280,6 +286,9 @@ static enum preflight_outcome probe_ports(const struct config *c, char *detail)
 /* ---- all of it ---- */
 
 static const struct config_check config_checks[] = {
+	{ { "configuration", "file", .cost = "whoever has the API key has all sandboxes; whoever writes the file is root",
+	    .remedy = "let only its owner read and write the file" },
+	  probe_file },
 	{ { "configuration", "state_dir", .is_needed = true,
 	    .cost = "images, sandboxes and their records cannot be kept there",
 	    .remedy = "let native.state_dir be a folder on ext4, xfs or btrfs" },

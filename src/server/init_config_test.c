@@ -30,13 +30,13 @@ static void a_file_of_its_own_key_is_left(void **state)
 	(void)state;
 	assert_non_null(mkdtemp(folder));
 	(void)snprintf(path, sizeof(path), "%s/sub/c.toml", folder);
-	assert_int_equal(init_config(path, "docker", false, &e), 0);
+	assert_int_equal(init_config(path, "native", false, &e), 0);
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0600);
 	assert_int_equal(fd_read_file(AT_FDCWD, path, 65536, &first, &e), 0);
 	assert_int_equal(init_config(path, NULL, false, &e), -1);
 	assert_int_equal(e.code, ERR_CONFLICT);
-	assert_int_equal(init_config(path, "docker", true, &e), 0);
+	assert_int_equal(init_config(path, "native", true, &e), 0);
 	assert_int_equal(fd_read_file(AT_FDCWD, path, 65536, &second, &e), 0);
 	assert_string_not_equal(strstr(buf_z(&first), "\napi_key = "), strstr(buf_z(&second), "\napi_key = "));
 	(void)unlink(path);

@@ -54,8 +54,8 @@ struct doctor_options {
 
 /* ---- the command line ---- */
 
+static const char *const examples[] = { "native", NULL }; /* those of other runtimes come with them */
 static const char *const levels[] = { "debug", "info", "warning", "error", NULL };
-static const char *const examples[] = { "native", "docker", "k8s", NULL };
 
 #define CONFIG_OPT \
 	OPT(struct options, config, OPT_STRING, "config", 'c', "FILE", "Read the configuration from FILE.", .is_file = true)
@@ -84,7 +84,7 @@ static const struct opt doctor_opts[] = {
 };
 
 static const struct opt init_opts[] = {
-	OPT(struct init_options, example, OPT_STRING, "example", 0, "KIND", "Set what KIND needs: native, docker or k8s.",
+	OPT(struct init_options, example, OPT_STRING, "example", 0, "KIND", "Set what KIND needs: native, the only runtime of this version.",
 	    .choices = examples),
 	OPT(struct init_options, force, OPT_FLAG, "force", 'f', NULL, "Replace a file that exists."),
 	{ 0 },

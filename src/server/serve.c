@@ -442,6 +442,16 @@ static void serving_done(struct serving *s)
 }
 DEFINE_AUTO_DONE(struct serving, serving_done)
 
+static void log_notes(const struct config *c)
+{
+	struct str rest = str_of(c->notes ? c->notes : ""), line;
+
+	while (rest.n > 0) {
+		(void)str_cut(rest, '\n', &line, &rest);
+		log_warn("the configuration needs a look", LOG_STR("what", line));
+	}
+}
+
 int serve(const struct serve_spec *spec, struct err *e)
 {
 	AUTO(serving_done) struct serving s = { .config = spec->config, .signal_fd = -1, .log = LOG_FILE_INIT,
@@ -450,6 +460,7 @@ int serve(const struct serve_spec *spec, struct err *e)
 	*spec->ret_status = SERVE_FAILED;
 	if (log_file_open(&s.log, &spec->config->log, e) < 0)
 		return -1;
+	log_notes(spec->config);
 	s.loop = loop_new(e);
 	if (!s.loop)
 		return -1;
