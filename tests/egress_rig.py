@@ -307,7 +307,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 class Rig:
-    def __init__(self, *options, upstreams=(f"{RESOLVER}:53",), files=None):
+    def __init__(self, *options, upstreams=(f"{RESOLVER}:53",), files=None, webhook=None):
         self.files = files  # how many descriptors it may have
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="osb-egress-"))
         self.folder.chmod(0o711)
@@ -318,6 +318,10 @@ class Rig:
         self.rules.mkdir(mode=0o755)
         self.api_path = str(self.folder / "api.sock")
         self.options = list(options) + [w for u in upstreams for w in ("--upstream", u)]
+        self.webhook = tempfile.TemporaryFile()
+        if webhook:
+            self.webhook.write(webhook.encode())
+            self.options += ["--deny-webhook-fd", "7"]
         self.namespaces = None
         self.dns = self.warden = self.process = None
         self.webs = []
@@ -340,10 +344,13 @@ class Rig:
         api = self.api.fileno()
 
         def prepare():  # in the child
-            high = [os.dup(api), os.dup(state)]
+            high = [os.dup(api), os.dup(state), os.dup(self.webhook.fileno())]
+            os.lseek(high[2], 0, os.SEEK_SET)
             os.dup2(high[0], 3)
             os.dup2(high[1], 4)
-            os.closerange(5, 256)
+            os.dup2(high[2], 7)
+            os.closerange(5, 7)
+            os.closerange(8, 256)
             if self.files:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (self.files, self.files))
             os.setgroups([])

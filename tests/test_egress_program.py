@@ -732,7 +732,7 @@ def test_denied_names_are_told_to_the_webhook():  # E25
         peer.sendall(b"HTTP/1.1 500 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" if len(seen) == 1 else
                      b"HTTP/1.1 204 Yes\r\nConnection: close\r\n\r\n")
 
-    with own_rig("--deny-webhook", "http://web.test:8000/hook?x=1") as rig:
+    with own_rig(webhook="http://web.test:8000/hook?x=1") as rig:
         rig.web(WEB, 8000, serve)
         rig.warden.bind("box1", policy=deny_all_but("web.test"))
         rig.dig("Blocked.Example.org", "A")
@@ -758,7 +758,7 @@ def test_a_receiver_that_answers_byte_by_byte_holds_up_one_delivery_for_a_while(
                 peer.sendall(b".")
                 time.sleep(0.3)
 
-    with own_rig("--deny-webhook", f"http://{WEB}:8000/") as rig:
+    with own_rig(webhook=f"http://{WEB}:8000/") as rig:
         rig.web(WEB, 8000, serve)
         rig.warden.bind("box1", policy=deny_all_but("web.test"))
         rig.dig("first.example.org", "A")
@@ -882,7 +882,7 @@ def test_a_restart_denies_no_name_that_is_allowed():  # W9
         seen.append(read_event(peer))
         peer.sendall(b"HTTP/1.1 204 Yes\r\nConnection: close\r\n\r\n")
 
-    with own_rig("--deny-webhook", f"http://{WEB}:8000/") as rig:
+    with own_rig(webhook=f"http://{WEB}:8000/") as rig:
         rig.web(WEB, 8000, serve)
         rig.warden.bind("box1", policy=deny_all_but("web.test"))
         rig.warden.bind("box2", BOX2, policy=deny_all_but("web.test"))
@@ -912,7 +912,7 @@ def test_without_a_policy_names_fail_and_are_not_denied():
         seen.append(read_event(peer))
         peer.sendall(b"HTTP/1.1 204 Yes\r\nConnection: close\r\n\r\n")
 
-    with own_rig("--deny-webhook", f"http://{WEB}:8000/") as rig:
+    with own_rig(webhook=f"http://{WEB}:8000/") as rig:
         rig.web(WEB, 8000, serve)
         rig.warden.bind("box1", policy=deny_all_but("web.test"))
         rig.warden.bind("box2", BOX2, policy=deny_all_but("web.test"))

@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -13,7 +14,7 @@ import time
 
 import pytest
 
-from conftest import BIN
+from conftest import BIN, KEY
 from internet import BAD, FOREIGN, GOOD, HOST, OTHER, SHARED, WEB6
 from network import MISSING, Net, box, net, network, rules, until_true  # noqa: F401
 
@@ -494,5 +495,32 @@ RESULT = [codes, time.monotonic() - began < 1, web('good.test')['host']]
                 assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", body["timestamp"])
             assert {row[1] for row in receiver.seen} == {HOST}
             assert b.activity()["counters"]["dnsDenied"] == 21  # its own name is nobody's question
+        finally:
+            receiver.close()
+
+
+def arguments_below(pid):
+    """The command lines of a process and all of its descendants, those of sandboxes included."""
+    found = []
+    with contextlib.suppress(OSError):
+        found = [pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")]
+        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found += arguments_below(child)
+    return found
+
+
+def test_no_secret_is_in_the_arguments_of_any_process(spec):  # A9: everybody on the host can read them
+    hook, value = "key-of-the-hook-5f1c", "value-of-the-sandbox-9d2e"
+    with network(spec, env={"OPENSANDBOX_EGRESS_DENY_WEBHOOK": f"http://hook.test:9100/{hook}?token={hook}"}) as n:
+        receiver = Receiver(n.internet.world, [204])
+        try:
+            b = n.box(rules("+good.test"), env={"SECRET": value})
+            assert b.py("tried(resolve, 'evil.test')") == "NXDOMAIN"
+            until_true(lambda: receiver.seen, 5, "the webhook")
+            assert f"/{hook}?token={hook}".encode() in receiver.seen[0][2]  # it was understood
+            lines = arguments_below(n.server.process.pid)
+            assert any("opensandbox-egress" in line for line in lines) and any("opensandbox-warden" in line for line in lines)
+            assert not [line for line in lines if hook in line or value in line or KEY in line or "hook.test" in line]
         finally:
             receiver.close()

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* box/egress_start.h - how opensandbox-egress is started by the supervisor, and what the warden has of it.
  *
- *     opensandbox-egress --warden PATH [--upstream ADDRESS[:PORT]]... [--rules-dir DIR] [--deny-webhook URL]
+ *     opensandbox-egress --warden PATH [--upstream ADDRESS[:PORT]]... [--rules-dir DIR] [--deny-webhook-fd N]
  *                        [--max-rules N] [--allow-private NETWORK]... [--log-level LEVEL] [--log-json]
  *
  * It is started as a user of its own with descriptors 0 to 2, EGRESS_FD_API, EGRESS_FD_STATE and EGRESS_FD_PROGRAM (its program,
- * which it closes), with an empty environment, and gives up the rest itself. PATH is run_dir/egress-warden.sock, a SEQPACKET
+ * which it closes), those that its options name, with an empty environment, and gives up the rest itself. PATH is run_dir/egress-warden.sock, a SEQPACKET
  * socket that only its user may connect to: it does so when it starts, and again whenever the warden has gone. The warden gets the
  * listener of that socket as --egress-fd WARDEN_FD_EGRESS; --egress-uid is the user that it may be connected to by. */
 #pragma once
@@ -14,5 +14,7 @@
 #define EGRESS_FD_STATE 4   /* the folder state_dir/egress, its own, 0700: one file per sandbox */
 #define EGRESS_FD_PROGRAM 5
 #define EGRESS_FD_PROGRAM_TEXT "5"
+#define EGRESS_FD_WEBHOOK 7 /* a file with the URL of the webhook: it may hold a secret */
+#define EGRESS_FD_WEBHOOK_TEXT "7"
 #define WARDEN_FD_EGRESS 5
 #define WARDEN_FD_EGRESS_TEXT "5"

@@ -30,14 +30,15 @@
 
 #define PROGRAM "opensandbox-egress"
 #define TEXT_MAX ((size_t)64 * 1024)
+#define WEBHOOK_URL_MAX 4096
 
 enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
 
 struct options {
 	bool is_sidecar;
-	const char *warden, *rules_dir, *webhook, *log_level;
+	const char *warden, *rules_dir, *log_level;
 	struct opt_list upstreams, opened;
-	int64_t max_rules;
+	int64_t max_rules, webhook_fd;
 	bool log_json;
 };
 
@@ -49,7 +50,9 @@ static const struct opt opts[] = {
 	    "Ask this resolver; the first that answers counts. Default: those of " RESOLV_CONF ", as it changes."),
 	OPT(struct options, rules_dir, OPT_STRING, "rules-dir", 0, "DIR",
 	    "Read deny.always, allow.always, doh.always and log_skip.always from DIR, where they are: rules before those of every policy."),
-	OPT(struct options, webhook, OPT_STRING, "deny-webhook", 0, "URL", "Tell URL of each name that was denied, by a POST."),
+	OPT(struct options, webhook_fd, OPT_INT, "deny-webhook-fd", 0, "N",
+	    "Tell the URL that the file N has of each name that was denied, by a POST. The URL is no argument: it may hold a secret.", .min = 3,
+	    .max = 1 << 20),
 	OPT(struct options, max_rules, OPT_INT, "max-rules", 0, "N", "Refuse policies with more rules.", .min = 1, .max = POLICY_RULES_MAX),
 	OPT(struct options, opened, OPT_LIST, "allow-private", 0, "NETWORK",
 	    "Let policies allow this network, which is private or reserved otherwise."),
@@ -116,6 +119,19 @@ static int find_opened(const struct options *in, struct egress_options *o, struc
 	return 0;
 }
 
+/* *RET is of the process, for as long as it lives. */
+static int read_webhook(int fd, const char **ret, struct err *e)
+{
+	static struct buf b = { .max = WEBHOOK_URL_MAX };
+	int k = fd_read_all(fd, WEBHOOK_URL_MAX, &b, e);
+
+	(void)close(fd);
+	if (k < 0 || b.failed)
+		return err_wrap(e, "--deny-webhook-fd");
+	*ret = b.n > 0 ? buf_z(&b) : NULL;
+	return 0;
+}
+
 static int check(const struct options *in, struct egress_options *o, struct err *e)
 {
 	if (!in->warden || in->warden[0] != '/')
@@ -125,8 +141,9 @@ static int check(const struct options *in, struct egress_options *o, struct err 
 	if (fcntl(EGRESS_FD_API, F_GETFD) < 0 || fcntl(EGRESS_FD_STATE, F_GETFD) < 0)
 		return err_set(e, ERR_INVALID, "started by opensandbox-server; it is of no use on its own");
 	*o = (struct egress_options){ .warden = in->warden, .rules_dir = in->rules_dir, .max_rules = (size_t)in->max_rules,
-				      .webhook = in->webhook && in->webhook[0] ? in->webhook : NULL, .api = EGRESS_FD_API,
-				      .state = { .dir = EGRESS_FD_STATE }, .warden_fd = -1, .sockets_fd = -1 };
+				      .api = EGRESS_FD_API, .state = { .dir = EGRESS_FD_STATE }, .warden_fd = -1, .sockets_fd = -1 };
+	if (in->webhook_fd >= 0 && read_webhook((int)in->webhook_fd, &o->webhook, e) < 0)
+		return -1;
 	if (fd_set_cloexec(EGRESS_FD_API, true, e) < 0 || fd_set_nonblock(EGRESS_FD_API, true, e) < 0 ||
 	    fd_set_cloexec(EGRESS_FD_STATE, true, e) < 0)
 		return -1;
@@ -204,7 +221,7 @@ static int run_egress(const struct egress_options *o)
 
 int main(int argc, char **argv)
 {
-	struct options in = { .max_rules = POLICY_RULES_MAX };
+	struct options in = { .max_rules = POLICY_RULES_MAX, .webhook_fd = -1 };
 	static struct egress_options o; /* the strings of argv last as long */
 	struct opt_result r;
 	struct err e;

@@ -12,6 +12,7 @@
 #include "box/egress_start.h"
 #include "server/config.h"
 #include "server/native.h"
+#include "sys/memfd.h"
 #include "sys/process.h"
 
 #include "base/banned.h"
@@ -42,8 +43,8 @@ static void make_arguments(const struct config *c, const struct native *n, struc
 		add(a, "--upstream", c->egress.upstreams.items[i]);
 	for (size_t i = 0; i < c->egress.allow_private.n; i++)
 		add(a, "--allow-private", c->egress.allow_private.items[i]);
-	if (c->egress.deny_webhook)
-		add(a, "--deny-webhook", c->egress.deny_webhook);
+	if (c->egress.deny_webhook && c->egress.deny_webhook[0])
+		add(a, "--deny-webhook-fd", EGRESS_FD_WEBHOOK_TEXT);
 	add(a, "--log-level", c->log.level);
 	if (c->log.format == LOG_FORMAT_JSON)
 		add(a, "--log-json", NULL);
@@ -54,22 +55,34 @@ bool egress_is_installed(const struct native *n)
 	return access(n->egress, X_OK) == 0;
 }
 
+/* A URL may hold a secret, and everybody can read arguments (A9): it comes as a file. */
+static int make_webhook(const struct config *c, struct err *e)
+{
+	return memfd_sealed_bytes("webhook", str_of(c->egress.deny_webhook), e);
+}
+
 int egress_start(const struct config *c, const struct native *n, struct err *e)
 {
+	bool has_webhook = c->egress.deny_webhook && c->egress.deny_webhook[0];
 	AUTO_FD program = open(n->egress, O_PATH | O_CLOEXEC);
+	AUTO_FD webhook = -1;
 	/* By its descriptor: the folders above it need not be open to its user. */
 	struct spawn_fd fds[] = {
 		{ n->egress_listener, EGRESS_FD_API }, { n->egress_state, EGRESS_FD_STATE }, { program, EGRESS_FD_PROGRAM },
+		{ -1, EGRESS_FD_WEBHOOK },
 	};
 	struct arguments a;
 	struct spawn_spec sp = SPAWN_INIT("/proc/self/fd/" EGRESS_FD_PROGRAM_TEXT, (char *const *)(uintptr_t)a.argv);
 
 	if (program < 0)
 		return err_sys(e, errno, "open '%s'", n->egress);
+	if (has_webhook && (webhook = make_webhook(c, e)) < 0)
+		return -1;
+	fds[ARRAY_LEN(fds) - 1].fd = webhook;
 	make_arguments(c, n, &a);
 	sp.err = STDERR_FILENO;
 	sp.fds = fds;
-	sp.n_fds = ARRAY_LEN(fds);
+	sp.n_fds = ARRAY_LEN(fds) - !has_webhook;
 	sp.keep_ids = false;
 	sp.uid = n->egress_uid;
 	sp.gid = n->egress_gid;
