@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "base/json_out.h"
@@ -12,6 +13,7 @@
 
 #define ERROR_BODY_MAX (16 * 1024)
 #define CHUNK_HEAD_MAX 20
+#define RETRY_AFTER "1" /* seconds, where nobody knows better */
 
 int reply_header(struct reply *rp, const char *name, struct str value)
 {
@@ -190,6 +192,15 @@ static void write_error(unsigned status, const char *code, const char *message, 
 	json_close(&o, '}');
 }
 
+/* Who is told to come back later is told when (G12), by the handler or here. */
+static void say_when(struct reply *rp, unsigned status)
+{
+	static const char name[] = "Retry-After";
+
+	if ((status == 429 || status == 503) && (rp->headers.n == 0 || !memmem(rp->headers.p, rp->headers.n, name, sizeof(name) - 1)))
+		(void)reply_header(rp, name, STR(RETRY_AFTER));
+}
+
 int reply_error(struct reply *rp, unsigned status, const char *code, const char *fmt, ...)
 {
 	AUTO(buf_done) struct buf body = BUF_INIT(ERROR_BODY_MAX);
@@ -200,6 +211,7 @@ int reply_error(struct reply *rp, unsigned status, const char *code, const char 
 	va_start(ap, fmt);
 	(void)vsnprintf(message, sizeof(message), fmt, ap); /* a message that repeats a long input is cut */
 	va_end(ap);
+	say_when(rp, status);
 	(service->write_error ? service->write_error : write_error)(status, code, message, &body);
 	return reply_bytes(rp, status, service->error_type ? service->error_type : "application/json", buf_str(&body));
 }
