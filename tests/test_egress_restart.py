@@ -72,3 +72,35 @@ RESULT = [sorted({str(code) for code in codes}), codes.count('timeout'), len(cod
         codes, lost, n, some, last = found.result()
     assert set(codes) <= {"0", "timeout"} and lost <= 3 and n > 10 and some and last, (codes, lost, n)
     assert box.activity()["counters"]["dnsDenied"] == 0
+
+
+# ---- one that is stopped ----
+
+
+def test_a_stopped_egress_is_replaced_and_who_waits_is_answered(net):
+    """A change and a create that meet it are done with the next one, or refused as what can be tried again; within 10 s."""
+    box = net.box(rules("+good.test"))
+    assert box.call("GET", "/policy").status == 200
+    old = net.server.egress_pid
+    os.kill(old, signal.SIGSTOP)
+    began = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        first = pool.submit(box.call, "PATCH", "/policy", [{"action": "allow", "target": "other.test"}])
+        made = pool.submit(net.api.try_create, networkPolicy=rules("+good.test"))
+        plain = pool.submit(net.api.try_create)
+        change = first.result()
+        assert time.monotonic() - began < 10
+        for answer in made.result(), plain.result():
+            if answer.status == 202:
+                net.adopt(answer.json["id"])
+            else:
+                assert answer.status == 503 and answer.headers["Retry-After"], answer
+                assert answer.json["code"].endswith("::NETWORK_UNAVAILABLE"), answer
+    targets = [rule["target"] for rule in box.policy()["policy"]["egress"]]
+    if change.status == 200:
+        assert targets == ["other.test", "good.test"]
+    else:
+        assert change.status == 503 and change.headers["Retry-After"] and targets == ["good.test"], (change.status, change.text, targets)
+    assert net.server.egress_pid != old
+    wait_for(lambda: isinstance(box.py("tried(web, 'good.test')"), dict), 10, "the network")
+    assert "gives no sign of life, killing it name=egress" in net.server.stderr

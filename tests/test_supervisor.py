@@ -48,6 +48,34 @@ def test_requests_wait_while_nobody_serves(fleet):
     assert fleet.server.get("/health").status == 200
 
 
+def test_who_gives_no_sign_of_life_is_replaced(fleet):
+    """Stopped, as by a debugger that was forgotten, or stuck: neither can be seen from outside but by silence."""
+    server = fleet.server
+    fleet.remove(fleet.made())
+    old = [server.pid, server.warden_pid]
+    for pid in old:
+        os.kill(pid, signal.SIGSTOP)
+    until(lambda: not any(map(is_running, old)), 25, "both are gone")
+    fleet.remove(fleet.made_somehow())
+    assert server.pid not in old and server.warden_pid not in old
+    assert set(re.findall(r"gives no sign of life, killing it name=(\w+)", server.stderr)) == {"server", "warden"}
+
+
+def test_who_is_slow_for_a_moment_is_left_alone(fleet):
+    """So is everybody when the supervisor itself was stopped: it counts what it has seen, not the time."""
+    server = fleet.server
+    old = [server.pid, server.warden_pid]
+    os.kill(server.process.pid, signal.SIGSTOP)
+    for pid in old:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(3)
+    for pid in (server.process.pid, *old):
+        os.kill(pid, signal.SIGCONT)
+    time.sleep(2.5)
+    assert [server.pid, server.warden_pid] == old and "sign of life" not in server.stderr
+    fleet.remove(fleet.made())
+
+
 def test_one_that_keeps_dying_is_started_with_pauses(fleet):
     server = fleet.server
     for _ in range(7):

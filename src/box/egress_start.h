@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* box/egress_start.h - how opensandbox-egress is started by the supervisor, and what the warden has of it.
  *
- *     opensandbox-egress --warden PATH [--upstream ADDRESS[:PORT]]... [--rules-dir DIR] [--deny-webhook-fd N]
+ *     opensandbox-egress --warden PATH [--upstream ADDRESS[:PORT]]... [--rules-dir DIR] [--deny-webhook-fd N] [--pulse-fd N]
  *                        [--max-rules N] [--allow-private NETWORK]... [--log-level LEVEL] [--log-json]
  *
  * It is started as a user of its own with descriptors 0 to 2, EGRESS_FD_API, EGRESS_FD_STATE and EGRESS_FD_PROGRAM (its program,
@@ -14,6 +14,8 @@
 #define EGRESS_FD_STATE 4   /* the folder state_dir/egress, its own, 0700: one file per sandbox */
 #define EGRESS_FD_PROGRAM 5
 #define EGRESS_FD_PROGRAM_TEXT "5"
+#define EGRESS_FD_PULSE 6   /* a pipe: its signs of life (net/pulse.h) */
+#define EGRESS_FD_PULSE_TEXT "6"
 #define EGRESS_FD_WEBHOOK 7 /* a file with the URL of the webhook: it may hold a secret */
 #define EGRESS_FD_WEBHOOK_TEXT "7"
 #define WARDEN_FD_EGRESS 5

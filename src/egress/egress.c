@@ -182,7 +182,7 @@ static int start(struct egress *g, struct err *e)
 	if (!g->link || timer_init(&g->tick, g->loop, on_tick, g, "tick", e) < 0)
 		return -1;
 	timer_in(&g->tick, TICK_MS);
-	return 0;
+	return g->options.pulse < 0 ? 0 : pulse_start(&g->pulse, g->loop, &g->options.pulse, e);
 }
 
 struct egress *egress_new(struct loop *l, const struct egress_options *options, struct err *e)
@@ -195,6 +195,7 @@ struct egress *egress_new(struct loop *l, const struct egress_options *options, 
 		return NULL;
 	}
 	g->loop = l;
+	g->pulse = PULSE_INIT;
 	for (size_t i = 0; i < EGRESS_FDS; i++)
 		g->held[i] = -1;
 	denials_init(&g->denials);
@@ -215,6 +216,7 @@ void egress_free(struct egress *g)
 	if (!g)
 		return;
 	timer_done(&g->tick);
+	pulse_done(&g->pulse);
 	if (g->link)
 		sandboxes_drop(g); /* whoever waits for a change is told */
 	drop_held(g);
@@ -230,6 +232,7 @@ void egress_free(struct egress *g)
 	own_addresses_done(&g->own);
 	random_pool_done(&g->random);
 	closep(&g->options.state.dir);
+	closep(&g->options.pulse);
 	closep(&g->options.warden_fd);
 	closep(&g->options.sockets_fd);
 	denials_done(&g->denials);

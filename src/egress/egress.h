@@ -18,6 +18,7 @@
 #include "net/addr.h"
 #include "net/loop.h"
 #include "net/policy.h"
+#include "net/pulse.h"
 #include "net/reserved.h"
 #include "net/server.h"
 
@@ -49,6 +50,7 @@ struct egress_options {
 	struct policy_rule opened[OPENED_MAX]; /* networks of W4 that the operator has opened */
 	size_t n_opened;
 	int api;   /* listens */
+	int pulse; /* where signs of life go (net/pulse.h); -1: nowhere */
 	struct state state; /* where policies are; its folder is taken */
 	/* Where a connection that was bent to us was going; NULL: as the kernel has it. For tests. */
 	int (*original)(int fd, struct sockaddr_in *ret);
@@ -83,6 +85,7 @@ struct egress {
 	struct egress_counts counts;
 	struct denials denials;
 	struct timer tick; /* what is looked at now and then */
+	struct pulse pulse;
 	unsigned ticks;
 	bool is_synced; /* every sandbox has been told of, once */
 	bool is_told_all; /* since the last HELLO */

@@ -38,7 +38,7 @@ struct options {
 	bool is_sidecar;
 	const char *warden, *rules_dir, *log_level;
 	struct opt_list upstreams, opened;
-	int64_t max_rules, webhook_fd;
+	int64_t max_rules, webhook_fd, pulse_fd;
 	bool log_json;
 };
 
@@ -52,6 +52,8 @@ static const struct opt opts[] = {
 	    "Read deny.always, allow.always, doh.always and log_skip.always from DIR, where they are: rules before those of every policy."),
 	OPT(struct options, webhook_fd, OPT_INT, "deny-webhook-fd", 0, "N",
 	    "Tell the URL that the file N has of each name that was denied, by a POST. The URL is no argument: it may hold a secret.", .min = 3,
+	    .max = 1 << 20),
+	OPT(struct options, pulse_fd, OPT_INT, "pulse-fd", 0, "N", "Write a byte to the pipe N every second, as a sign of life.", .min = 3,
 	    .max = 1 << 20),
 	OPT(struct options, max_rules, OPT_INT, "max-rules", 0, "N", "Refuse policies with more rules.", .min = 1, .max = POLICY_RULES_MAX),
 	OPT(struct options, opened, OPT_LIST, "allow-private", 0, "NETWORK",
@@ -141,7 +143,8 @@ static int check(const struct options *in, struct egress_options *o, struct err 
 	if (fcntl(EGRESS_FD_API, F_GETFD) < 0 || fcntl(EGRESS_FD_STATE, F_GETFD) < 0)
 		return err_set(e, ERR_INVALID, "started by opensandbox-server; it is of no use on its own");
 	*o = (struct egress_options){ .warden = in->warden, .rules_dir = in->rules_dir, .max_rules = (size_t)in->max_rules,
-				      .api = EGRESS_FD_API, .state = { .dir = EGRESS_FD_STATE }, .warden_fd = -1, .sockets_fd = -1 };
+				      .api = EGRESS_FD_API, .state = { .dir = EGRESS_FD_STATE }, .warden_fd = -1, .sockets_fd = -1,
+				      .pulse = (int)in->pulse_fd };
 	if (in->webhook_fd >= 0 && read_webhook((int)in->webhook_fd, &o->webhook, e) < 0)
 		return -1;
 	if (fd_set_cloexec(EGRESS_FD_API, true, e) < 0 || fd_set_nonblock(EGRESS_FD_API, true, e) < 0 ||
@@ -221,7 +224,7 @@ static int run_egress(const struct egress_options *o)
 
 int main(int argc, char **argv)
 {
-	struct options in = { .max_rules = POLICY_RULES_MAX, .webhook_fd = -1 };
+	struct options in = { .max_rules = POLICY_RULES_MAX, .webhook_fd = -1, .pulse_fd = -1 };
 	static struct egress_options o; /* the strings of argv last as long */
 	struct opt_result r;
 	struct err e;

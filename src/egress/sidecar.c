@@ -271,7 +271,7 @@ static void find_upstreams(struct egress_options *o)
 
 int sidecar_read(struct sidecar *s, const char *(*get)(const char *name), struct err *e)
 {
-	*s = (struct sidecar){ .egress = { .warden_fd = -1, .sockets_fd = -1, .is_sidecar = true, .rules_dir = RULES_DIR, .api = -1,
+	*s = (struct sidecar){ .egress = { .warden_fd = -1, .sockets_fd = -1, .pulse = -1, .is_sidecar = true, .rules_dir = RULES_DIR, .api = -1,
 					   .max_rules = POLICY_RULES_MAX, .state = { .dir = -1 } },
 			       .id = ID, .policy = "", .log_level = LOG_LEVEL_INFO, .log_output = "stdout" };
 	s->api = (struct addr){ .len = sizeof(s->api.in) };

@@ -262,6 +262,7 @@ struct runtime {
 	const char *os, *arch;   /* "linux", "amd64": what its sandboxes are */
 	unsigned enforces;       /* enum runtime_limit */
 	bool has_network;        /* sandboxes can have one; set by who starts what it needs */
+	const char *network_lacks; /* what networks need and this host does not have, for clients; NULL: nothing that is known */
 	bool shares_egress;      /* PORT_EGRESS is the same for all sandboxes: "/sandboxes/ID" goes before each target */
 	const struct runtime_events *events; /* set by the control plane before its first call */
 	void *events_arg;

@@ -66,7 +66,7 @@ static struct runtime_failure failure_of(const struct call *c, const struct err 
 	};
 	struct runtime_failure f = { .code = codes[c->kind], .status = 500, .err = *e };
 
-	if (c->kind == WIRE_CREATE && native_is_volume_fault(e, &f))
+	if (c->kind == WIRE_CREATE && (native_is_volume_fault(e, &f) || native_is_network_fault(c->n, e, &f)))
 		return f;
 	if (e->code == ERR_NOT_FOUND && c->kind != WIRE_CREATE && c->kind != WIRE_LAYER_PACK) {
 		f.code = "SANDBOX_NOT_FOUND";

@@ -157,5 +157,6 @@ void native_denials_done(struct native *n);
 /* runtime_native_volume.c */
 void native_create_send(struct call *c, const struct runtime_spec *spec, const struct wire_request *rq, int fd); /* with its volumes */
 bool native_is_volume_fault(const struct err *e, struct runtime_failure *f); /* of a create: fills F then */
+bool native_is_network_fault(const struct native *n, const struct err *e, struct runtime_failure *f); /* likewise */
 void native_volume_make(struct runtime *rt, const char *id, uint64_t limit_bytes, runtime_done_fn *fn, void *arg);
 void native_volume_remove(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg);

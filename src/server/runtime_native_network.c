@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Networks of the native runtime: policies on their way to the warden, and the way to egress, which keeps them and knows what came of
  * them. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,21 @@ enum wire_network native_network(const struct runtime_spec *spec)
 int native_policy_make(const struct runtime_spec *spec, struct err *e)
 {
 	return memfd_sealed_bytes("policy", spec->policy, e);
+}
+
+/* What the warden says names files and programs of the host: it is for the log. */
+bool native_is_network_fault(const struct native *n, const struct err *e, struct runtime_failure *f)
+{
+	if (e->sys != ENETDOWN)
+		return false;
+	f->code = "NETWORK_UNAVAILABLE";
+	f->status = 503;
+	if (n->rt.network_lacks)
+		(void)snprintf(f->says, sizeof(f->says), "sandboxes have no network on this host: %s", n->rt.network_lacks);
+	else
+		(void)snprintf(f->says, sizeof(f->says), "the network of the sandbox could not be set up at the moment; if that lasts, "
+			       "'opensandbox-server doctor' tells what is missing");
+	return true;
 }
 
 /* ---- the way to egress ---- */

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/quantity.h"
 #include "net/loop.h"
+#include "net/pulse.h"
 #include "net/tls.h"
 #include "net/transport.h"
 #include "server/api/api.h"
@@ -55,6 +56,7 @@ struct serving {
 	char boot_id[BOOT_ID_SIZE];
 	struct log_file log;
 	struct timer log_timer;
+	struct pulse pulse;
 	bool is_rotation_broken;
 	struct io signal_io;
 	int signal_fd;
@@ -407,6 +409,8 @@ static int start_fronts(struct serving *s, const struct serve_spec *spec, struct
 
 static int start(struct serving *s, const struct serve_spec *spec, struct err *e)
 {
+	int ready;
+
 	if (start_plane(s, spec, e) < 0 || start_renewals(s, e) < 0 || start_fronts(s, spec, e) < 0)
 		return -1;
 	if (start_signals(s, e) < 0 || start_listening(s, &s->api, e) < 0 ||
@@ -417,9 +421,8 @@ static int start(struct serving *s, const struct serve_spec *spec, struct err *e
 	timer_in(&s->log_timer, LOG_CHECK_MS);
 	log_start(&s->api, "api", s->tls != NULL);
 	log_start(&s->proxy, "proxy", s->tls != NULL);
-	if (spec->ready_fd >= 0 && write(spec->ready_fd, "1", 1) < 0)
-		log_warn("nobody waits to hear that we are ready", LOG_S("why", strerror(errno)));
-	return 0;
+	ready = spec->ready_fd;
+	return ready < 0 ? 0 : pulse_start(&s->pulse, s->loop, &ready, e);
 }
 
 static void serving_done(struct serving *s)
@@ -435,6 +438,7 @@ static void serving_done(struct serving *s)
 	service_done(&s->api.service);
 	service_done(&s->proxy.service);
 	timer_done(&s->log_timer);
+	pulse_done(&s->pulse);
 	io_del(&s->signal_io);
 	closep(&s->signal_fd);
 	loop_free(s->loop);
@@ -454,7 +458,7 @@ static void log_notes(const struct config *c)
 
 int serve(const struct serve_spec *spec, struct err *e)
 {
-	AUTO(serving_done) struct serving s = { .config = spec->config, .signal_fd = -1, .log = LOG_FILE_INIT,
+	AUTO(serving_done) struct serving s = { .config = spec->config, .signal_fd = -1, .log = LOG_FILE_INIT, .pulse = PULSE_INIT,
 						.api.port = &spec->sockets->api, .proxy.port = &spec->sockets->proxy };
 
 	*spec->ret_status = SERVE_FAILED;

@@ -47,7 +47,7 @@ struct serve_spec {
 	bool has_network; /* sandboxes can have one: egress is started */
 	int (*drop_rights)(void *arg, struct err *e); /* called once log, certificate and key are open */
 	void *drop_arg;
-	int ready_fd;    /* taken; gets one byte once requests are answered. -1: none */
+	int ready_fd;    /* taken; gets a byte once requests are answered, and from then on those of net/pulse.h. -1: none */
 	/* For the supervisor: done once, instead of serving; without sockets. NULL: serve(). */
 	int (*job)(const struct serve_spec *spec, struct err *e);
 	int *ret_status; /* set on failure */

@@ -18,7 +18,7 @@
 #include "base/banned.h"
 
 struct arguments {
-	const char *argv[16 + 2 * CONFIG_UPSTREAMS_MAX + 2 * CONFIG_PRIVATE_MAX];
+	const char *argv[18 + 2 * CONFIG_UPSTREAMS_MAX + 2 * CONFIG_PRIVATE_MAX];
 	size_t n;
 	char max_rules[24];
 };
@@ -43,6 +43,7 @@ static void make_arguments(const struct config *c, const struct native *n, struc
 		add(a, "--upstream", c->egress.upstreams.items[i]);
 	for (size_t i = 0; i < c->egress.allow_private.n; i++)
 		add(a, "--allow-private", c->egress.allow_private.items[i]);
+	add(a, "--pulse-fd", EGRESS_FD_PULSE_TEXT);
 	if (c->egress.deny_webhook && c->egress.deny_webhook[0])
 		add(a, "--deny-webhook-fd", EGRESS_FD_WEBHOOK_TEXT);
 	add(a, "--log-level", c->log.level);
@@ -61,7 +62,7 @@ static int make_webhook(const struct config *c, struct err *e)
 	return memfd_sealed_bytes("webhook", str_of(c->egress.deny_webhook), e);
 }
 
-int egress_start(const struct config *c, const struct native *n, struct err *e)
+int egress_start(const struct config *c, const struct native *n, int pulse, struct err *e)
 {
 	bool has_webhook = c->egress.deny_webhook && c->egress.deny_webhook[0];
 	AUTO_FD program = open(n->egress, O_PATH | O_CLOEXEC);
@@ -69,7 +70,7 @@ int egress_start(const struct config *c, const struct native *n, struct err *e)
 	/* By its descriptor: the folders above it need not be open to its user. */
 	struct spawn_fd fds[] = {
 		{ n->egress_listener, EGRESS_FD_API }, { n->egress_state, EGRESS_FD_STATE }, { program, EGRESS_FD_PROGRAM },
-		{ -1, EGRESS_FD_WEBHOOK },
+		{ pulse, EGRESS_FD_PULSE }, { -1, EGRESS_FD_WEBHOOK },
 	};
 	struct arguments a;
 	struct spawn_spec sp = SPAWN_INIT("/proc/self/fd/" EGRESS_FD_PROGRAM_TEXT, (char *const *)(uintptr_t)a.argv);

@@ -8,5 +8,5 @@ struct err;
 struct native;
 
 bool egress_is_installed(const struct native *n);
-/* Its pidfd. It ends with this process. */
-int egress_start(const struct config *c, const struct native *n, struct err *e);
+/* Its pidfd. It ends with this process. PULSE: where its signs of life go (net/pulse.h). */
+int egress_start(const struct config *c, const struct native *n, int pulse, struct err *e);

@@ -20,6 +20,7 @@
 #include "base/quantity.h"
 #include "box/egress_start.h"
 #include "image/fetch.h"
+#include "net/pulse.h"
 #include "server/confine.h"
 #include "server/native.h"
 #include "server/serve.h"
@@ -39,7 +40,14 @@
 #define STOP_SPARE_MS 5000U   /* beyond the time that a child takes for its own end; then it is killed */
 #define WARDEN_STOP_MS 10000U
 #define EGRESS_STOP_MS 1000U
-#define FDS_MAX 3
+#define FDS_MAX 4
+#define WARDEN_FD_PULSE 6
+#define WARDEN_FD_PULSE_TEXT "6"
+/* Seconds without a sign of life (net/pulse.h), after which a child is killed and started anew. Changes of policies and creates wait
+ * for egress, and are to be answered within 10 s; the warden may be at work on thousands of boxes. */
+#define EGRESS_SILENT_S 5
+#define SERVER_SILENT_S 10
+#define WARDEN_SILENT_S 15
 #define SERVER_NICE (-10)
 #define SERVER_NICE_TEXT "-10"
 #define FETCHERS_MAX 16       /* at once; further orders wait in the socket */
@@ -51,6 +59,11 @@ struct child {
 	uint64_t started_ms, again_ms;
 	uint64_t kill_ms; /* it was told to end: when that was long enough. 0: it was not */
 	unsigned pause_ms;
+	int pulse;         /* read end of its signs of life; -1: none are awaited */
+	bool is_heard;     /* there was one: from then on they are counted */
+	unsigned silent_s; /* for so long there was none, */
+	unsigned silent_max_s; /* and so long there may be none */
+	uint64_t look_ms;  /* when to look again */
 };
 
 struct supervisor {
@@ -101,6 +114,7 @@ static void make_arguments(const struct supervisor *s, struct arguments *a)
 	add(a, "--execd", s->native.execd);
 	add(a, "--socket-fd", "3");
 	add(a, "--server-uid", a->uid);
+	add(a, "--pulse-fd", WARDEN_FD_PULSE_TEXT);
 	if (s->has_egress) {
 		add(a, "--egress-fd", WARDEN_FD_EGRESS_TEXT);
 		add(a, "--egress-uid", a->egress_uid);
@@ -148,17 +162,35 @@ static char *const *warden_env(const struct supervisor *s, struct spawn_fd *fd, 
 	return NULL;
 }
 
+/* Makes the pipe of a child's signs of life; *ret_pulse is its end. */
+static int expect_pulse(struct child *c, int *ret_pulse, struct err *e)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+		return err_sys(e, errno, "make a pipe");
+	closep(&c->pulse);
+	c->pulse = ends[0];
+	c->is_heard = false;
+	*ret_pulse = ends[1];
+	return 0;
+}
+
 static int start_warden(struct supervisor *s, struct err *e)
 {
+	AUTO_FD pulse = -1;
 	struct spawn_fd fds[FDS_MAX] = { { s->native.listener, WARDEN_FD }, { s->native.egress_warden_listener, WARDEN_FD_EGRESS } };
 	struct arguments a;
 	struct spawn_spec sp = SPAWN_INIT(s->native.warden, (char *const *)(uintptr_t)a.argv);
 
 	make_arguments(s, &a);
 	sp.err = STDERR_FILENO;
+	if (expect_pulse(&s->warden, &pulse, e) < 0)
+		return -1;
+	fds[2] = (struct spawn_fd){ pulse, WARDEN_FD_PULSE };
 	sp.fds = fds;
-	sp.n_fds = 2;
-	sp.envp = warden_env(s, &fds[2], &sp.n_fds);
+	sp.n_fds = 3;
+	sp.envp = warden_env(s, &fds[3], &sp.n_fds);
 	sp.new_group = true; /* a terminal's Ctrl-C is for us */
 	sp.death_signal = SIGTERM;
 	s->warden.pidfd = process_spawn(&sp, NULL, e);
@@ -215,6 +247,8 @@ static _Noreturn void run_server(struct supervisor *s, int ready)
 	closep(&s->signals);
 	closep(&s->warden.pidfd);
 	closep(&s->egress.pidfd);
+	closep(&s->warden.pulse);
+	closep(&s->egress.pulse);
 	closep(&s->ready);
 	for (size_t i = 0; i < FETCHERS_MAX; i++)
 		closep(&s->fetchers[i]);
@@ -258,6 +292,8 @@ static int start_server(struct supervisor *s, struct err *e)
 	}
 	closep(&s->ready);
 	s->ready = take_fd(&ready);
+	closep(&s->server.pulse);
+	s->server.pulse = -1;
 	return 0;
 }
 
@@ -376,7 +412,11 @@ static void add_pause(struct child *c, bool has_settled)
 
 static int start_egress(struct supervisor *s, struct err *e)
 {
-	s->egress.pidfd = egress_start(s->spec->config, &s->native, e);
+	AUTO_FD pulse = -1;
+
+	if (expect_pulse(&s->egress, &pulse, e) < 0)
+		return -1;
+	s->egress.pidfd = egress_start(s->spec->config, &s->native, pulse, e);
 	return s->egress.pidfd < 0 ? -1 : 0;
 }
 
@@ -452,14 +492,41 @@ static void on_signals(struct supervisor *s)
 	}
 }
 
+/* What comes after this byte are signs of life. */
 static void on_ready(struct supervisor *s)
 {
 	char byte;
 
-	if (read(s->ready, &byte, 1) == 1)
+	if (read(s->ready, &byte, 1) == 1) {
 		s->begun_ms = s->server.pause_ms = s->warden.pause_ms = s->egress.pause_ms = 0; /* it needs them */
+		s->server.pulse = take_fd(&s->ready);
+		s->server.is_heard = true;
+		s->server.silent_s = 0;
+		s->server.look_ms = clock_mono_ms() + PULSE_MS;
+	}
 	closep(&s->ready);
 	s->ready = -1;
+}
+
+/* Counts looks, not time: while we are stopped ourselves, or the whole machine is, nobody is silent. When to look again. */
+static uint64_t listen_to(struct child *c)
+{
+	char bytes[64];
+	bool is_heard = false;
+
+	if (c->look_ms > clock_mono_ms())
+		return c->look_ms;
+	while (read(c->pulse, bytes, sizeof(bytes)) > 0)
+		is_heard = true;
+	c->silent_s = is_heard || !c->is_heard ? 0 : c->silent_s + 1;
+	c->is_heard |= is_heard;
+	c->look_ms = clock_mono_ms() + PULSE_MS;
+	if (c->silent_s < c->silent_max_s)
+		return c->look_ms;
+	log_error("a process gives no sign of life, killing it", LOG_S("name", c->name), LOG_U("seconds", c->silent_s));
+	signal_child(c, SIGKILL);
+	c->silent_s = 0;
+	return c->look_ms;
 }
 
 /* When something is to be done about C, which is done if the time has come; UINT64_MAX: never. */
@@ -470,6 +537,8 @@ static uint64_t look_after(struct supervisor *s, struct child *c)
 			start(s, c);
 		return c->pidfd < 0 && !s->is_stopping ? c->again_ms : UINT64_MAX;
 	}
+	if (c->pidfd >= 0 && c->pulse >= 0 && !s->is_stopping)
+		return listen_to(c);
 	if (c->pidfd < 0 || c->kill_ms == 0)
 		return UINT64_MAX;
 	if (c->kill_ms <= clock_mono_ms()) {
@@ -585,6 +654,9 @@ static void supervisor_done(struct supervisor *s)
 	native_done(&s->native);
 	closep(&s->signals);
 	closep(&s->ready);
+	closep(&s->warden.pulse);
+	closep(&s->server.pulse);
+	closep(&s->egress.pulse);
 }
 DEFINE_AUTO_DONE(struct supervisor, supervisor_done)
 
@@ -592,8 +664,9 @@ int supervise(const struct serve_spec *spec, struct err *e)
 {
 	AUTO(supervisor_done) struct supervisor s = {
 		.pid = getpid(), .spec = spec, .native = NATIVE_INIT, .signals = -1, .ready = -1, .status = SERVE_FAILED,
-		.warden = { .name = "warden", .pidfd = -1 }, .server = { .name = "server", .pidfd = -1 },
-		.egress = { .name = "egress", .pidfd = -1 },
+		.warden = { .name = "warden", .pidfd = -1, .pulse = -1, .silent_max_s = WARDEN_SILENT_S },
+		.server = { .name = "server", .pidfd = -1, .pulse = -1, .silent_max_s = SERVER_SILENT_S },
+		.egress = { .name = "egress", .pidfd = -1, .pulse = -1, .silent_max_s = EGRESS_SILENT_S },
 		.begun_ms = clock_mono_ms(), .kill_points = -1, .sockets = { .door = -1 },
 	};
 	int r;

@@ -33,7 +33,7 @@ struct options {
 	const char *network_range;
 	int64_t egress_fd, egress_uid;
 	bool no_network;
-	int64_t socket_fd, server_uid, slots, disk_size;
+	int64_t socket_fd, pulse_fd, server_uid, slots, disk_size;
 	const char *log_level;
 	bool no_disk_limit, log_json;
 };
@@ -49,6 +49,8 @@ static const struct opt opts[] = {
 	OPT(struct options, volume_prefixes, OPT_LIST, "volume-prefix", 0, "PATH",
 	    "Let sandboxes have what is in this folder of the host. The first one is number 0."),
 	OPT(struct options, socket_fd, OPT_INT, "socket-fd", 0, "N", "Take requests from the listening socket N.", .min = 3,
+	    .max = 1 << 20),
+	OPT(struct options, pulse_fd, OPT_INT, "pulse-fd", 0, "N", "Write a byte to the pipe N every second, as a sign of life.", .min = 3,
 	    .max = 1 << 20),
 	OPT(struct options, server_uid, OPT_INT, "server-uid", 0, "UID", "Listen to this user, besides root.", .min = -1,
 	    .max = UINT32_MAX - 1),
@@ -109,6 +111,8 @@ static int check(const struct options *o, struct err *e)
 		return err_set(e, ERR_INVALID, "--execd needs a path");
 	if (o->egress_fd >= 0 && (fstat((int)o->egress_fd, &st) < 0 || !S_ISSOCK(st.st_mode)))
 		return err_set(e, ERR_INVALID, "--egress-fd needs the number of a socket");
+	if (o->pulse_fd >= 0 && (fstat((int)o->pulse_fd, &st) < 0 || !S_ISFIFO(st.st_mode)))
+		return err_set(e, ERR_INVALID, "--pulse-fd needs the number of a pipe");
 	if (o->socket_fd < 0 || fstat((int)o->socket_fd, &st) < 0 || !S_ISSOCK(st.st_mode))
 		return err_set(e, ERR_INVALID, "--socket-fd needs the number of a socket");
 	return 0;
@@ -127,7 +131,7 @@ static void set_log(const struct options *o)
 static int run(const struct options *o)
 {
 	const struct warden_spec spec = { .state_dir = o->state_dir, .prefix = o->prefix, .execd = o->execd,
-					  .listener = (int)o->socket_fd, .server_uid = o->server_uid,
+					  .listener = (int)o->socket_fd, .pulse = (int)o->pulse_fd, .server_uid = o->server_uid,
 					  .slots = (unsigned)o->slots, .disk_size_bytes = (uint64_t)o->disk_size,
 					  .no_disk_limit = o->no_disk_limit,
 					  .network = { .is_off = o->no_network, .range = o->network_range,
@@ -151,7 +155,7 @@ static int run(const struct options *o)
 
 int main(int argc, char **argv)
 {
-	struct options o = { .socket_fd = -1, .egress_fd = -1, .egress_uid = -1, .server_uid = -1, .slots = SLOTS_DEFAULT };
+	struct options o = { .socket_fd = -1, .pulse_fd = -1, .egress_fd = -1, .egress_uid = -1, .server_uid = -1, .slots = SLOTS_DEFAULT };
 	struct opt_result r;
 	struct err e;
 

@@ -25,7 +25,7 @@ struct egress;
 struct err;
 struct warden;
 
-#define NETWORK_BIND_MS 5000
+#define NETWORK_BIND_MS 9000 /* one that does not answer is replaced within 7 s (server/supervise.c) */
 #define NETWORK_LEARNED_MAX 4096 /* of one box */
 
 struct network_spec {

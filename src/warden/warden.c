@@ -331,13 +331,19 @@ static int open_boxes(struct warden *w, const struct warden_spec *spec, const st
 	return preflight(w, r, *alive, e);
 }
 
+/* Not before the loop turns: what comes before may take long, and would be silence. */
+static int begin_pulse(struct warden *w, int fd, struct err *e)
+{
+	return fd < 0 ? 0 : pulse_start(&w->pulse, w->loop, &fd, e);
+}
+
 int warden_open(struct warden *w, const struct warden_spec *spec, struct err *e)
 {
 	const struct preflight_host host = { .state_dir = spec->state_dir, .is_start = true };
 	struct preflight_report report;
 	size_t alive = 0;
 
-	*w = (struct warden){ .lock = -1, .listener = -1, .signals = -1, .server_uid = spec->server_uid,
+	*w = (struct warden){ .lock = -1, .pulse = PULSE_INIT, .listener = -1, .signals = -1, .server_uid = spec->server_uid,
 			      .want_parked = spec->slots, .problems = BUF_INIT(PROBLEMS_MAX), .layers = WORKER_INIT };
 	limits_raise(RLIMIT_NOFILE); /* each box costs some, and the default of 1,024 is soon gone */
 	w->loop = loop_new(e);
@@ -346,13 +352,15 @@ int warden_open(struct warden *w, const struct warden_spec *spec, struct err *e)
 	loop_set_slow(w->loop, SLOW_MS, on_slow, NULL);
 	w->workers = (struct workers){ .loop = w->loop, .max = WORKERS_MAX };
 	w->removers = (struct workers){ .loop = w->loop, .max = REMOVERS_MAX, .nice = REMOVERS_NICE };
+	if (spec->pulse >= 0 && fd_set_cloexec(spec->pulse, true, e) < 0)
+		return -1;
 	if (open_signals(w, e) < 0 || lock_state(w, spec->state_dir, e) < 0 || boot_id_read(w->boot, e) < 0)
 		return -1;
 	preflight_run(&host, &report);
 	if (open_boxes(w, spec, &report, &alive, e) < 0)
 		return explain(w, &report, e);
 	if (images_open(w, &spec->images, e) < 0 || volumes_open(w, &spec->volumes, e) < 0 || ready_open(w, e) < 0 || hogs_open(w, e) < 0 ||
-	    peers_open(w, spec->listener, e) < 0)
+	    peers_open(w, spec->listener, e) < 0 || begin_pulse(w, spec->pulse, e) < 0)
 		return -1;
 	KILL_POINT("warden.start.ready");
 	warn(&report);
@@ -382,6 +390,7 @@ void warden_done(struct warden *w)
 	worker_forget(&w->layers);
 	io_del(&w->signal);
 	timer_done(&w->stop_by);
+	pulse_done(&w->pulse);
 	closep(&w->signals);
 	if (w->has_host)
 		box_host_done(&w->host);

@@ -14,6 +14,7 @@
 #include "box/host.h"
 #include "box/slot.h"
 #include "net/loop.h"
+#include "net/pulse.h"
 #include "warden/box_file.h"
 #include "warden/hog.h"
 #include "warden/images.h"
@@ -34,6 +35,7 @@ struct snapshot_removal;
 struct warden_spec {
 	const char *state_dir, *prefix, *execd;
 	int listener;     /* SEQPACKET, listening; taken */
+	int pulse;        /* see net/pulse.h; -1: none. Taken */
 	int64_t server_uid; /* who may ask, besides root; -1: nobody */
 	unsigned slots;   /* kept ready */
 	struct images_spec images; /* as the operator lists them */
@@ -45,6 +47,7 @@ struct warden_spec {
 
 struct warden {
 	struct loop *loop;
+	struct pulse pulse;
 	struct box_host host;
 	bool has_host;
 	int lock; /* of the state directory */
