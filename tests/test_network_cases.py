@@ -14,8 +14,9 @@ import time
 
 import pytest
 
-from conftest import BIN, KEY
-from internet import BAD, FOREIGN, GOOD, HOST, OTHER, SHARED, WEB6
+from api import Api
+from conftest import BIN, KEY, Server
+from internet import BAD, FOREIGN, GOOD, HOST, OTHER, SHARED, WEB6, Internet
 from network import MISSING, Net, box, net, network, rules, until_true  # noqa: F401
 
 pytestmark = [pytest.mark.skipif(bool(MISSING), reason=MISSING)]
@@ -524,3 +525,39 @@ def test_no_secret_is_in_the_arguments_of_any_process(spec):  # A9: everybody on
             assert not [line for line in lines if hook in line or value in line or KEY in line or "hook.test" in line]
         finally:
             receiver.close()
+
+
+# ---- a host that lacks something ----
+
+
+@pytest.fixture
+def bare(spec, tmp_path):
+    """A server on a host without nft."""
+    script = tmp_path / "without-nft"
+    hide = "for p in /usr/sbin/nft /usr/bin/nft /usr/local/sbin/nft; do if test -e $p; then mount --bind /dev/null $p || exit 1; fi; done"
+    script.write_text(f"#!/bin/sh\nexec unshare -m sh -c '{hide}; exec \"$0\" \"$@\"' {BIN}/opensandbox-server \"$@\"\n")
+    script.chmod(0o755)
+    internet = Internet()
+    try:
+        server = Server(tmp_path, env={"OPENSANDBOX_SERVER_API_KEY": KEY, "OPENSANDBOX_NATIVE_NETWORK": "default"},
+                        netns=internet.host, program=script)
+        try:
+            server.wait_ready()
+            yield Api(server, spec)
+        finally:
+            server.stop()
+    finally:
+        internet.close()
+
+
+def test_a_host_without_nft_says_so(bare):
+    health = bare.get("/health", headers={})
+    assert health.status == 200 and health.json == {"status": "healthy", "warnings": ["the program 'nft' is not installed"]}
+    for more in {}, {"networkPolicy": rules("+good.test")}:
+        answer = bare.try_create(**more)
+        assert answer.status == 503 and answer.headers["Retry-After"], answer
+        assert answer.json["code"] == "NATIVE::NETWORK_UNAVAILABLE" and "'nft' is not installed" in answer.json["message"], answer
+    made = bare.create(extensions={"network.mode": "none"})["id"]  # what needs no network is made
+    assert bare.run(made, "echo hello") == ["hello"]
+    assert bare.delete(made).status == 204
+    assert "the program 'nft' is not installed: no sandbox with a network can be made" in bare.server.stderr

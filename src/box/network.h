@@ -79,6 +79,7 @@ int box_network_remove(const struct box_network *n, struct err *e);
  * what was deleted through others. Elements of sets are gone when the table was. */
 int box_network_check(const struct box_network *n, struct netlink *nft, struct err *e);
 int box_network_repair(struct box_network *n, struct err *e);
+bool box_network_has_program(void); /* nft, which makes the rules */
 /* For a process in a network of its own: whether the rules can be had. */
 int box_network_try(struct err *e);
 

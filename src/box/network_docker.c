@@ -34,6 +34,13 @@ static const char *find_program(const char *name, char *path, size_t size)
 	return NULL;
 }
 
+bool box_network_has_program(void)
+{
+	char path[64];
+
+	return find_program("nft", path, sizeof(path)) != NULL;
+}
+
 /* The first line of what it says is for whoever has to mend it. */
 static int await(int pidfd, int says, const char *name, struct err *e)
 {

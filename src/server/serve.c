@@ -339,6 +339,7 @@ static int start_plane(struct serving *s, const struct serve_spec *spec, struct 
 	if (!s->runtime || boot_id_read(s->boot_id, e) < 0)
 		return -1;
 	s->runtime->has_network = spec->has_network;
+	s->runtime->network_lacks = spec->network_lacks;
 	plane.runtime = s->runtime;
 	plane.puller = s->puller;
 	s->plane = plane_open(&plane, &fault, e);

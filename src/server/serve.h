@@ -45,6 +45,7 @@ struct serve_spec {
 	struct serve_sockets *sockets; /* taken one by one */
 	const char *state_dir; /* of the server's own files */
 	bool has_network; /* sandboxes can have one: egress is started */
+	const char *network_lacks; /* see runtime.h */
 	int (*drop_rights)(void *arg, struct err *e); /* called once log, certificate and key are open */
 	void *drop_arg;
 	int ready_fd;    /* taken; gets a byte once requests are answered, and from then on those of net/pulse.h. -1: none */

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/quantity.h"
 #include "box/egress_start.h"
+#include "box/network.h"
 #include "image/fetch.h"
 #include "net/pulse.h"
 #include "server/confine.h"
@@ -80,6 +81,7 @@ struct supervisor {
 	int kill_points; /* of test builds, else -1 */
 	bool is_stopping;
 	bool has_egress; /* it is installed, and sandboxes have networks */
+	const char *network_lacks; /* see runtime.h */
 	int status; /* to end with */
 };
 
@@ -237,6 +239,7 @@ static _Noreturn void run_server(struct supervisor *s, int ready)
 	spec.sockets = &s->sockets;
 	spec.state_dir = s->native.server_dir;
 	spec.has_network = s->has_egress;
+	spec.network_lacks = s->network_lacks;
 	spec.drop_rights = drop_rights;
 	spec.drop_arg = s;
 	spec.ready_fd = ready;
@@ -627,6 +630,10 @@ static void find_egress(struct supervisor *s)
 	s->has_egress = is_wanted && egress_is_installed(&s->native);
 	if (is_wanted && !s->has_egress)
 		log_warn("opensandbox-egress is not installed: sandboxes have no network");
+	if (!s->has_egress || box_network_has_program())
+		return;
+	s->network_lacks = "the program 'nft' is not installed";
+	log_error("the program 'nft' is not installed: no sandbox with a network can be made");
 }
 
 static int begin(struct supervisor *s, struct err *e)
