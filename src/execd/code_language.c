@@ -136,7 +136,7 @@ int code_start(struct child *c, const struct code_host *host, const struct code_
 	const char *const argv[] = { path, l->flag, boot_text(l, &a), l->has_name ? l->name : NULL, NULL };
 	struct launch launch = { .leaf = host->leaf, .as = st->spec->as, .cwd_fd = cwd };
 	struct spawn_spec sp = SPAWN_INIT(path, (char *const *)(uintptr_t)argv);
-	struct spawn_fd fds[] = { { -1, l->control }, { st->state_fd, CODE_STATE_FD } };
+	struct spawn_fd fds[] = { { -1, l->control }, { st->state_fd, CODE_STATE_FD }, { host->init->null_fd, CODE_NULL_FD } };
 
 	if (cwd < 0 || code_ends_open(&ours, &theirs, e) < 0)
 		return -1;
@@ -151,7 +151,7 @@ int code_start(struct child *c, const struct code_host *host, const struct code_
 	sp.out = theirs.out[0];
 	sp.err = theirs.out[1];
 	sp.fds = fds;
-	sp.n_fds = st->state_fd >= 0 ? 2 : 1;
+	sp.n_fds = st->state_fd >= 0 ? (size_t)ARRAY_LEN(fds) : 1;
 	sp.new_session = true;
 	sp.setup = launch_setup;
 	sp.setup_arg = &launch;

@@ -13,6 +13,7 @@ struct err;
 
 #define CODE_SEND_BUFFER (48 * 1024) /* of our end, as the kernel counts it: what waits there is ours by its account */
 #define CODE_STATE_FD 249   /* in a shell: the file that its state is kept in */
+#define CODE_NULL_FD 248    /* and the null device */
 
 struct code_language {
 	const char *name;

@@ -169,13 +169,14 @@ static int find_identity(const struct execd_config *config, const struct command
 }
 
 /* The directory, or -1 in *ret for ours. 1 after having answered. */
-static int open_cwd(const struct command_request *cr, const struct env *env, struct reply *rp, int *ret, struct err *e)
+static int open_cwd(const struct execd_config *config, const struct command_request *cr, const struct env *env, struct reply *rp,
+		    int *ret, struct err *e)
 {
 	struct err why = { 0 };
 
-	if (!cr->cwd || !*cr->cwd)
+	if ((!cr->cwd || !*cr->cwd) && launch_keep_cwd(config->cwd))
 		return 0;
-	*ret = launch_open_cwd(env, str_of(cr->cwd), &why);
+	*ret = launch_open_cwd(env, str_of(cr->cwd && *cr->cwd ? cr->cwd : config->cwd), &why);
 	if (*ret >= 0)
 		return 0;
 	if (why.code != ERR_INVALID) {
@@ -197,7 +198,7 @@ static int run(struct execd *x, const struct command_request *cr, struct arena *
 
 	if (make_env(x->config, cr, a, &env, e) < 0)
 		return -1;
-	r = open_cwd(cr, &env, rp, &cwd, e);
+	r = open_cwd(x->config, cr, &env, rp, &cwd, e);
 	if (r != 0)
 		return r < 0 ? -1 : 0;
 	r = find_identity(x->config, cr, rp, &room, &sp.as, e);

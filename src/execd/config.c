@@ -186,26 +186,6 @@ static int take_identity(const struct spec *s, struct identity *ret, struct err 
 	return 0;
 }
 
-/* Where programs start. As with an image's WORKDIR, what is missing is made. */
-static int enter_cwd(const char *path, struct err *e)
-{
-	AUTO_FD root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	AUTO_FD fd = -1;
-
-	if (root < 0)
-		return err_sys(e, errno, "open '/'");
-	if (!path || !*path)
-		path = "/";
-	if (*path != '/')
-		return err_set(e, ERR_INVALID, "spec: $.cwd: must be absolute");
-	if (path_check(str_of(path), e) < 0 || root_mkdirs(root, path, 0755, e) < 0)
-		return err_wrap(e, "spec: $.cwd");
-	fd = root_open(root, path, O_PATH | O_DIRECTORY, 0, e);
-	if (fd < 0)
-		return err_wrap(e, "spec: $.cwd");
-	return fchdir(fd) < 0 ? err_sys(e, errno, "enter '%s'", path) : 0;
-}
-
 int config_from_guest(const struct options *o, struct arena *a, struct execd_config *ret, struct err *e)
 {
 	AUTO_FD hosts = -1;
@@ -232,7 +212,12 @@ int config_from_guest(const struct options *o, struct arena *a, struct execd_con
 	/* An image has them in its environment; its entrypoint, which is the server, needs both as well. */
 	if (copy_jupyter(a, env_get(&ret->env, STR("JUPYTER_HOST")), env_get(&ret->env, STR("JUPYTER_TOKEN")), ret, e) < 0)
 		return -1;
-	if (enter_cwd(s.cwd, e) < 0 || fd_set_nonblock(ret->listen_fd, true, e) < 0)
+	ret->cwd = arena_dup(a, str_of(s.cwd && *s.cwd ? s.cwd : "/"));
+	if (!ret->cwd)
+		return err_no_memory(e);
+	if (launch_make_cwd(ret->cwd, e) < 0)
+		return err_wrap(e, "spec: $.cwd");
+	if (fd_set_nonblock(ret->listen_fd, true, e) < 0)
 		return -1;
 	return s.stays ? 0 : copy_argv(a, s.entrypoint.items, s.entrypoint.n, &ret->argv, e);
 }
@@ -296,6 +281,7 @@ int config_from_options(const struct options *o, char *const *operands, char **e
 			struct execd_config *ret, struct err *e)
 {
 	struct env all = { .items = environment };
+	char here[PATH_BYTES_MAX + 1];
 	const char *token;
 	size_t n = 0;
 
@@ -325,6 +311,11 @@ int config_from_options(const struct options *o, char *const *operands, char **e
 	if (!spec_stays(&(struct string_list){ (const char **)(uintptr_t)operands, n }) &&
 	    copy_argv(a, (const char *const *)operands, n, &ret->argv, e) < 0)
 		return -1;
+	if (!getcwd(here, sizeof(here)))
+		return err_sys(e, errno, "read the working directory");
+	ret->cwd = arena_dup(a, str_of(here));
+	if (!ret->cwd)
+		return err_no_memory(e);
 	cgroup_gauges_open_own(&ret->gauges);
 	ret->port = o->socket ? 0 : (unsigned)o->port;
 	ret->listen_fd = o->socket ? listen_unix(o->socket, e) : listen_port(o->port, e);

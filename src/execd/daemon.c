@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The life of the daemon: listen, start the entrypoint, be ready, serve, end. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
 #include <sys/auxv.h>
@@ -252,6 +253,7 @@ static int start(struct execd *x, struct execd_config *config, struct err *e)
 		.init = &x->init,
 		.config = config,
 		.temp_dir = x->commands.history.dir,
+		.devpts = open("/dev/pts", O_PATH | O_DIRECTORY | O_CLOEXEC),
 	};
 	x->proxy = (struct proxy){ .loop = x->loop, .budget = &x->budget, .own_port = config->port };
 	execd_service_init(&x->service, x);
@@ -313,6 +315,7 @@ int execd_run(struct execd_config *config, struct err *e)
 	x->init = INIT_INIT;
 	x->ready_fd = -1;
 	x->metrics.gauges = CGROUP_GAUGES_INIT;
+	x->ptys.devpts = -1;
 	if (start(x, config, e) < 0) {
 		record_write(config->state_fd, GUEST_FAILED, e->msg);
 		return -1;

@@ -32,6 +32,7 @@ struct execd_config {
 	const char *jupyter_host;   /* URL of a server that runs kernels; NULL: there is none */
 	const char *jupyter_token;  /* for it; "": none */
 	const char *env_file; /* EXECD_ENVS, or NULL */
+	const char *cwd;      /* where programs start */
 	char *const *argv;    /* the entrypoint; NULL: there is none */
 	bool has_identity;
 	struct identity as;   /* of programs that name no user */

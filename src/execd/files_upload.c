@@ -148,10 +148,11 @@ static int open_in_place(struct upload *u, struct item *item, struct draft *d, s
 static int open_aside(struct upload *u, struct draft *d, struct err *e)
 {
 	const char *name = env_get(&u->t->config->env, STR("TMPDIR"));
+	struct err ignored = { 0 }; /* then the root will do */
 	AUTO_FD dir = -1;
 
-	dir = root_open(u->t->root, name && *name == '/' ? name : "/tmp", O_PATH | O_DIRECTORY, 0, e);
-	return dir < 0 ? -1 : draft_open(d, dir, e);
+	dir = root_open(u->t->root, name && *name == '/' ? name : "/tmp", O_PATH | O_DIRECTORY, 0, &ignored);
+	return draft_open(d, dir >= 0 ? dir : u->t->root, e);
 }
 
 static int begin_file(struct upload *u)

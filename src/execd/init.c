@@ -4,13 +4,16 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 
 #include "base/err.h"
 #include "base/guest.h"
 #include "base/log.h"
 #include "base/own.h"
+#include "sys/fd.h"
 #include "sys/signals.h"
 #include "sys/spawn_child.h"
 
@@ -163,6 +166,18 @@ static void on_signal(unsigned ready, void *arg)
 		log_error("signals cannot be read", LOG_ERR(&e));
 }
 
+static int open_null(struct err *e)
+{
+	AUTO_FD fd = open("/dev/null", O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0)
+		return err_sys(e, errno, "open '/dev/null'");
+	if (fstat(fd, &st) < 0 || !S_ISCHR(st.st_mode) || st.st_rdev != makedev(1, 3))
+		return err_set(e, ERR_UNAVAILABLE, "'/dev/null' is not the null device");
+	return fd_set_nonblock(fd, false, e) < 0 ? -1 : take_fd(&fd);
+}
+
 int init_open(struct init *in, struct loop *l, void (*stop)(int signo, void *arg), void *arg, struct err *e)
 {
 	sigset_t set = SIGNALS(SIGTERM, SIGINT, SIGCHLD);
@@ -173,7 +188,8 @@ int init_open(struct init *in, struct loop *l, void (*stop)(int signo, void *arg
 	in->is_pid1 = getpid() == 1;
 	if (!in->is_pid1) /* as PID 1 we are it anyhow */
 		(void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-	if (signals_block(&set, e) < 0)
+	in->null_fd = open_null(e);
+	if (in->null_fd < 0 || signals_block(&set, e) < 0)
 		return -1;
 	in->signal_fd = signals_open(&set, e);
 	if (in->signal_fd < 0)
@@ -188,7 +204,8 @@ void init_done(struct init *in)
 	defer_cancel(&in->again);
 	io_del(&in->io);
 	closep(&in->signal_fd);
-	in->signal_fd = -1;
+	closep(&in->null_fd);
+	in->signal_fd = in->null_fd = -1;
 }
 
 /* ---- starting ---- */
@@ -223,6 +240,7 @@ int child_start(struct child *c, struct init *in, const struct spawn_spec *sp, c
 {
 	AUTO_FD rd = -1;
 	AUTO_FD wr = -1;
+	struct spawn_spec full = *sp;
 	int ends[2];
 	pid_t pid;
 
@@ -235,7 +253,8 @@ int child_start(struct child *c, struct init *in, const struct spawn_spec *sp, c
 	*c = (struct child){ .report = -1, .ops = ops, .arg = arg };
 	if (io_add(&c->io, in->loop, rd, IO_IN, on_report, c, "child report", e) < 0)
 		return -1;
-	pid = fork_child(sp, wr);
+	full.null = in->null_fd;
+	pid = fork_child(&full, wr);
 	if (pid < 0) {
 		(void)err_sys(e, errno, "fork");
 		io_del(&c->io);

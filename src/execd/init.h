@@ -19,6 +19,7 @@ struct init {
 	struct loop *loop;
 	struct child *children;
 	int signal_fd;
+	int null_fd; /* /dev/null from before any program ran: later the name is the sandbox's to change */
 	struct io io;
 	struct deferred again;
 	bool is_pid1;
@@ -26,7 +27,7 @@ struct init {
 	void *arg;
 };
 
-#define INIT_INIT ((struct init){ .signal_fd = -1 })
+#define INIT_INIT ((struct init){ .signal_fd = -1, .null_fd = -1 })
 
 int init_open(struct init *in, struct loop *l, void (*stop)(int signo, void *arg), void *arg, struct err *e);
 void init_done(struct init *in); /* children are forgotten, not ended */
@@ -57,7 +58,7 @@ struct child {
 };
 
 /* Forks and returns: the way to exec is not waited for, it may lead through a cgroup without memory or time left. SP
- * is not needed afterwards. -1: there is no process. */
+ * is not needed afterwards; -1 for a stream of it means our null_fd. -1: there is no process. */
 int child_start(struct child *c, struct init *in, const struct spawn_spec *sp, const struct child_ops *ops, void *arg,
 		struct err *e);
 

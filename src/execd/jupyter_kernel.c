@@ -11,6 +11,7 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "base/arena.h"
 #include "base/err.h"
@@ -465,8 +466,11 @@ static int open_cwd(const char *path, struct err *e)
 static const char *temp_dir(const struct env *env)
 {
 	const char *dir = env_get(env, STR("TMPDIR"));
+	struct stat st;
 
-	return dir && dir[0] == '/' ? dir : "/tmp";
+	if (!dir || dir[0] != '/')
+		dir = "/tmp";
+	return stat(dir, &st) == 0 && S_ISDIR(st.st_mode) ? dir : ""; /* else in the root */
 }
 
 static int spawn(struct code_driver *d, const struct code_spec *sp, const struct kernelspec *k, struct arena *a, struct err *e)

@@ -2,9 +2,11 @@
 #include "execd/kept.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 
 #include "base/err.h"
 #include "base/log.h"
@@ -27,7 +29,7 @@ static int open_unlinked(const char *dir, struct err *e)
 	return fd;
 }
 
-int unnamed_file(const char *dir, struct err *e)
+static int open_in(const char *dir, struct err *e)
 {
 	int fd;
 
@@ -35,6 +37,30 @@ int unnamed_file(const char *dir, struct err *e)
 		return err_sys(e, errno, "make '%s'", dir);
 	fd = open(dir, O_TMPFILE | O_RDWR | O_EXCL | O_CLOEXEC, 0600);
 	return fd < 0 ? open_unlinked(dir, e) : fd;
+}
+
+/* Pages of a file in memory would be ours, and there may be more of them than we have. */
+static bool is_in_memory(int fd)
+{
+	struct statfs fs;
+
+	return fstatfs(fd, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
+}
+
+int unnamed_file(const char *dir, struct err *e)
+{
+	struct err why = { 0 }, ignored = { 0 };
+	AUTO_FD fd = open_in(dir, &why);
+	int other;
+
+	if (fd >= 0 && !is_in_memory(fd))
+		return take_fd(&fd);
+	other = open_in("/", &ignored);
+	if (other >= 0)
+		return other;
+	if (fd < 0)
+		*e = why;
+	return take_fd(&fd);
 }
 
 /* Most programs write little or nothing: the file comes with the first byte. */

@@ -30,7 +30,8 @@ void kept_add(struct kept *k, struct str bytes);
 /* From OFFSET on, at most CAP bytes that lie in one piece; 0 at the end. */
 size_t kept_read(const struct kept *k, uint64_t offset, void *out, size_t cap);
 
-/* A file without a name in DIR, which is made if it is missing. */
+/* A file without a name in DIR, which is made if it is missing. What is called DIR may be anything by now: where it is no
+ * directory, or one in memory, the file is in the root, which nobody in a sandbox can replace. */
 int unnamed_file(const char *dir, struct err *e);
 
 static inline uint64_t kept_bytes(const struct kept *k)

@@ -36,6 +36,14 @@ static int take_ids(const struct identity *as, struct err *e)
 	return 0;
 }
 
+/* The sandbox may remove any directory, ours included. */
+static bool is_cwd_gone(void)
+{
+	char path[PATH_BYTES_MAX + 1];
+
+	return syscall(SYS_getcwd, path, sizeof(path)) < 0 && errno == ENOENT;
+}
+
 /* A directory outside of the root, which a descriptor could lead to, has no path: "(unreachable)/...". */
 static int enter_cwd(int fd, struct err *e)
 {
@@ -43,6 +51,8 @@ static int enter_cwd(int fd, struct err *e)
 
 	if (fd >= 0 && fchdir(fd) < 0)
 		return err_sys(e, errno, "enter the working directory");
+	if (fd < 0 && is_cwd_gone() && chdir("/") < 0)
+		return err_sys(e, errno, "enter '/'");
 	if (syscall(SYS_getcwd, path, sizeof(path)) < 0)
 		return err_sys(e, errno, "read the working directory");
 	return path[0] == '/' ? 0 : err_set(e, ERR_DENIED, "the working directory is outside of the root");
@@ -69,7 +79,7 @@ static int absolute(struct buf *path, struct err *e)
 	if (path->n > 0 && path->p[0] == '/')
 		return 0;
 	if (!getcwd(here, sizeof(here)))
-		return err_sys(e, errno, "read the working directory");
+		return err_set(e, ERR_INVALID, "the working directory has been removed");
 	buf_addf(&full, str_is(buf_str(path), ".") ? "%s" : "%s/%s", here, buf_z(path));
 	if (full.failed || full.n > PATH_BYTES_MAX)
 		return err_set(e, ERR_INVALID, "longer than %d bytes", PATH_BYTES_MAX);
@@ -120,6 +130,30 @@ int launch_open_cwd(const struct env *env, struct str path, struct err *e)
 	}
 	return err_set(e, ERR_INVALID, "'%s' %s", SHOWN(path),
 		       why.sys == ENOTDIR ? "is not a directory" : why.sys == ENOENT ? "does not exist" : "cannot be opened");
+}
+
+int launch_make_cwd(const char *path, struct err *e)
+{
+	AUTO_FD root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	AUTO_FD fd = -1;
+
+	if (root < 0)
+		return err_sys(e, errno, "open '/'");
+	if (*path != '/')
+		return err_set(e, ERR_INVALID, "'%s' must be absolute", SHOWN(str_of(path)));
+	if (path_check(str_of(path), e) < 0 || root_mkdirs(root, path, 0755, e) < 0)
+		return -1;
+	fd = root_open(root, path, O_PATH | O_DIRECTORY, 0, e);
+	if (fd < 0)
+		return -1;
+	return fchdir(fd) < 0 ? err_sys(e, errno, "enter '%s'", path) : 0;
+}
+
+bool launch_keep_cwd(const char *path)
+{
+	struct err ignored = { 0 }; /* whoever needs it says that there is none */
+
+	return !is_cwd_gone() || launch_make_cwd(path, &ignored) == 0;
 }
 
 uint64_t leaf_oom_kills(const struct leaf *leaf)

@@ -38,6 +38,11 @@ int launch_open_cwd(const struct env *env, struct str path, struct err *e);
 /* The same as an absolute path, whether it is there or not. NULL with an error as above. */
 const char *launch_cwd_path(const struct env *env, struct str path, struct arena *a, struct err *e);
 
+/* Where programs start: entered, and made first if it is missing, as an image's WORKDIR is. */
+int launch_make_cwd(const char *path, struct err *e);
+/* The same where that directory has been removed since. False: there is none, and none can be made. */
+bool launch_keep_cwd(const char *path);
+
 /* bash, or sh where there is none; always with a '/'. Without either, exec says what is wrong. */
 const char *launch_shell(const struct env *env, struct arena *a);
 

@@ -362,4 +362,6 @@ void ptys_done(struct ptys *ps)
 	while (ps->first)
 		pty_free(ps->first);
 	random_pool_done(&ps->random);
+	closep(&ps->devpts);
+	ps->devpts = -1;
 }

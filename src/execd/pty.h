@@ -40,6 +40,7 @@ struct ptys {
 	struct init *init;
 	const struct execd_config *config; /* for what a shell is started with */
 	const char *temp_dir;
+	int devpts; /* /dev/pts from before any program ran, or -1 */
 	struct random_pool random;
 	struct pty *first;
 	struct pty_client *clients; /* those that were sent away included, until they are gone */

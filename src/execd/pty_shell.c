@@ -70,17 +70,27 @@ static int open_pipes(struct ends *s, struct err *e)
 
 /* ---- the terminal ---- */
 
-/* What is there under that name is the sandbox's choice. */
-static int open_ptmx(struct err *e)
+static int open_ptmx_at(int dir, const char *name)
 {
-	AUTO_FD fd = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+	AUTO_FD fd = openat(dir, name, O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
 	struct stat st;
 
 	if (fd < 0)
-		return err_sys(e, errno, "open '/dev/ptmx'");
-	if (fstat(fd, &st) < 0 || !S_ISCHR(st.st_mode) || st.st_rdev != makedev(5, 2))
-		return err_set(e, ERR_UNAVAILABLE, "'/dev/ptmx' is not what it should be");
-	return take_fd(&fd);
+		return -1;
+	if (fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == makedev(5, 2))
+		return take_fd(&fd);
+	errno = ENODEV; /* AUTO_FD keeps it */
+	return -1;
+}
+
+/* What is in /dev is the sandbox's choice; from the file system of terminals nobody can remove. */
+static int open_ptmx(int devpts, struct err *e)
+{
+	int fd = open_ptmx_at(AT_FDCWD, "/dev/ptmx");
+
+	if (fd < 0 && devpts >= 0)
+		fd = open_ptmx_at(devpts, "ptmx");
+	return fd < 0 ? err_sys(e, errno, "open '/dev/ptmx'") : fd;
 }
 
 static void set_size(int fd, unsigned short cols, unsigned short rows)
@@ -103,11 +113,11 @@ static void dress(int terminal, const struct execd_config *config)
 		(void)!fchown(terminal, config->as.uid, (gid_t)-1); /* most programs do without */
 }
 
-static int open_terminal(struct ends *s, const struct execd_config *config, struct err *e)
+static int open_terminal(struct ends *s, const struct ptys *of, struct err *e)
 {
 	int unlocked = 0;
 
-	s->out = open_ptmx(e);
+	s->out = open_ptmx(of->devpts, e);
 	if (s->out < 0)
 		return -1;
 	if (ioctl(s->out, TIOCSPTLCK, &unlocked) < 0)
@@ -119,7 +129,7 @@ static int open_terminal(struct ends *s, const struct execd_config *config, stru
 	if (s->in < 0)
 		return err_sys(e, errno, "copy a descriptor");
 	set_size(s->out, FIRST_COLS, FIRST_ROWS);
-	dress(s->child_in, config);
+	dress(s->child_in, of->config);
 	return 0;
 }
 
@@ -218,7 +228,7 @@ int pty_shell_start(struct pty *p, struct err *e)
 
 	if (cwd < 0 || make_env(config, is_pipe, &a, &env, e) < 0 || make_argv(p, shell, &a, argv, e) < 0)
 		return -1;
-	if (is_pipe ? open_pipes(&ends, e) < 0 : open_terminal(&ends, config, e) < 0)
+	if (is_pipe ? open_pipes(&ends, e) < 0 : open_terminal(&ends, p->of, e) < 0)
 		return -1;
 	sp = SPAWN_INIT(shell, argv);
 	sp.envp = env.items;

@@ -88,6 +88,7 @@ static int admit(struct request *rq, struct reply *rp, struct err *e)
 	if (x->config->token.n > 0 && !secret_eq(request_header(rq, TOKEN_HEADER), x->config->token))
 		return reply_bytes(rp, 401, "application/json",
 				   STR("{\"error\":\"Unauthorized: invalid or missing header " TOKEN_HEADER "\"}"));
+	(void)launch_keep_cwd(x->config->cwd);
 	if (rq->head->size > EXECD_HEAD_MAX)
 		return reply_error(rp, 431, "HEADERS_TOO_LARGE", "the head is larger than %zu bytes", EXECD_HEAD_MAX);
 	return 0;

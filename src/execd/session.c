@@ -304,7 +304,7 @@ static int start_shell(struct session *s, struct err *e)
 	int base = shell_fds(s->shell);
 	struct spawn_fd fds[] = {
 		{ s->script, base + SHELL_SCRIPT }, { s->state, base + SHELL_STATE }, { -1, base + SHELL_GO },
-		{ -1, base + SHELL_DONE },
+		{ -1, base + SHELL_DONE },          { s->of->init->null_fd, base + SHELL_NULL },
 	};
 
 	if (shell_pipes_open(&p, e) < 0)

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* execd/session_shell.h - what the shells of sessions are told to do, and how we talk to them.
  *
- * From shell_fds() on there are four descriptors. A plain sh cannot name those from 10 on; in bash they are where
+ * From shell_fds() on there are five descriptors. A plain sh cannot name those from 10 on; in bash they are where
  * hardly anybody looks for free ones.
  *
  *     SHELL_SCRIPT  a file: the command to evaluate
  *     SHELL_STATE   a file: what the next shell begins with
  *     SHELL_GO      a line for each command
- *     SHELL_DONE    its status comes back: "7\n" */
+ *     SHELL_DONE    its status comes back: "7\n"
+ *     SHELL_NULL    what the driver writes and nobody is to see */
 #pragma once
 #include <stdbool.h>
 
@@ -15,7 +16,7 @@
 
 struct buf;
 
-enum { SHELL_SCRIPT, SHELL_STATE, SHELL_GO, SHELL_DONE };
+enum { SHELL_SCRIPT, SHELL_STATE, SHELL_GO, SHELL_DONE, SHELL_NULL };
 
 int shell_fds(const char *shell);
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/eventfd.h>
 #include <time.h>
 
 #include "base/err.h"
@@ -19,6 +20,12 @@
 static void on_drain_deadline(void *arg);
 static void forget_seats(struct http_server *s);
 
+/* Nothing that has a name: in a sandbox names are not ours, and opening one could take for ever. */
+static int open_spare(void)
+{
+	return eventfd(0, EFD_CLOEXEC);
+}
+
 struct http_server *http_server_new(struct loop *l, const struct http_service *service, const struct http_limits *limits,
 				    struct err *e)
 {
@@ -32,7 +39,7 @@ struct http_server *http_server_new(struct loop *l, const struct http_service *s
 	s->service = service;
 	s->limits = *limits;
 	s->date_s = -1;
-	s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	s->spare_fd = open_spare();
 	if (timer_init(&s->drain_timer, l, on_drain_deadline, s, "http drain", e) < 0) {
 		http_server_free(s);
 		return NULL;
@@ -264,7 +271,7 @@ static bool drop_one(struct http_server *s, int listener)
 	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	closep(&fd);
 	s->counts.refused += fd >= 0;
-	s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	s->spare_fd = open_spare();
 	return fd >= 0;
 }
 

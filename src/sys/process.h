@@ -47,7 +47,8 @@ struct spawn_spec {
 	char *const *envp;      /* NULL: empty environment */
 	const char *cwd;        /* NULL: stays; entered with the child's ids */
 	int cwd_fd;             /* or this directory, -1: none; a relative `cwd` starts from it */
-	int in, out, err;       /* -1: /dev/null */
+	int in, out, err;       /* -1: `null` */
+	int null;               /* -1: /dev/null, opened by the child */
 	const struct spawn_fd *fds;
 	size_t n_fds;           /* at most SPAWN_FDS_MAX */
 	const struct spawn_limit *limits;
@@ -65,8 +66,8 @@ struct spawn_spec {
 
 #define SPAWN_INIT(path_, argv_) \
 	((struct spawn_spec){ \
-		.path = (path_), .argv = (argv_), .cwd_fd = -1, .in = -1, .out = -1, .err = -1, .keep_ids = true, \
-		.umask = SPAWN_KEEP_UMASK })
+		.path = (path_), .argv = (argv_), .cwd_fd = -1, .in = -1, .out = -1, .err = -1, .null = -1, \
+		.keep_ids = true, .umask = SPAWN_KEEP_UMASK })
 
 /* Returns the pidfd once the program runs; a failure on the way, up to exec itself, is the error here: "start
  * '/bin/x': exec: No such file or directory". Signal dispositions are reset and no signal is blocked in the

@@ -44,11 +44,12 @@ static int child_session(struct child *c)
 	return c->sp->new_group ? setpgid(0, 0) : 0;
 }
 
-/* A copy above every number that the program will use; /dev/null for -1. */
+/* A copy above every number that the program will use; of what leads nowhere for -1. */
 static int lift(const struct child *c, int fd)
 {
 	int copy, null;
 
+	fd = fd >= 0 ? fd : c->sp->null;
 	if (fd >= 0)
 		return fcntl(fd, F_DUPFD_CLOEXEC, c->above);
 	null = open("/dev/null", O_RDWR | O_CLOEXEC);
