@@ -7,6 +7,7 @@
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netlink.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -16,6 +17,8 @@
 #include "base/banned.h"
 
 #define LIST_TRIES 16
+#define BUSY_MIN_MS 1 /* pauses, while the kernel is out of memory: 31 ms all together */
+#define BUSY_MAX_MS 16
 #define MESSAGE(type) (NFNL_SUBSYS_NFTABLES << 8 | (type))
 
 static const struct nfgenmsg any = { .nfgen_family = NFPROTO_UNSPEC, .version = NFNETLINK_V0 };
@@ -113,6 +116,18 @@ void nft_batch_done(struct nft_batch *b)
 	b->last = 0;
 }
 
+/* The kernel has no memory for as large a message at the moment, and has not looked at it. */
+static int request(struct netlink *nl, struct buf *bytes, struct err *e)
+{
+	int r = netlink_request_bytes(nl, bytes, e);
+
+	for (int pause_ms = BUSY_MIN_MS; r < 0 && e->sys == ENOBUFS && pause_ms <= BUSY_MAX_MS; pause_ms *= 2) {
+		(void)poll(NULL, 0, pause_ms);
+		r = netlink_request_bytes(nl, bytes, e);
+	}
+	return r;
+}
+
 /* The edges of a batch are acknowledged by new kernels only, so the last message in it is: after everything that was
  * refused, for which the whole batch is. */
 static int finish(struct netlink *nl, struct buf *bytes, size_t last, struct err *e)
@@ -124,7 +139,7 @@ static int finish(struct netlink *nl, struct buf *bytes, size_t last, struct err
 	netlink_collect(&m, bytes);
 	if (!bytes->failed)
 		((struct nlmsghdr *)(void *)(bytes->p + last))->nlmsg_flags |= NLM_F_ACK;
-	return netlink_request_bytes(nl, bytes, e);
+	return request(nl, bytes, e);
 }
 
 int nft_commit(struct netlink *nl, struct nft_batch *b, struct err *e)
