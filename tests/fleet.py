@@ -26,8 +26,9 @@ class KillSwitch:
     def fd(self):
         return self.file.fileno()
 
-    def arm(self, name, passes=1):
-        self.map[4:64] = name.encode().ljust(60, b"\0")
+    def arm(self, name, passes=1, alone=False):
+        """ALONE: only the process that comes there dies, and not the program that it works for."""
+        self.map[4:64] = (b"!" * alone + name.encode()).ljust(60, b"\0")
         self.map[0:4] = struct.pack("=I", passes)
 
     @property

@@ -101,7 +101,7 @@ PLACES = {
     "snapshot": [
         "server.snapshot.queued", "server.snapshot.recorded", "server.snapshot.told", "server.snapshot.asked", "server.snapshot.made",
         "server.snapshot.saved", "server.store.written", "server.store.committed", "server.store.committed:2",
-        "warden.snapshot.begun", "warden.snapshot.flushed", "warden.snapshot.noted", "warden.snapshot.frozen", "warden.snapshot.cloned",
+        "warden.snapshot.begun", "warden.snapshot.flushing", "warden.snapshot.flushed", "warden.snapshot.noted", "warden.snapshot.frozen", "warden.snapshot.cloned",
         "warden.snapshot.let_go", "warden.snapshot.finished", "warden.snapshot.told",
     ],
     "snapshot delete": [
@@ -130,6 +130,27 @@ PLACES = {
     ],
 }
 CASES = [(operation, place) for operation, places in PLACES.items() for place in places]
+
+# Those of them where a child works for the warden, which may be killed alone (for want of memory, as a rule).
+ALONE = {
+    "create": ["warden.slot.folder", "warden.slot.disk", "warden.slot.group", "warden.slot.network", "warden.slot.child"],
+    "pause": ["warden.pause.begun", "warden.pause.frozen"],
+    "resume": ["warden.resume.begun", "warden.resume.thawed"],
+    "delete": ["warden.destroy.killed", "warden.destroy.waited", "warden.destroy.half_removed:3", "warden.destroy.emptied",
+               "warden.remove.destroyed"],
+    "volume create": ["warden.volume.made", "warden.volume.named"],
+    "volume delete": ["warden.volume.taken"],
+    "snapshot": [
+        "warden.snapshot.begun", "warden.snapshot.flushing", "warden.snapshot.flushed", "warden.snapshot.noted",
+        "warden.snapshot.frozen", "warden.snapshot.cloned", "warden.snapshot.let_go", "warden.snapshot.finished",
+    ],
+    "snapshot delete": ["warden.snapshot.removing", "warden.snapshot.removed"],
+    "image create": ["warden.layer.begun", "warden.layer.unpacked", "warden.layer.named"],
+    "image export": ["warden.pack.begun", "warden.pack.begun:2"],
+    "fork": ["warden.snapshot.flushing", "warden.snapshot.frozen", "warden.snapshot.cloned"],
+    "rollback": ["warden.remove.destroyed"],
+}
+ALONE_CASES = [(operation, place) for operation, places in ALONE.items() for place in places]
 
 
 def test_every_place_has_a_case():
@@ -740,8 +761,7 @@ def run_image_import(w, arm):
     forget_images(w)
 
 
-@pytest.mark.parametrize("operation,place", CASES, ids=[f"{o.replace(' ', '-')}-{p}" for o, p in CASES])
-def test_killed_at(world, operation, place):
+def killed(world, operation, place, alone):
     name, _, passes = place.partition(":")
     if operation.startswith("image") and not world.registry:
         pytest.skip("docker-registry is not installed")
@@ -749,7 +769,24 @@ def test_killed_at(world, operation, place):
     for _ in range(ROUNDS):
         run = globals()["run_" + operation.replace(" ", "_")]
         try:
-            run(world, lambda: world.switch.arm(name, int(passes or 1)))
+            run(world, lambda: world.switch.arm(name, int(passes or 1), alone))
         finally:
             world.switch.disarm()
         world.check()
+
+
+def names_of(cases):
+    return [f"{o.replace(' ', '-')}-{p}" for o, p in cases]
+
+
+@pytest.mark.parametrize("operation,place", CASES, ids=names_of(CASES))
+def test_killed_at(world, operation, place):
+    killed(world, operation, place, False)
+
+
+@pytest.mark.parametrize("operation,place", ALONE_CASES, ids=names_of(ALONE_CASES))
+def test_a_child_of_the_warden_killed_alone_at(world, operation, place):
+    """The warden lives and needs no restart: it tells the truth, nothing stays frozen, nothing is left behind."""
+    warden = world.server.warden_pid
+    killed(world, operation, place, True)
+    assert world.server.warden_pid == warden

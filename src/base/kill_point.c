@@ -3,6 +3,7 @@
 
 #ifdef KILL_POINTS
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -38,8 +39,9 @@ int kill_point_env(void)
 void kill_point(const char *name)
 {
 	uint32_t left = shared ? atomic_load(&shared->left) : 0;
+	bool is_alone = left > 0 && shared->name[0] == KILL_POINT_ALONE;
 
-	if (left == 0 || strncmp(shared->name, name, sizeof(shared->name)) != 0)
+	if (left == 0 || strncmp(shared->name + is_alone, name, sizeof(shared->name) - is_alone) != 0)
 		return;
 	/* Two may pass at once: whoever comes second must not take one from nothing. */
 	while (!atomic_compare_exchange_weak(&shared->left, &left, left - 1))
@@ -47,7 +49,7 @@ void kill_point(const char *name)
 			return;
 	if (left != 1)
 		return;
-	(void)kill(owner, SIGKILL);
+	(void)kill(is_alone ? getpid() : owner, SIGKILL);
 	for (;;)
 		(void)pause(); /* a thread or a child: it ends together with its owner, and does nothing more until then */
 }

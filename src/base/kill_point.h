@@ -3,7 +3,8 @@
  *
  * Only test builds (-DKILL_POINTS) have them: elsewhere KILL_POINT() is nothing, not even its name. A test shares a small
  * file with the programs under test, writes the name of a place and how many passes are survived into it, and sees when
- * that has happened; whoever is started afterwards lives. A child that works for the program dies with it. */
+ * that has happened; whoever is started afterwards lives. A child that works for the program dies with it, or alone when
+ * KILL_POINT_ALONE stands before the name. */
 #pragma once
 #ifdef KILL_POINTS
 #include <stdatomic.h>
@@ -11,6 +12,7 @@
 
 #define KILL_POINT_FD_ENV "OPENSANDBOX_KILL_POINT_FD" /* the number of an open descriptor of the shared file */
 #define KILL_POINT_NAME_SIZE 60
+#define KILL_POINT_ALONE '!'
 
 struct kill_switch { /* the file; the name is written first */
 	_Atomic uint32_t left; /* passes until it strikes; 0: never */

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/str.h"
 #include "box/disk.h"
@@ -257,7 +258,14 @@ int box_layer_remove(const struct box_store *s, const char *layer, struct err *e
 	return layers < 0 ? -1 : s->ops->layer_remove(s, layers, layer, e);
 }
 
-int box_layers_sweep(const struct box_store *s, struct err *e)
+bool box_store_is_older(int dir, const char *name, int64_t before_us)
+{
+	struct stat st;
+
+	return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && timespec_to_us(st.st_ctim) < before_us;
+}
+
+int box_layers_sweep(const struct box_store *s, int64_t before_us, struct err *e)
 {
 	AUTO(closedir) DIR *d = opendir(s->layers_path);
 	const struct dirent *entry;
@@ -265,7 +273,8 @@ int box_layers_sweep(const struct box_store *s, struct err *e)
 	if (!d)
 		return err_sys(e, errno, "open '%s'", s->layers_path);
 	while ((entry = readdir(d)))
-		if (str_starts(str_of(entry->d_name), STR(STORE_PART)) && s->ops->layer_remove(s, dirfd(d), entry->d_name, e) < 0)
+		if (str_starts(str_of(entry->d_name), STR(STORE_PART)) && box_store_is_older(dirfd(d), entry->d_name, before_us) &&
+		    s->ops->layer_remove(s, dirfd(d), entry->d_name, e) < 0)
 			return -1;
 	return 0;
 }

@@ -83,5 +83,7 @@ int box_layer_id_base(const struct box_store *s, const char *layer, uint64_t *re
 /* Brings a layer of a box with the host's /usr that an earlier version made up to date (box/disk.h). */
 int box_layer_join(const struct box_store *s, const char *layer, struct err *e);
 int box_layer_remove(const struct box_store *s, const char *layer, struct err *e); /* not there is removed already */
-/* Removes what clones that were cut off have left. */
-int box_layers_sweep(const struct box_store *s, struct err *e);
+/* Removes what clones that were cut off have left, if it was last changed before BEFORE_US (time of day; STORE_ALL: any). */
+#define STORE_ALL INT64_MAX
+int box_layers_sweep(const struct box_store *s, int64_t before_us, struct err *e);
+bool box_store_is_older(int dir, const char *name, int64_t before_us); /* false also for what is not there */

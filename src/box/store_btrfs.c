@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "base/err.h"
+#include "base/kill_point.h"
 #include "box/store_impl.h"
 #include "sys/tree.h"
 
@@ -133,6 +134,7 @@ static int flush(const struct box_store *s, int disk, int layers, const char *na
 	(void)snprintf(part, sizeof(part), STORE_PART "%.48s", name); /* names of disks are short */
 	if (remove_from(s, layers, part, e) < 0 || btrfs_snapshot_make(layers, part, disk, e) < 0)
 		return -1;
+	KILL_POINT("warden.snapshot.flushing");
 	return remove_from(s, layers, part, e);
 }
 

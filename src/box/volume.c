@@ -358,10 +358,7 @@ int volume_remove(const struct box_store *s, const char *id, struct err *e)
 	return box_disk_remove(s, gone, e);
 }
 
-typedef int disk_fn(const struct box_store *s, const char *name, struct err *e);
-
-/* All whose names begin so, also those behind one that fails. */
-static int for_each(const struct box_store *s, struct str prefix, disk_fn *fn, struct err *e)
+int volumes_sweep(const struct box_store *s, int64_t before_us, struct err *e)
 {
 	AUTO(closedir) DIR *d = opendir(s->disks_path);
 	const struct dirent *entry;
@@ -369,29 +366,14 @@ static int for_each(const struct box_store *s, struct str prefix, disk_fn *fn, s
 
 	if (!d)
 		return err_sys(e, errno, "open '%s'", s->disks_path);
-	while ((entry = readdir(d)))
-		if (str_starts(str_of(entry->d_name), prefix) && fn(s, entry->d_name, e) < 0)
+	while ((entry = readdir(d))) {
+		struct str name = str_of(entry->d_name);
+
+		if ((str_starts(name, STR(BEING_MADE)) || str_starts(name, STR(BEING_REMOVED))) &&
+		    box_store_is_older(dirfd(d), entry->d_name, before_us) && box_disk_remove(s, entry->d_name, e) < 0)
 			r = -1;
+	}
 	return r;
-}
-
-static int retire(const struct box_store *s, const char *name, struct err *e)
-{
-	char gone[NAME_SIZE];
-
-	if (random_name(BEING_REMOVED, gone, e) < 0)
-		return -1;
-	return renameat(s->disks, name, s->disks, gone) < 0 ? err_sys(e, errno, "take a volume away") : 0;
-}
-
-int volumes_retire(const struct box_store *s, struct err *e)
-{
-	return for_each(s, STR(BEING_MADE), retire, e);
-}
-
-int volumes_sweep(const struct box_store *s, struct err *e)
-{
-	return for_each(s, STR(BEING_REMOVED), box_disk_remove, e);
 }
 
 /* ---- in the box's child ---- */

@@ -50,10 +50,8 @@ int volume_make(const struct box_store *s, const char *id, uint64_t limit_bytes,
 int volume_remove(const struct box_store *s, const char *id, struct err *e);
 /* The id of the volume that NAME, of a disk, is of; NULL: of none. */
 const char *volume_id_of(const char *name);
-/* What others were cut off in making is to go: before anybody makes one. Does not block. */
-int volumes_retire(const struct box_store *s, struct err *e);
-/* Removes what others were cut off in removing, at any time. */
-int volumes_sweep(const struct box_store *s, struct err *e);
+/* Removes what others were cut off in making or removing, if it was last changed before BEFORE_US (see box_layers_sweep()). */
+int volumes_sweep(const struct box_store *s, int64_t before_us, struct err *e);
 
 /* ---- in the box's child ---- */
 

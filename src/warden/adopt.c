@@ -216,6 +216,62 @@ int adopt_links(struct warden *w, struct err *e)
 	return 0;
 }
 
+/* ---- while it runs ---- */
+
+static int find_names(const char *path, unsigned char *found, struct err *e)
+{
+	AUTO(closedir) DIR *d = opendir(path);
+	const struct dirent *entry;
+
+	if (!d)
+		return err_sys(e, errno, "open '%s'", path);
+	while ((entry = readdir(d))) {
+		int number = number_of(entry->d_name);
+
+		if (number >= 0)
+			found[number] = 1;
+	}
+	return 0;
+}
+
+static int find_groups(const struct warden *w, unsigned char *found, struct err *e)
+{
+	AUTO(arena_done) struct arena a = ARENA_INIT(LIST_BYTES_MAX);
+	struct cgroup_names groups;
+
+	if (cgroup_list(&w->host.top, &a, &groups, e) < 0)
+		return -1;
+	for (size_t i = 0; i < groups.n; i++) {
+		int number = number_of(groups.names[i]);
+
+		if (number >= 0)
+			found[number] = 1;
+	}
+	return 0;
+}
+
+static int find_links(const struct warden *w, unsigned char *found, struct err *e)
+{
+	AUTO(free) unsigned *numbers = NULL;
+	size_t n = 0;
+
+	if (!w->host.network.is_on)
+		return 0;
+	if (box_network_list(&w->host.network, &numbers, &n, e) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++)
+		found[numbers[i]] = 1;
+	return 0;
+}
+
+int adopt_find(const struct warden *w, unsigned char *found, struct err *e)
+{
+	return find_names(w->host.boxes_path, found, e) < 0 || find_names(w->host.disks_path, found, e) < 0 ||
+	       find_groups(w, found, e) < 0 || find_links(w, found, e) < 0 ? -1 : 0;
+}
+
+/* ---- all of it ---- */
+
 int adopt_all(struct warden *w, size_t *ret_alive, struct err *e)
 {
 	size_t alive = 0;

@@ -185,6 +185,8 @@ static int remove_work(void *arg, struct err *e)
 {
 	struct box *b = arg;
 
+	if (b->has_elements && network_forget(b->w, b->slot.number, e) < 0)
+		return -1;
 	if (slot_destroy(&b->w->host, &b->slot, e) < 0)
 		return -1;
 	KILL_POINT("warden.remove.destroyed");
@@ -198,7 +200,7 @@ static void collect(struct box *b)
 		(void)process_wait(b->slot.pidfd, 0, &(struct process_end){ 0 }, &(struct err){ 0 });
 }
 
-static void retry_later(struct box *b)
+void box_retry_later(struct box *b)
 {
 	uint64_t pause = (uint64_t)RETRY_MIN_MS << MIN(b->tries, (unsigned)RETRY_DOUBLINGS);
 
@@ -243,7 +245,7 @@ static void on_removed(const struct err *failure, void *arg)
 	if (failure) {
 		log_warn("cannot remove a box, trying again", LOG_S("id", b->file.id), LOG_U("number", number),
 			 LOG_U("tries", b->tries), LOG_ERR(failure));
-		retry_later(b);
+		box_retry_later(b);
 		return;
 	}
 	log_debug("box removed", LOG_S("id", b->file.id), LOG_U("number", number));
@@ -315,7 +317,7 @@ void box_remove(struct box *b, const struct ticket *t)
 		tell_removed(b);
 }
 
-void box_sweep_slot(struct warden *w, struct slot *slot, const char *id)
+static void sweep_slot(struct warden *w, struct slot *slot, const char *id, bool has_elements)
 {
 	struct err e;
 	struct box *b = box_new(w, &e);
@@ -327,6 +329,7 @@ void box_sweep_slot(struct warden *w, struct slot *slot, const char *id)
 	}
 	b->slot = *slot;
 	b->has_slot = true;
+	b->has_elements = has_elements;
 	*slot = SLOT_INIT;
 	if (id && !map_get(&w->by_id, str_of(id))) {
 		(void)snprintf(b->file.id, sizeof(b->file.id), "%s", id);
@@ -336,12 +339,25 @@ void box_sweep_slot(struct warden *w, struct slot *slot, const char *id)
 	start_removal(b);
 }
 
+void box_sweep_slot(struct warden *w, struct slot *slot, const char *id)
+{
+	sweep_slot(w, slot, id, false);
+}
+
 void box_sweep(struct warden *w, unsigned number, const char *id)
 {
 	struct slot slot = SLOT_INIT;
 
 	slot.number = number;
-	box_sweep_slot(w, &slot, id);
+	sweep_slot(w, &slot, id, false);
+}
+
+void box_sweep_stray(struct warden *w, unsigned number)
+{
+	struct slot slot = SLOT_INIT;
+
+	slot.number = number;
+	sweep_slot(w, &slot, NULL, w->network.is_on);
 }
 
 /* ---- its end ---- */
@@ -419,7 +435,7 @@ static void on_killed(const struct err *failure, void *arg)
 		log_warn("processes of a box are left, trying again", LOG_S("id", b->file.id), LOG_ERR(failure));
 		b->needs_kill = true;
 		if (b->file.stage != BOX_REMOVING) {
-			retry_later(b);
+			box_retry_later(b);
 			return;
 		}
 	}
@@ -511,6 +527,7 @@ static void on_timer(void *arg)
 		fail(b, &e);
 		return;
 	}
+	box_thaw_again(b);
 	box_next_work(b);
 }
 

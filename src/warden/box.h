@@ -39,6 +39,8 @@ struct held {
 	struct image_wait wait;
 };
 
+typedef void box_fn(struct box *b);
+
 struct box {
 	struct warden *w;
 	struct box *prev, *next;
@@ -56,12 +58,16 @@ struct box {
 	struct box *next_waiting;
 	bool has_ended;  /* its PID 1, and with that every process */
 	int mounts;      /* REMOVING: its mount namespace, so that its PID 1 does not have to take it down before it is dead */
+	bool has_elements; /* REMOVING: there may be some of it in the rules of the network */
 	bool needs_kill; /* it is over: what is left of its processes is to end */
 	int ready;       /* STARTING: execd's word will come here */
 	struct io ready_io, end_io;
 	struct timer timer; /* STARTING: the deadline; afterwards: the next try */
 	struct worker worker;
 	struct snapshot *snapshot; /* that the worker takes, or NULL */
+	bool needs_thaw;           /* RUNNING: a worker that froze it was cut off, and it could not be let go on yet */
+	unsigned thaws;            /* workers in a row that failed to resume it */
+	box_fn *thawed;            /* what comes after it was let go on, or NULL */
 	struct hog hog;
 	unsigned tries;
 	struct err failure; /* why it never started */
@@ -86,6 +92,7 @@ int box_take_up(struct warden *w, const struct box_file *file, struct stack *sta
  * of that one waits for this. */
 void box_sweep_slot(struct warden *w, struct slot *slot, const char *id);
 void box_sweep(struct warden *w, unsigned number, const char *id);
+void box_sweep_stray(struct warden *w, unsigned number); /* with elements of the rules that nobody remembers */
 
 enum wire_state box_state(const struct box *b);
 void boxes_done(struct warden *w); /* forgets them all; they go on */

@@ -6,3 +6,8 @@
 int box_add_waiter(struct box *b, const struct ticket *t, struct err *e);
 void box_answer_waiters(struct box *b, uint32_t call, const struct err *failure); /* those who wait for CALL */
 void box_next_work(struct box *b); /* a worker is done: whatever is due next */
+void box_retry_later(struct box *b); /* the same after a pause, longer each time */
+/* After the failure of a worker that may have frozen it: it goes on, and THEN is called. Should that fail it is tried again,
+ * until it is so or the box is over; THEN is called after the first time. */
+void box_let_go_on(struct box *b, box_fn *then);
+void box_thaw_again(struct box *b); /* if that is due */

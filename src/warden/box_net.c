@@ -21,6 +21,7 @@
 #include "base/banned.h"
 
 #define LEARNED_FIRST 16
+#define LEARNED_FEW 16 /* each is looked for before it is removed */
 
 /* Keys of the table's sets (box/network_table.c). */
 struct net_key {
@@ -387,39 +388,43 @@ int box_net_cut(struct box *b, const struct egress_message *m, struct err *e)
 
 /* ---- the end, and putting back ---- */
 
-/* All at once, or one by one: what is gone already must not keep the rest. */
-static void remove_rules(struct box *b, struct nft_batch *batch)
+/* Its class, without which nothing passes. */
+static int close_box(struct box *b, struct err *e)
 {
-	const struct box_net *net = b->net;
-	struct err e = { 0 };
+	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(b->w->host.network.table);
+	const struct nft_element class = class_element(&b->net->address, NULL);
 
-	for (size_t i = 0; i < net->n_rules; i++)
-		change_rule(batch, net, &net->rules[i], false);
-	if (nft_commit(&b->w->network.nft, batch, &e) == 0)
-		return;
-	for (size_t i = 0; i < net->n_rules; i++) {
-		change_rule(batch, net, &net->rules[i], false);
-		if (nft_commit(&b->w->network.nft, batch, &e) < 0 && e.sys != ENOENT)
-			log_warn("a rule is left behind", LOG_S("id", b->file.id), LOG_ERR(&e));
-	}
+	if (b->net->class == NETWORK_CLOSED)
+		return 0;
+	nft_delete(&batch, "classes", &class);
+	return nft_commit(&b->w->network.nft, &batch, e) < 0 && e->sys != ENOENT ? -1 : 0;
 }
 
-static void remove_elements(struct box *b)
+static int remove_rest(struct box *b, struct err *e)
 {
 	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(b->w->host.network.table);
 	const struct box_net *net = b->net;
-	const struct nft_element class = class_element(&net->address, NULL);
+
+	for (size_t i = 0; i < net->n_rules; i++)
+		change_rule(&batch, net, &net->rules[i], false);
+	for (size_t i = 0; i < net->n_learned; i++)
+		if (delete_learned(&batch, b, &net->learned[i], e) < 0)
+			return -1;
+	return nft_commit(&b->w->network.nft, &batch, e);
+}
+
+/* Few elements go at once. What are many, or do not go, are left to the worker that removes the box: it tries again until
+ * none is left, and nobody has the address before. */
+static void remove_elements(struct box *b)
+{
 	struct err e = { 0 };
 
-	if (net->class != NETWORK_CLOSED)
-		nft_delete(&batch, "classes", &class);
-	if (nft_commit(&b->w->network.nft, &batch, &e) < 0 && e.sys != ENOENT)
-		log_error("cannot close the network of a sandbox", LOG_S("id", b->file.id), LOG_ERR(&e));
-	remove_rules(b, &batch);
-	for (size_t i = 0; i < net->n_learned; i++)
-		(void)delete_learned(&batch, b, &net->learned[i], &e); /* it goes by itself, otherwise */
-	(void)nft_delete_if(&batch, &b->w->network.nft, "drops", &class, &e); /* the next one's begins higher, otherwise */
-	(void)nft_commit(&b->w->network.nft, &batch, &e);
+	if (close_box(b, &e) < 0) {
+		log_error("cannot close the network of a sandbox yet, trying again", LOG_S("id", b->file.id), LOG_ERR(&e));
+		b->has_elements = true;
+	}
+	if (b->net->n_learned > LEARNED_FEW || remove_rest(b, &e) < 0)
+		b->has_elements = true;
 }
 
 uint64_t box_net_refused(const struct box *b)

@@ -12,6 +12,7 @@
 #include "base/hex.h"
 #include "base/random.h"
 #include "base/str.h"
+#include "box/store.h"
 #include "sys/tree.h"
 
 #include "base/banned.h"
@@ -114,6 +115,28 @@ int layers_retire(const char *layers_path, layer_used_fn *is_used, void *arg, un
 		++*ret_n;
 	}
 	return 0;
+}
+
+static bool is_left(const char *name)
+{
+	struct str s = str_of(name);
+
+	return str_starts(s, STR(GONE)) || str_starts(s, STR("new-tar-")) || str_starts(s, STR("new-blob-"));
+}
+
+int layers_sweep_old(const char *layers_path, int64_t before_us, struct err *e)
+{
+	AUTO(closedir) DIR *d = opendir(layers_path);
+	const struct dirent *entry;
+	int r = 0;
+
+	if (!d)
+		return err_sys(e, errno, "open '%s'", layers_path);
+	while ((entry = readdir(d)))
+		if (is_left(entry->d_name) && box_store_is_older(dirfd(d), entry->d_name, before_us) &&
+		    tree_remove(dirfd(d), entry->d_name, e) < 0)
+			r = -1;
+	return r;
 }
 
 int layers_remove(const char *layers_path, struct err *e)

@@ -10,6 +10,7 @@
  * Nothing else is kept about them, so there is nothing to repair after a crash but names to sweep. */
 #pragma once
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "box/slot.h"
 
@@ -43,3 +44,5 @@ typedef bool layer_used_fn(const char *name, void *arg);
 int layers_retire(const char *layers_path, layer_used_fn *is_used, void *arg, unsigned *ret_n, struct err *e);
 /* Removes what was taken away. Blocks. */
 int layers_remove(const char *layers_path, struct err *e);
+/* The same, and drafts, of what was last changed before BEFORE_US (time of day). In a worker. */
+int layers_sweep_old(const char *layers_path, int64_t before_us, struct err *e);

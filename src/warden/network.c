@@ -26,6 +26,7 @@
 #define BLIND_CHECKS 30 /* so many of them to one of what only other programs can see */
 #define BACKLOG 512
 #define END_MS 5000
+#define FORGET_TRIES 3
 
 struct box *network_box(const struct warden *w, uint32_t address)
 {
@@ -79,9 +80,12 @@ static int change_pair(struct warden *w, unsigned number, bool add, struct err *
 	struct network_pair pair;
 	const struct nft_element el = pair_element(w, number, &pair);
 
+	const struct nft_element drops = { .key = &pair.address, .n_key = sizeof(pair.address) };
+
 	if (add)
 		nft_add(&batch, "pairs", &el);
-	else if (nft_delete_if(&batch, &w->network.nft, "pairs", &el, e) < 0)
+	else if (nft_delete_if(&batch, &w->network.nft, "pairs", &el, e) < 0 ||
+		 nft_delete_if(&batch, &w->network.nft, "drops", &drops, e) < 0)
 		return -1;
 	return nft_commit(&w->network.nft, &batch, e);
 }
@@ -101,7 +105,7 @@ void network_number_freed(struct warden *w, unsigned number)
 	struct err e = { 0 };
 
 	if (w->network.is_on && change_pair(w, number, false, &e) < 0)
-		log_warn("an address of nobody's is left in the rules", LOG_U("number", number), LOG_ERR(&e));
+		log_warn("an address of nobody's is left in the rules until the next sweep", LOG_U("number", number), LOG_ERR(&e));
 }
 
 /* Everything that has a number: slots that wait, too. */
@@ -211,6 +215,104 @@ void network_open(struct warden *w, const struct network_spec *spec, const char 
 		network_give_up(w, &e);
 }
 
+/* ---- elements of nobody's ---- */
+
+#define N_TAKEN 5 /* of the sets: those that are taken up after a restart */
+static const char *const sets[] = { "pairs", "classes", "allowed", "denied", "learned", "drops" };
+
+/* The number of the box that the element is about; -1: of none. */
+static int element_number(const struct warden *w, const char *set, const struct nft_row *row)
+{
+	size_t at = strcmp(set, "pairs") == 0 ? offsetof(struct network_pair, address) : 0;
+	uint32_t address;
+
+	if (row->key.n < at + sizeof(address))
+		return -1;
+	memcpy(&address, row->key.p + at, sizeof(address));
+	return box_network_number(&w->host.network, address);
+}
+
+struct finding {
+	const struct warden *w;
+	const char *set;
+	unsigned char *found;
+};
+
+static int find_element(const struct nft_row *row, void *arg, struct err *e)
+{
+	const struct finding *f = arg;
+	int number = element_number(f->w, f->set, row);
+
+	(void)e;
+	if (number >= 0)
+		f->found[number] = 1;
+	return 0;
+}
+
+int network_find(const struct warden *w, unsigned char *found, struct err *e)
+{
+	AUTO(netlink_done) struct netlink nl = NETLINK_INIT;
+
+	if (!w->network.is_on)
+		return 0;
+	if (nft_open(&nl, -1, e) < 0)
+		return -1;
+	for (size_t i = 0; i < ARRAY_LEN(sets); i++) {
+		struct finding f = { w, sets[i], found };
+
+		if (nft_list(&nl, w->host.network.table, sets[i], find_element, &f, e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+struct forgetting {
+	const struct warden *w;
+	const char *set;
+	int number;
+	struct nft_batch *batch;
+};
+
+static int forget_element(const struct nft_row *row, void *arg, struct err *e)
+{
+	const struct forgetting *f = arg;
+
+	(void)e;
+	if (element_number(f->w, f->set, row) == f->number)
+		nft_delete(f->batch, f->set, &(struct nft_element){ .key = row->key.p, .n_key = row->key.n,
+								    .end = row->end.n > 0 ? row->end.p : NULL });
+	return 0;
+}
+
+/* ENOENT: one of them went by itself meanwhile, and all others are still there. */
+static int forget_in(const struct warden *w, struct netlink *nl, const char *set, unsigned number, struct err *e)
+{
+	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(w->host.network.table);
+	struct forgetting f = { w, set, (int)number, &batch };
+
+	return nft_list(nl, w->host.network.table, set, forget_element, &f, e) < 0 ? -1 : nft_commit(nl, &batch, e);
+}
+
+int network_forget(const struct warden *w, unsigned number, struct err *e)
+{
+	AUTO(netlink_done) struct netlink nl = NETLINK_INIT;
+
+	if (nft_open(&nl, -1, e) < 0)
+		return -1;
+	for (size_t i = 0; i < ARRAY_LEN(sets); i++) {
+		int r = -1;
+
+		for (int k = 0; r < 0 && k < FORGET_TRIES; k++) {
+			r = forget_in(w, &nl, sets[i], number, e);
+			if (r < 0 && e->sys != ENOENT)
+				return -1;
+		}
+		if (r < 0)
+			return -1;
+	}
+	return 0;
+}
+
 /* ---- what the kernel has from an earlier start ---- */
 
 struct taking {
@@ -306,10 +408,8 @@ static void forget_all(struct warden *w)
 
 static int take_up(struct warden *w, struct err *e)
 {
-	static const char *const sets[] = { "pairs", "classes", "allowed", "denied", "learned" };
-
 	forget_all(w);
-	for (size_t i = 0; i < ARRAY_LEN(sets); i++) {
+	for (size_t i = 0; i < N_TAKEN; i++) {
 		AUTO(nft_batch_done) struct nft_batch strays = NFT_BATCH_INIT(w->host.network.table);
 		struct taking t = { w, sets[i], &strays };
 

@@ -85,6 +85,10 @@ void network_give_up(struct warden *w, const struct err *why); /* none, after al
 /* For ready.c: from the one to the other, the address of this number is somebody's. */
 void network_number_taken(struct warden *w, unsigned number);
 void network_number_freed(struct warden *w, unsigned number);
+/* In a worker, of a number that nobody can take meanwhile: every element of the rules that has its address goes. */
+int network_forget(const struct warden *w, unsigned number, struct err *e);
+/* In a worker: marks in FOUND, by number, whose elements there are. */
+int network_find(const struct warden *w, unsigned char *found, struct err *e);
 void network_done(struct warden *w); /* with all that is in the kernel, when there is no box any more */
 
 /* ---- of one box (box_net.c) ---- */

@@ -17,6 +17,7 @@
 #include "warden/box_impl.h"
 #include "warden/layer_pack.h"
 #include "warden/stack.h"
+#include "warden/sweep.h"
 #include "warden/warden.h"
 
 #include "base/banned.h"
@@ -50,6 +51,7 @@ struct snapshot {
 	char layer[SLOT_LAYER_NAME_MAX + 1];
 	bool was_paused;
 	uint64_t flush_us, frozen_us;
+	struct err failure;
 };
 
 static struct snapshot *snapshot_new(const struct box *b, const struct wire_request *rq, const struct ticket *t, struct err *e)
@@ -91,7 +93,7 @@ static int forget_intent(const struct slot *s, struct err *e)
 }
 
 /* A freeze that failed half-way is undone as well. */
-static int let_go(const struct box_host *h, const struct slot *s, struct err *e)
+int snapshot_thaw(const struct box_host *h, const struct slot *s, struct err *e)
 {
 	for (int i = 0; slot_thaw(h, s, e) < 0; i++) {
 		if (i == THAW_TRIES)
@@ -116,7 +118,7 @@ static int clone_frozen(const struct box *b, const char *disk, struct snapshot *
 	if (r == 0)
 		r = box_disk_clone(&h->store, disk, s->layer, e);
 	KILL_POINT("warden.snapshot.cloned");
-	if (let_go(h, &b->slot, &why) < 0) {
+	if (snapshot_thaw(h, &b->slot, &why) < 0) {
 		if (r == 0)
 			*e = why;
 		r = -1;
@@ -150,24 +152,40 @@ static int take_work(void *arg, struct err *e)
 	return 0;
 }
 
-static void on_taken(const struct err *failure, void *arg)
+static void tell(struct box *b)
 {
-	struct box *b = arg;
 	struct snapshot *s = take_ptr(&b->snapshot);
 	struct wire_reply rp = { .snapshot = { .flush_us = s->flush_us, .frozen_us = s->frozen_us } };
 
 	(void)parse_name(s->layer, rp.snapshot.name);
-	if (failure) {
-		log_warn("a snapshot failed", LOG_S("id", b->file.id), LOG_ERR(failure));
-		answer(b->w, &s->ticket, failure);
-	} else {
-		log_info("snapshot taken", LOG_S("id", b->file.id), LOG_S("layer", s->layer), LOG_U("flush_us", s->flush_us),
-			 LOG_U("frozen_us", s->frozen_us));
+	if (s->failure.code != ERR_NONE)
+		answer(b->w, &s->ticket, &s->failure);
+	else
 		answer_with(b->w, &s->ticket, &rp, NULL, 0);
-	}
 	KILL_POINT("warden.snapshot.told");
 	snapshot_free(s);
 	box_next_work(b);
+}
+
+/* A worker that was cut off may have frozen the box and left a part of a layer; a layer that is whole the server removes. */
+static void on_taken(const struct err *failure, void *arg)
+{
+	struct box *b = arg;
+	struct snapshot *s = b->snapshot;
+
+	if (!failure) {
+		log_info("snapshot taken", LOG_S("id", b->file.id), LOG_S("layer", s->layer), LOG_U("flush_us", s->flush_us),
+			 LOG_U("frozen_us", s->frozen_us));
+		tell(b);
+		return;
+	}
+	log_warn("a snapshot failed", LOG_S("id", b->file.id), LOG_ERR(failure));
+	s->failure = *failure;
+	sweep_soon(b->w);
+	if (s->was_paused)
+		tell(b);
+	else
+		box_let_go_on(b, tell);
 }
 
 static int check_take(const struct box *b, struct err *e)
@@ -199,7 +217,7 @@ int snapshot_let_go(const struct box_host *h, const struct slot *s, struct err *
 	if (faccessat(s->dir, SNAPSHOT_INTENT_NAME, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : err_sys(e, errno, "look why box %u is frozen", s->number);
 	log_info("a box goes on that was frozen for a snapshot", LOG_U("number", s->number));
-	return let_go(h, s, e);
+	return snapshot_thaw(h, s, e);
 }
 
 /* ---- removing one ---- */

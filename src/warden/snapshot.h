@@ -27,6 +27,8 @@ void snapshots_list(struct warden *w, const struct ticket *t);
 
 /* Lets a box that an earlier warden has frozen for a snapshot go on. 0: it has not. */
 int snapshot_let_go(const struct box_host *h, const struct slot *s, struct err *e);
+/* It goes on whatever froze it, with several tries. */
+int snapshot_thaw(const struct box_host *h, const struct slot *s, struct err *e);
 
 void snapshot_forget(struct box *b); /* nobody is answered any more */
 void snapshots_done(struct warden *w);

@@ -15,6 +15,7 @@
 #include "sys/userns.h"
 #include "warden/box.h"
 #include "warden/peer.h"
+#include "warden/sweep.h"
 #include "warden/warden.h"
 #include "warden/worker.h"
 
@@ -55,8 +56,7 @@ struct volumes {
 	struct volumes_spec spec;
 	struct workers pool, host_pool;
 	struct opening *openings;
-	struct worker sweeper;
-	bool is_unswept; /* something is left */
+	struct worker looker;
 	struct volume_call *calls;
 	size_t n_calls;
 };
@@ -84,8 +84,6 @@ static void call_free(struct volume_call *c)
 	free(c);
 }
 
-static void sweep(struct warden *w);
-
 static void on_called(const struct err *failure, void *arg)
 {
 	struct volume_call *c = arg;
@@ -94,15 +92,15 @@ static void on_called(const struct err *failure, void *arg)
 	bool is_removal = c->rq.call == WIRE_VOLUME_REMOVE;
 	struct err why;
 
-	if (failure)
+	if (failure) {
 		log_warn("a volume cannot be made or removed", LOG_S("id", c->rq.id), LOG_ERR(failure));
+		sweep_soon(w);
+	}
 	call_free(c);
 	if (failure && is_removal) { /* nothing that a client did, and in words of the store's own: those are for the log */
 		(void)err_set(&why, ERR_UNAVAILABLE, "the volume cannot be removed at the moment");
 		failure = &why;
 	}
-	if (is_removal && w->volumes->is_unswept)
-		sweep(w);
 	answer(w, &t, failure);
 }
 
@@ -298,36 +296,24 @@ static void warn_loose(const struct volumes_spec *spec)
 			log_warn("a folder for volumes should be on a nosuid mount", LOG_S("path", spec->prefixes[i]));
 }
 
-static int sweep_work(void *arg, struct err *e)
+static int look_work(void *arg, struct err *e)
 {
 	const struct warden *w = arg;
-	int r = volumes_sweep(&w->host.store, e);
 
+	(void)e;
 	warn_loose(&w->volumes->spec);
-	return r;
+	return 0;
 }
 
-static void on_swept(const struct err *failure, void *arg)
+static void on_looked(const struct err *failure, void *arg)
 {
-	struct warden *w = arg;
-
-	w->volumes->is_unswept = failure;
+	(void)arg;
 	if (failure)
-		log_warn("what is left of volumes cannot be removed, the next removal tries again", LOG_ERR(failure));
-}
-
-static void sweep(struct warden *w)
-{
-	struct volumes *all = w->volumes;
-
-	if (!worker_is_busy(&all->sweeper))
-		worker_start(&all->sweeper, &all->pool, sweep_work, on_swept, w, -1);
+		log_warn("folders for volumes cannot be looked at, ignoring", LOG_ERR(failure));
 }
 
 int volumes_open(struct warden *w, const struct volumes_spec *spec, struct err *e)
 {
-	struct err why = { 0 };
-
 	if (spec->n > VOLUME_PREFIXES_MAX)
 		return err_set(e, ERR_LIMIT, "more than %d folders for volumes", VOLUME_PREFIXES_MAX);
 	for (size_t i = 0; i < spec->n; i++)
@@ -338,11 +324,14 @@ int volumes_open(struct warden *w, const struct volumes_spec *spec, struct err *
 		return err_no_memory(e);
 	w->volumes->spec = *spec;
 	w->volumes->pool = w->volumes->host_pool = (struct workers){ .loop = w->loop, .max = WORKERS_MAX };
-	w->volumes->sweeper = WORKER_INIT;
-	if (volumes_retire(&w->host.store, &why) < 0)
-		log_warn("what is left of volumes stays for now", LOG_ERR(&why));
-	sweep(w);
+	w->volumes->looker = WORKER_INIT;
+	worker_start(&w->volumes->looker, &w->volumes->host_pool, look_work, on_looked, w, -1);
 	return 0;
+}
+
+int64_t volumes_begun_us(const struct warden *w)
+{
+	return workers_begun_us(&w->volumes->pool); /* those of the host's folders only look, and may hang */
 }
 
 bool volumes_are_busy(const struct warden *w)
@@ -362,6 +351,6 @@ void volumes_done(struct warden *w)
 	}
 	while (all->openings)
 		opening_free(all->openings);
-	worker_forget(&all->sweeper);
+	worker_forget(&all->looker);
 	free(take_ptr(&w->volumes));
 }

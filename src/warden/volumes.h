@@ -7,6 +7,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "box/slot.h"
 #include "box/wire.h"
@@ -29,6 +30,8 @@ struct volumes_spec {
 /* And removes what an earlier warden was cut off in. */
 int volumes_open(struct warden *w, const struct volumes_spec *spec, struct err *e);
 void volumes_done(struct warden *w);
+/* When the oldest worker that may be making or removing one was begun; see workers_begun_us(). */
+int64_t volumes_begun_us(const struct warden *w);
 bool volumes_are_busy(const struct warden *w);
 
 /* WIRE_VOLUME_MAKE and WIRE_VOLUME_REMOVE: answers the ticket, later. */

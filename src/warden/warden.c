@@ -29,6 +29,7 @@
 #include "warden/peer.h"
 #include "warden/ready.h"
 #include "warden/snapshot.h"
+#include "warden/sweep.h"
 
 #include "base/banned.h"
 
@@ -254,9 +255,11 @@ static void on_swept(const struct err *failure, void *arg)
 {
 	struct warden *w = arg;
 
-	if (failure)
-		log_warn("cannot remove layers of an earlier start, ignoring", LOG_ERR(failure));
-	if (w->has_old_layers)
+	if (failure) {
+		log_warn("cannot remove layers of an earlier start, trying again", LOG_ERR(failure));
+		w->has_old_layers = true;
+		sweep_soon(w);
+	} else if (w->has_old_layers)
 		warden_layer_unused(w, "");
 }
 
@@ -300,7 +303,7 @@ static int take_up_all(struct warden *w, size_t *alive, struct err *e)
 		log_error("there is no image 'host' until the next start", LOG_ERR(e));
 	}
 	KILL_POINT("warden.start.image_made");
-	if (host_image_sweep(&w->host, is_layer_used, w, &swept) < 0 || box_layers_sweep(&w->host.store, &swept) < 0)
+	if (host_image_sweep(&w->host, is_layer_used, w, &swept) < 0 || box_layers_sweep(&w->host.store, STORE_ALL, &swept) < 0)
 		log_warn("cannot remove layers of an earlier start, ignoring", LOG_ERR(&swept));
 	return 0;
 }
@@ -359,8 +362,8 @@ int warden_open(struct warden *w, const struct warden_spec *spec, struct err *e)
 	preflight_run(&host, &report);
 	if (open_boxes(w, spec, &report, &alive, e) < 0)
 		return explain(w, &report, e);
-	if (images_open(w, &spec->images, e) < 0 || volumes_open(w, &spec->volumes, e) < 0 || ready_open(w, e) < 0 || hogs_open(w, e) < 0 ||
-	    peers_open(w, spec->listener, e) < 0 || begin_pulse(w, spec->pulse, e) < 0)
+	if (images_open(w, &spec->images, e) < 0 || volumes_open(w, &spec->volumes, e) < 0 || sweep_open(w, e) < 0 || ready_open(w, e) < 0 ||
+	    hogs_open(w, e) < 0 || peers_open(w, spec->listener, e) < 0 || begin_pulse(w, spec->pulse, e) < 0)
 		return -1;
 	KILL_POINT("warden.start.ready");
 	warn(&report);
@@ -380,6 +383,7 @@ void warden_done(struct warden *w)
 	peers_done(w);
 	hogs_done(w);
 	ready_done(w);
+	sweep_done(w);
 	network_done(w);
 	boxes_done(w);
 	snapshots_done(w);

@@ -20,6 +20,7 @@
 #include "warden/images.h"
 #include "warden/maker.h"
 #include "warden/network.h"
+#include "warden/sweep.h"
 #include "warden/volumes.h"
 #include "warden/worker.h"
 
@@ -84,6 +85,7 @@ struct warden {
 	uint64_t refill_pause_ms; /* longer with each failure */
 
 	struct hogs hogs;
+	struct sweep sweep;
 
 	int listener;
 	struct io accept;

@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
+#include "base/clock.h"
 #include "base/own.h"
 #include "sys/namespace.h"
 #include "sys/process.h"
@@ -16,7 +17,10 @@
 
 /* One child and whom it works for, one after the other. */
 struct batch {
+	struct batch *next; /* of the pool */
 	struct workers *pool;
+	uint64_t since_ms;
+	int64_t since_wall_us;
 	struct worker *members[WORKERS_BATCH_MAX]; /* NULL: forgotten */
 	size_t n;
 	bool is_quick;
@@ -55,7 +59,7 @@ static int read_report(int fd, struct err *e)
 	struct err told;
 
 	if (read(fd, &told, sizeof(told)) != (ssize_t)sizeof(told))
-		return err_set(e, ERR_INTERNAL, "a worker ended without a result");
+		return err_set(e, ERR_UNAVAILABLE, "a worker was killed before it was done");
 	if (told.code == ERR_NONE)
 		return 0;
 	told.msg[sizeof(told.msg) - 1] = '\0';
@@ -73,6 +77,12 @@ static void become_idle(struct worker *w)
 
 static void batch_free(struct batch *b)
 {
+	struct batch **at = &b->pool->batches;
+
+	for (; *at && *at != b; at = &(*at)->next)
+		;
+	if (*at)
+		*at = b->next;
 	io_del(&b->io);
 	closep(&b->pidfd);
 	closep(&b->report);
@@ -186,7 +196,9 @@ static void start_batch(struct workers *pool)
 		fail_later(take_first(pool), &e);
 		return;
 	}
-	*b = (struct batch){ .pool = pool, .pidfd = -1, .report = -1 };
+	*b = (struct batch){ .next = pool->batches, .pool = pool, .since_ms = clock_mono_ms(), .since_wall_us = clock_wall_us(),
+			     .pidfd = -1, .report = -1 };
+	pool->batches = b;
 	fill(b);
 	r = run(b, &e);
 	for (size_t i = 0; i < b->n; i++) {
@@ -260,6 +272,20 @@ static bool unqueue(struct workers *pool, struct worker *w)
 		pool->last = prev;
 	pool->waiting--;
 	return true;
+}
+
+/* By either clock: the one that files are dated by may be set meanwhile. */
+int64_t workers_begun_us(const struct workers *pool)
+{
+	const int64_t now = clock_wall_us();
+	const uint64_t now_ms = clock_mono_ms();
+	int64_t begun = now;
+
+	for (const struct batch *b = pool->batches; b; b = b->next) {
+		begun = MIN(begun, b->since_wall_us);
+		begun = MIN(begun, now - (int64_t)(now_ms - b->since_ms + 1) * 1000);
+	}
+	return begun;
 }
 
 int worker_pidfd(const struct worker *w)

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* warden/worker.h - what may block, in a child of its own: freezing, killing, removing.
  *
- * The child is a copy of this process and ends with it. At most `max` of a pool run at a time, others wait for their turn. Those
+ * The child is a copy of this process and ends with it. One that is killed alone has failed with ERR_UNAVAILABLE: whoever
+ * started it undoes what it may have done. At most `max` of a pool run at a time, others wait for their turn. Those
  * that are quick share a child when several wait: making one costs more than what they do. */
 #pragma once
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/err.h"
 #include "net/loop.h"
@@ -15,6 +17,7 @@ struct worker;
 struct workers {
 	struct loop *loop;
 	struct worker *first, *last; /* waiting */
+	struct batch *batches; /* running */
 	unsigned waiting, running, max;
 	unsigned quick; /* children among `running` whose work is quick */
 	int nice; /* of the children, as long as no more than WORKERS_PATIENT wait */
@@ -54,5 +57,7 @@ void worker_start(struct worker *w, struct workers *pool, worker_fn *fn, worker_
 /* For what waits for nobody: it may come behind others, and be told of when those behind it are done. */
 void worker_start_quick(struct worker *w, struct workers *pool, worker_fn *fn, worker_done_fn *done, void *arg, int gift);
 int worker_pidfd(const struct worker *w); /* of its child, borrowed; -1: it has none (yet) */
+/* When the oldest that runs was begun, in time of day; now, when none does. What is older than this, nobody works on. */
+int64_t workers_begun_us(const struct workers *pool);
 /* Nobody is told any more; the child goes on until this process ends. */
 void worker_forget(struct worker *w);

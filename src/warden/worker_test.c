@@ -145,7 +145,7 @@ static void whoever_is_behind_one_that_dies_is_told(void **state)
 	while (t.jobs[COUNT - 1].told == 0)
 		assert_int_equal(loop_turn(t.loop, 1000, &(struct err){ 0 }), 0);
 	for (size_t i = 0; i < COUNT; i++)
-		assert_int_equal(t.jobs[i].failure.code, i < 2 ? ERR_NONE : ERR_INTERNAL);
+		assert_int_equal(t.jobs[i].failure.code, i < 2 ? ERR_NONE : ERR_UNAVAILABLE);
 	finish(&t);
 }
 

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+/* warden/sweep.h - removes, while the warden runs, what belongs to nobody: what a worker that was killed alone has left.
+ *
+ * A start removes all of it (adopt.h); this does the same every now and then, and soon after something has failed. It reads
+ * in a worker and tells what is nobody's by two rules:
+ *
+ *   - what is being made or removed has a name of its own kind (new-..., gone-..., part-...). It is nobody's when it was last
+ *     changed before the oldest worker that may have such things was begun;
+ *   - what has the number of a box (folder, disk, groups, link, elements of the rules) is nobody's when the number is free,
+ *     because a number is taken before anything has it and freed after everything is gone. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "net/loop.h"
+#include "warden/worker.h"
+
+struct err;
+struct warden;
+
+#define SWEEP_MS 20000
+#define SWEEP_SOON_MS 1500 /* longer than SWEEP_MARGIN_US */
+#define SWEEP_MARGIN_US 1000000 /* files are dated by a clock that ticks */
+#define SWEEP_NUMBERS_MAX 64 /* of one turn; what is left has its turn soon */
+
+struct sweep {
+	struct workers pool;
+	struct worker worker;
+	struct timer timer;
+	unsigned char *found; /* by number, in memory that the worker shares: SWEEP_... */
+	int64_t layers_us, disks_us; /* what was last changed before is nobody's */
+};
+
+int sweep_open(struct warden *w, struct err *e);
+void sweep_done(struct warden *w);
+void sweep_soon(struct warden *w); /* something has failed that may have left something */
+bool sweep_is_busy(const struct warden *w);
