@@ -14,7 +14,7 @@
  *
  *     vol-ID           complete
  *     new-vol-RANDOM   being made; becomes one by its name alone, after it is on the disk
- *     gone-vol-...     being removed: an id, or random where nobody asks for it
+ *     gone-vol-...     being removed; the rest is its id
  *
  * Everything here may block and is for a process that others do not wait for. */
 #pragma once

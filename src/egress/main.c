@@ -229,7 +229,7 @@ int main(int argc, char **argv)
 	struct opt_result r;
 	struct err e;
 
-	signals_prepare();
+	signals_prepare_daemon();
 	(void)umask(077);
 	if (opt_parse(&program, argc, argv, &in, &r, &e) < 0)
 		return fail(&e, EXIT_USAGE);

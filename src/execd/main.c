@@ -158,7 +158,7 @@ int main(int argc, char **argv)
 	struct err e = { 0 };
 
 	keep_heap_near();
-	signals_prepare();
+	signals_prepare_daemon();
 	double_dashes(argc, argv, &a);
 	if (opt_parse(&program, argc, argv, &o, &r, &e) < 0)
 		return fail(&e, EXIT_USAGE);

@@ -67,7 +67,7 @@ int main(int argc, char **argv)
 	(void)close(FETCH_FD_PROGRAM); /* or it was not there */
 	(void)prctl(PR_SET_NAME, "opensandbox-fetch", 0, 0, 0); /* it was started by a number */
 	(void)umask(027); /* the server reads what is left in the folder, by its group */
-	signals_prepare();
+	signals_prepare_daemon();
 	if (run(&a, &e) == 0)
 		e = (struct err){ 0 };
 	asker_end(&a, &e);

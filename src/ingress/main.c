@@ -182,7 +182,7 @@ int main(int argc, char **argv)
 	struct opt_result r;
 	struct err e = { 0 };
 
-	signals_prepare();
+	signals_prepare_daemon();
 	if (opt_parse(&program, argc, argv, &o, &r, &e) < 0)
 		return fail(&e, EXIT_USAGE);
 	if (r.action != OPT_RUN || o.man || o.completion)

@@ -407,5 +407,6 @@ int main(int argc, char **argv)
 		return snapshot_command(r.argc, r.argv, o.config, env);
 	if (r.command == &commands[COMMAND_COMPLETION])
 		return run_completion(r.argc, r.argv);
+	signals_prepare_daemon();
 	return with_config(&o, env, ACTION_SERVE);
 }

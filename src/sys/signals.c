@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/own.h"
 
 #include "base/banned.h"
 
@@ -21,6 +22,18 @@ void signals_prepare(void)
 	(void)sigaction(SIGCHLD, &by_default, NULL);
 	(void)sigaction(SIGPIPE, &ignored, NULL);
 	(void)sigaction(SIGXFSZ, &ignored, NULL);
+}
+
+void signals_prepare_daemon(void)
+{
+	static const int unused[] = { SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGIO, SIGPWR, SIGSTKFLT };
+	const struct sigaction ignored = { .sa_handler = SIG_IGN };
+
+	signals_prepare();
+	for (size_t i = 0; i < ARRAY_LEN(unused); i++)
+		(void)sigaction(unused[i], &ignored, NULL);
+	for (int i = SIGRTMIN; i <= SIGRTMAX; i++)
+		(void)sigaction(i, &ignored, NULL);
 }
 
 /* As the kernel wants it: all zero is the default, without flags and with an empty mask. */

@@ -13,6 +13,12 @@ struct err;
  * Programs that are started with process_spawn() have the defaults again. */
 void signals_prepare(void);
 
+/* The same for a program that others depend on. Signals that it has no use for, and that would end it, are ignored: somebody
+ * who mistakes its number, or a script that tells all daemons to reopen their logs, must not end sandboxes' connections. SIGHUP
+ * is among them: who wants it blocks it, and reads it then. What stays are SIGTERM and SIGINT, those that stop and continue,
+ * and those that tell of a defect of the program itself. */
+void signals_prepare_daemon(void);
+
 /* Every disposition is the default and nothing is blocked: for a child that is to be somebody else's. By the kernel's own
  * call, because libc keeps two signals to itself, which a parent may have ignored all the same. No heap. */
 void signals_forget(void);

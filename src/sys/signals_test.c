@@ -137,6 +137,28 @@ static void a_program_starts_with_the_dispositions_it_needs(void **state)
 	assert_int_equal(in_child(dispositions_after_a_bad_start, NULL), 0);
 }
 
+static int dispositions_of_a_daemon(void *arg)
+{
+	static const int ignored[] = { SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGPIPE, SIGPWR }, kept[] = { SIGTERM, SIGINT, SIGCHLD, SIGTSTP };
+	struct sigaction sa;
+
+	(void)arg;
+	signals_prepare_daemon();
+	for (size_t i = 0; i < ARRAY_LEN(ignored); i++)
+		if (sigaction(ignored[i], NULL, &sa) < 0 || sa.sa_handler != SIG_IGN)
+			return 1 + (int)i;
+	for (size_t i = 0; i < ARRAY_LEN(kept); i++)
+		if (sigaction(kept[i], NULL, &sa) < 0 || sa.sa_handler != SIG_DFL)
+			return 32 + (int)i;
+	return 0;
+}
+
+static void a_daemon_ignores_what_it_has_no_use_for(void **state)
+{
+	(void)state;
+	assert_int_equal(in_child(dispositions_of_a_daemon, NULL), 0);
+}
+
 /* As the kernel has it: libc does not tell of all of them. */
 static unsigned long handler_of(int signo)
 {
@@ -171,6 +193,7 @@ static void a_child_can_forget_all_of_them(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_daemon_ignores_what_it_has_no_use_for),
 		cmocka_unit_test(a_child_can_forget_all_of_them),
 		cmocka_unit_test(blocked_signals_are_read_in_turn),
 		cmocka_unit_test(a_set_has_what_was_listed),

@@ -16,6 +16,7 @@
 #include "image/unpack.h"
 #include "sys/passing.h"
 #include "sys/path.h"
+#include "sys/signals.h"
 #include "unpack/confine.h"
 
 #include "base/banned.h"
@@ -122,6 +123,7 @@ int main(int argc, char **argv)
 		(void)!write(STDERR_FILENO, usage, sizeof(usage) - 1);
 		_exit(2);
 	}
+	signals_prepare_daemon();
 	rc = o.packs ? pack(o.max, r.digest, &r.err) : unpack(o.has_want ? &o.want : NULL, &r.err);
 	if (rc == 0)
 		r.err = (struct err){ 0 };

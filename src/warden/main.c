@@ -159,7 +159,7 @@ int main(int argc, char **argv)
 	struct opt_result r;
 	struct err e;
 
-	signals_prepare();
+	signals_prepare_daemon();
 	(void)umask(077);
 #ifdef KILL_POINTS
 	kill_point_open(kill_point_env());
