@@ -17,7 +17,8 @@ struct preflight_trial {
 	bool has_layout;
 };
 
-#define PREFLIGHT_TRIAL_MS 10000 /* for a child: they take a few */
+/* For a child. They take a few milliseconds; the first use of a part of the kernel loads its modules, seconds on a slow machine. */
+#define PREFLIGHT_TRIAL_MS 60000
 #define PREFLIGHT_FILE_MAX ((size_t)64 * 1024)
 
 /* FN's result and error in a child of its own, whose namespaces, mounts and filters end with it. */

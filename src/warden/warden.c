@@ -42,7 +42,7 @@
 #define SLOW_MS 100 /* S10: a callback that takes longer is a defect */
 #define ROOM_TRIES 25
 #define ROOM_PAUSE_MS 200
-#define TRIAL_MS 10000
+#define TRIAL_MS 60000 /* the first box after the start of a machine: modules of the kernel are loaded for it */
 #define PROBLEMS_MAX ((size_t)64 * 1024)
 #define TRIAL_SPEC "{\"id\":\"preflight\",\"entrypoint\":[]}"
 
