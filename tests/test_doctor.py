@@ -128,6 +128,9 @@ def test_the_json_says_the_same_as_the_page(doctor):
     for name, c in checks.items():
         assert re.search(rf"^  {c['outcome']} +{re.escape(name)}( |$)", page, re.M), name
     assert document["untried"] == 0
+    kernel = checks["version"]
+    assert kernel["detail"].startswith(os.uname().release) and "tried" in kernel["detail"], kernel
+    assert (kernel["outcome"] == "ok") == ("not one of those" not in kernel["detail"]), kernel
     for name in ("root", "openat2", "clone3", "namespaces", "user namespace", "seccomp filter", "overlayfs", "memory",
                  "state_dir", "warden"):
         assert checks[name]["outcome"] == "ok", checks[name]

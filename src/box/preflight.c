@@ -28,6 +28,9 @@
 
 /* In this order they are shown; rows of a group follow each other. */
 static const struct preflight_check checks[] = {
+	{ "kernel", "version", .is_for_doctor = true, .probe = probe_version, .file = "proc/sys/kernel/osrelease",
+	  .cost = "no test has run on it: what differs there, and has no row here, shows in use",
+	  .remedy = "run 'make test' on it, or use one of those" },
 	{ "kernel", "root", true, false, .probe = probe_root,
 	  .cost = "namespaces, mounts and control groups cannot be made" NO_BOX,
 	  .remedy = "start the server as root, with all capabilities; in a container: --privileged" },

@@ -46,3 +46,5 @@ probe_fn probe_setting, probe_io_uring, probe_core_pattern, probe_pid_max, probe
 	probe_btrfs, probe_mkfs, probe_nft, probe_nftables, probe_veth, probe_network;
 /* preflight_ids.c */
 probe_fn probe_ids;
+/* preflight_version.c */
+probe_fn probe_version;

@@ -24,6 +24,7 @@ static const struct {
 	{ "etc/group", "root:x:0:\n" },
 	{ "etc/subuid", "alice:100000:65536\n" },
 	{ "proc/filesystems", "nodev\ttmpfs\n\tbtrfs\n" },
+	{ "proc/sys/kernel/osrelease", "6.12.41+deb13-amd64\n" },
 	{ "proc/swaps", "Filename Type Size Used Priority\n" },
 	{ "proc/sys/kernel/pid_max", "4194304\n" },
 	{ "proc/sys/kernel/core_pattern", "core\n" },
@@ -133,6 +134,13 @@ static void settings_are_judged_by_their_values(void **state)
 		enum preflight_outcome want;
 		const char *detail;
 	} rows[] = {
+		{ "proc/sys/kernel/osrelease", "6.1.0-44-cloud-amd64\n", "version", PREFLIGHT_OK, "6.1.0-44-cloud-amd64, tried: Debian 12" },
+		{ "proc/sys/kernel/osrelease", "6.12.41+deb13-amd64\n", "version", PREFLIGHT_OK, "tried: Debian 13" },
+		{ "proc/sys/kernel/osrelease", "6.18\n", "version", PREFLIGHT_OK, "6.18, tried: with v1" },
+		{ "proc/sys/kernel/osrelease", "6.11.2\n", "version", PREFLIGHT_WARNING,
+		  "6.11.2, not one of those that were tried: 6.1 (Debian 12), 6.12 (Debian 13), 6.18" },
+		{ "proc/sys/kernel/osrelease", "6.180.1\n", "version", PREFLIGHT_WARNING, "not one of those" },
+		{ "proc/sys/kernel/osrelease", "16.1.2\n", "version", PREFLIGHT_WARNING, "not one of those" },
 		{ "proc/sys/kernel/io_uring_disabled", "0\n", "io_uring", PREFLIGHT_WARNING, "kernel.io_uring_disabled is 0" },
 		{ "proc/sys/kernel/io_uring_disabled", "1\n", "io_uring", PREFLIGHT_OK, "is 1" },
 		{ "proc/sys/kernel/unprivileged_bpf_disabled", "0\n", "unprivileged bpf", PREFLIGHT_WARNING, "is 0" },
