@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+import census
 from api import Api, wait_for, when
 from test_snapshots import CHANGES, LOOK, SEEN, is_up, kept, layers, sh  # noqa: F401 (kept is a fixture)
 
@@ -203,3 +204,27 @@ def test_forks_and_rollbacks_survive_restarts(start_server, spec):
     assert api.delete(fork).status == 204
     wait_for(lambda: len(layers(server)) == 1, what="the layer of the fork going")
     assert api.delete(source).status == 204 == api.delete_snapshot(taken).status
+
+
+def workers_of(server):
+    return [w for w in census.workers([server.warden_pid]) if w not in census.processes(server.home.prefix)]
+
+
+def test_a_layer_that_is_made_for_a_server_that_was_killed_goes(start_server, spec):
+    """Its successor has made a list of the layers before this one is there."""
+    server = start_server()
+    api = Api(server, spec)
+    source = api.create()["id"]
+    sh(api, source, "head -c 30M /dev/urandom > /root/large")
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(api.post, f"/sandboxes/{source}/fork", {"count": 1, "timeout": 300})
+        worker, = wait_for(lambda: workers_of(server), what="the worker that takes the layer")
+        os.kill(worker, signal.SIGSTOP)
+        os.kill(server.pid, signal.SIGKILL)
+        asked.exception()  # the connection broke
+        wait_for(lambda: is_up(server), what="the server coming back")
+        os.kill(worker, signal.SIGCONT)
+    wait_for(lambda: not workers_of(server), what="the end of the worker")
+    wait_for(lambda: layers(server) == [], 20, what="the layer going")
+    assert sh(api, source, "stat -c %s /root/large") == [str(30 << 20)]
+    assert api.delete(source).status == 204

@@ -71,6 +71,7 @@ struct native {
 	struct map layers; /* names of those that the warden has, each its own value */
 	bool are_layers_known;
 	struct timer layer_sweep;
+	unsigned layer_sweeps;
 	size_t sweep_at;
 	/* networks */
 	char egress_path[108]; /* the socket of egress; empty: there is none */

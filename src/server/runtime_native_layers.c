@@ -9,6 +9,7 @@
 #include "base/banned.h"
 
 #define SWEEP_MS 10000
+#define LOOK_SWEEPS 3 /* to one look at what there is */
 #define SWEEP_LAYERS 512 /* looked at in one go */
 #define SWEEP_DROPS 16
 
@@ -194,6 +195,27 @@ void native_answer_packed(struct call *c, const struct wire_layer *layer)
 
 /* ---- what nobody needs ---- */
 
+static void on_looked(const struct runtime_failure *failure, void *arg)
+{
+	(void)arg;
+	if (failure)
+		log_debug("the layers of images cannot be looked at", LOG_ERR(&failure->err));
+}
+
+/* A layer that an earlier server has asked for may have been finished after the list was made. */
+static void look_again(struct native *n)
+{
+	struct call *c;
+
+	if (++n->layer_sweeps % LOOK_SWEEPS != 0)
+		return;
+	c = native_call_new(&n->rt, WIRE_LAYERS, n);
+	if (!c)
+		return;
+	c->fn.done = on_looked;
+	native_call_send(c, "", &(struct wire_request){ 0 }, -1);
+}
+
 static void on_sweep(void *arg)
 {
 	struct native *n = arg;
@@ -209,6 +231,7 @@ static void on_sweep(void *arg)
 		native_layers_ask(n);
 		return;
 	}
+	look_again(n);
 	images_drop_unused(n->puller);
 	for (; seen < SWEEP_LAYERS && found < SWEEP_DROPS && (name = map_next(&n->layers, &n->sweep_at, &key)); seen++)
 		if (!native_layer_is_wanted(n, name))

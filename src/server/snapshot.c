@@ -551,6 +551,7 @@ void snapshots_free(struct snapshots *s)
 	timer_done(&s->flush);
 	timer_done(&s->sweep);
 	timer_done(&s->again);
+	timer_done(&s->look);
 	random_pool_done(&s->random);
 	free(s);
 }
@@ -570,6 +571,7 @@ struct snapshots *snapshots_new(const struct snapshots_spec *spec, enum store_fa
 	if (timer_init(&s->flush, spec->loop, on_flush, s, "snapshot states", e) < 0 ||
 	    timer_init(&s->sweep, spec->loop, layers_sweep, s, "unused layers", e) < 0 ||
 	    timer_init(&s->again, spec->loop, layers_ask, s, "layers of the runtime", e) < 0 ||
+	    timer_init(&s->look, spec->loop, layers_look, s, "layers of nobody", e) < 0 ||
 	    store_meta_get(spec->store, "boot_id", value, &boot, e) < 0 ||
 	    store_meta_get(spec->store, STORE_KEEP_LAYERS, value, &keep, e) < 0 ||
 	    store_load_snapshots(spec->store, load, s, ret_fault, e) < 0)

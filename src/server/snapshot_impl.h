@@ -27,6 +27,7 @@ struct layer {
 	struct snapshots *set;
 	char name[RUNTIME_LAYER_LEN + 1];
 	bool is_marked, is_going;
+	bool is_stranger; /* it was there at the start, without a record, and is left alone */
 };
 
 struct snapshots {
@@ -37,7 +38,8 @@ struct snapshots {
 	struct map layers; /* of struct layer, by name */
 	struct layer_pin *pins;
 	struct random_pool random;
-	struct timer flush, sweep, again;
+	struct timer flush, sweep, again, look;
+	uint64_t look_ms;   /* the pause before the next look */
 	bool is_sweep_due;  /* soon */
 	bool is_new;        /* so is the database */
 	bool keeps_unknown; /* layers without a record are left alone */
@@ -60,4 +62,5 @@ int layer_add(struct snapshots *s, const char *name, struct err *e);
 bool layer_has_sandbox(const struct snapshots *s, const char *name);
 void layers_sweep(void *arg);
 void layers_ask(void *arg);
+void layers_look(void *arg);
 void layers_free(struct snapshots *s);

@@ -11,6 +11,8 @@
 #define SWEEP_MS 100      /* many sandboxes go at a time */
 #define SWEEP_AGAIN_MS 1000
 #define ASK_AGAIN_MS 200
+#define LOOK_MIN_MS 2000 /* after a start */
+#define LOOK_MAX_MS 30000
 
 /* ---- names ---- */
 
@@ -156,7 +158,7 @@ void layers_sweep(void *arg)
 		return;
 	mark_all(s);
 	for (size_t i = 0; (l = map_next(&s->layers, &i, &name));) {
-		if (l->is_marked || l->is_going)
+		if (l->is_marked || l->is_going || l->is_stranger)
 			continue;
 		l->is_going = true;
 		rt->ops->snapshot_remove(rt, l->name, on_removed, l); /* never completes during the call */
@@ -201,6 +203,22 @@ static int learn(struct snapshots *s, const char *const *layers, size_t n, struc
 	return 0;
 }
 
+/* What is left alone now is left alone later. */
+static int note_strangers(struct snapshots *s, const char *const *layers, size_t n, struct err *e)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct layer *l;
+
+		if (map_get(&s->layers, str_of(layers[i])))
+			continue;
+		if (layer_add(s, layers[i], e) < 0)
+			return -1;
+		l = map_get(&s->layers, str_of(layers[i]));
+		l->is_stranger = true;
+	}
+	return 0;
+}
+
 static int settle(struct snapshots *s, const char *const *layers, size_t n, struct err *e)
 {
 	AUTO(map_done) struct map found = MAP_INIT;
@@ -212,7 +230,42 @@ static int settle(struct snapshots *s, const char *const *layers, size_t n, stru
 	if (learn(s, layers, n, e) < 0)
 		return -1;
 	snapshots_settle(s, &found);
-	return 0;
+	return note_strangers(s, layers, n, e);
+}
+
+/* ---- while it runs ---- */
+
+/* A server that was killed while a fork's layer was made leaves a layer that its successor has not heard of: it appears after
+ * the list was made. Whatever appears without having been asked for by this server is such a one. */
+static void look_later(struct snapshots *s)
+{
+	s->look_ms = MIN(s->look_ms ? s->look_ms * 2 : (uint64_t)LOOK_MIN_MS, (uint64_t)LOOK_MAX_MS);
+	timer_in(&s->look, s->look_ms);
+}
+
+static void on_look(const char *const *layers, size_t n, const struct runtime_failure *failure, void *arg)
+{
+	struct snapshots *s = arg;
+	size_t lost = 0;
+
+	for (size_t i = 0; !failure && i < n; i++) {
+		if (map_get(&s->layers, str_of(layers[i])))
+			continue;
+		log_warn("a layer that an earlier server has asked for is removed", LOG_S("layer", layers[i]));
+		if (layer_add(s, layers[i], &(struct err){ 0 }) == 0) /* or there is a next time */
+			lost++;
+	}
+	if (lost > 0)
+		snapshots_released(s);
+	look_later(s);
+}
+
+void layers_look(void *arg)
+{
+	struct snapshots *s = arg;
+
+	if (s->sandboxes)
+		s->spec.runtime->ops->snapshots(s->spec.runtime, on_look, s);
 }
 
 static void on_layers(const char *const *layers, size_t n, const struct runtime_failure *failure, void *arg)
@@ -226,8 +279,10 @@ static void on_layers(const char *const *layers, size_t n, const struct runtime_
 	}
 	if (failure)
 		e = failure->err;
-	else if (settle(s, layers, n, &e) == 0)
+	else if (settle(s, layers, n, &e) == 0) {
 		snapshots_released(s);
+		look_later(s);
+	}
 	s->recovered(e.code == ERR_NONE ? NULL : &e, s->recovered_arg);
 }
 
