@@ -41,6 +41,7 @@
 #define ASIDE_PIDS 32
 #define SOCKETS_MEMORY (16ULL << 20) /* where it is not counted as memory: with execd's own 48 MiB, what is set aside */
 #define SPLIT (CGROUP_BIT(CGROUP_MEMORY) | CGROUP_BIT(CGROUP_PIDS)) /* what execd and the sandbox have apart */
+#define BACKLOG 1024 /* above the connections that execd serves at once: those that are too many hear so from it */
 #define KILL_MS 5000
 #define FREEZE_MS 5000
 
@@ -208,7 +209,7 @@ static int make_listener(struct slot *s, struct err *e)
 	if (s->listener < 0)
 		return -1;
 	(void)snprintf(a.sun_path, sizeof(a.sun_path), "/proc/self/fd/%d/execd.sock", s->dir);
-	if (bind(s->listener, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(s->listener, 128) < 0)
+	if (bind(s->listener, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(s->listener, BACKLOG) < 0)
 		return err_sys(e, errno, "listen for box %u", s->number);
 	return 0;
 }

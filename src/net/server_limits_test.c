@@ -430,6 +430,7 @@ static void streams_beyond_the_total_get_503(void **state)
 	rig_send(r, two, STR(GET("/stream")));
 	assert_false(rig_talk(r, STR(GET("/stream")), &a));
 	rig_begins(&a, "HTTP/1.1 503 ");
+	assert_int_equal(rig_count(&a, "Retry-After: 1\r\n"), 1); /* G12 */
 	(void)close(take_fd(&one));
 	buf_clear(&a);
 	assert_false(rig_talk(r, STR(GET("/stream")), &a));

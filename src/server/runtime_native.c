@@ -23,6 +23,9 @@
 
 #define AGAIN_MS 50
 #define CALL_MS 60000
+#define BUSY_MS 5000 /* for execd to take the connections that wait for it */
+#define RETRY_FIRST_MS 5U
+#define RETRY_LAST_MS 100U
 #define CREATE_MS 600000
 #define LAYER_MS (2 * 3600 * 1000) /* half an hour to unpack it, and others before it */
 #define LIST_MAX 16384
@@ -44,6 +47,7 @@ void native_call_free(struct call *c)
 	if (c->next)
 		c->next->prev = c->prev;
 	timer_done(&c->timer);
+	timer_done(&c->retry);
 	defer_cancel(&c->later);
 	dial_cancel(c->dialing);
 	free(c->rows);
@@ -322,6 +326,7 @@ static void native_dial(struct runtime *rt, const char *id, unsigned port, runti
 	}
 	c->fn.dial = fn;
 	c->port = rq.port;
+	(void)snprintf(c->id, sizeof(c->id), "%s", id);
 	if (port == PORT_EGRESS)
 		native_dial_egress(c);
 	else
@@ -420,6 +425,34 @@ static void answer_dial(struct call *c, struct passed *got)
 		if (!c->dialing)
 			native_call_fail(c, &e);
 	}
+}
+
+static void dial_again(void *arg)
+{
+	struct call *c = arg;
+	struct wire_request rq = { .port = c->port };
+
+	native_call_send(c, c->id, &rq, -1);
+}
+
+/* As many connections wait for execd as its socket holds, and nothing tells when it has taken one: asked again in a while,
+ * up to a limit. False: that is over, or it is another failure. */
+static bool waits_for_room(struct call *c, const struct err *why)
+{
+	struct err ignored;
+
+	if (c->kind != WIRE_DIAL || why->sys != EAGAIN)
+		return false;
+	if (c->retry_ms == 0) {
+		c->busy_until_ms = loop_now_ms(c->n->loop) + BUSY_MS;
+		if (timer_init(&c->retry, c->n->loop, dial_again, c, "dial execd again", &ignored) < 0)
+			return false;
+	}
+	c->retry_ms = c->retry_ms ? MIN(2 * c->retry_ms, RETRY_LAST_MS) : RETRY_FIRST_MS;
+	if (loop_now_ms(c->n->loop) >= c->busy_until_ms)
+		return false;
+	timer_in(&c->retry, c->retry_ms);
+	return true;
 }
 
 static void answer_logs(struct call *c, const struct passed *got)
@@ -546,7 +579,8 @@ static void answer(struct call *c, const struct wire_reply *rp, struct passed *g
 	void *arg = c->arg;
 
 	if (rp->failed) {
-		native_call_fail(c, &rp->err);
+		if (!waits_for_room(c, &rp->err))
+			native_call_fail(c, &rp->err);
 		return;
 	}
 	switch (c->kind) {

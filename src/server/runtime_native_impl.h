@@ -43,6 +43,10 @@ struct call {
 	struct err failure; /* of one that could not be asked */
 	unsigned port;
 	struct dial *dialing;
+	char id[WIRE_ID_SIZE];  /* of a sandbox that is dialled, for another try */
+	struct timer retry;
+	unsigned retry_ms;      /* 0: there was none yet */
+	uint64_t busy_until_ms; /* then it is told that too many wait */
 	struct runtime_log_query query;
 	unsigned char layer[DIGEST_NAME_SIZE]; /* that is dropped */
 	struct wire_reply *rows;

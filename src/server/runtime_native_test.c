@@ -514,6 +514,66 @@ static void a_dial_gives_the_socket_as_a_transport(void **state)
 	(void)close(pair[1]);
 }
 
+static struct wire_reply busy_reply(const struct wire_request *rq)
+{
+	struct wire_reply rp = reply_to(rq);
+
+	rp.failed = 1;
+	(void)err_set(&rp.err, ERR_UNAVAILABLE, "too many wait");
+	rp.err.sys = EAGAIN;
+	return rp;
+}
+
+/* G12: a socket whose listener is busy says so at once; whoever dials waits. */
+static void a_busy_execd_is_dialled_again(void **state)
+{
+	struct fixture *f = *state;
+	AUTO(passed_done) struct passed got = PASSED_INIT;
+	struct wire_request rq;
+	struct wire_reply rp;
+	int pair[2];
+
+	f->rt->ops->dial(f->rt, "ab-12", PORT_EXECD, on_dial, f);
+	for (int i = 0; i < 10; i++) {
+		rq = hear(f, &got);
+		assert_string_equal(rq.id, "ab-12");
+		rp = busy_reply(&rq);
+		say(f, &rp, NULL, 0);
+		assert_int_equal(f->done, 0);
+		f->now_ms += 100;
+		turn(f);
+	}
+	rq = hear(f, &got);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	rp = reply_to(&rq);
+	say(f, &rp, &pair[0], 1);
+	assert_non_null(f->dialed);
+	transport_close(f->dialed);
+	(void)close(pair[0]);
+	(void)close(pair[1]);
+}
+
+static void an_execd_that_stays_busy_is_told_as_such(void **state)
+{
+	struct fixture *f = *state;
+	AUTO(passed_done) struct passed got = PASSED_INIT;
+	struct wire_request rq;
+	struct wire_reply rp;
+
+	f->rt->ops->dial(f->rt, "ab-12", PORT_EXECD, on_dial, f);
+	rq = hear(f, &got);
+	rp = busy_reply(&rq);
+	say(f, &rp, NULL, 0);
+	f->now_ms += 6000;
+	turn(f);
+	rq = hear(f, &got);
+	rp = busy_reply(&rq);
+	say(f, &rp, NULL, 0);
+	assert_int_equal(f->failed, 1);
+	assert_int_equal(f->failure.status, 503);
+	assert_int_equal(f->failure.err.sys, EAGAIN);
+}
+
 /* More than any socket holds. */
 static void a_thousand_calls_at_once_all_go_out_in_order(void **state)
 {
@@ -680,6 +740,8 @@ int main(void)
 		TEST(a_volume_that_cannot_be_is_told_by_the_contracts_code),
 		TEST(named_volumes_are_made_and_removed),
 		TEST(a_dial_gives_the_socket_as_a_transport),
+		TEST(a_busy_execd_is_dialled_again),
+		TEST(an_execd_that_stays_busy_is_told_as_such),
 		TEST(a_thousand_calls_at_once_all_go_out_in_order),
 		TEST(a_create_behind_a_thousand_calls_goes_out_with_its_descriptors),
 		TEST(lists_come_in_rows),

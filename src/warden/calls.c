@@ -40,8 +40,11 @@ static int dial_execd(const struct box *b, struct err *e)
 		return -1;
 	(void)snprintf(to.sun_path, sizeof(to.sun_path), "/proc/self/fd/%d/execd.sock", b->slot.dir);
 	if (connect(fd, (const struct sockaddr *)&to, sizeof(to)) < 0) {
-		if (errno == EAGAIN)
-			return err_set(e, ERR_UNAVAILABLE, "too many wait for execd of sandbox '%s'", b->file.id);
+		if (errno == EAGAIN) {
+			(void)err_set(e, ERR_UNAVAILABLE, "too many wait for execd of sandbox '%s'", b->file.id);
+			e->sys = EAGAIN; /* whoever asked asks again */
+			return -1;
+		}
 		return err_sys(e, errno, "connect to execd of sandbox '%s'", b->file.id);
 	}
 	return take_fd(&fd);

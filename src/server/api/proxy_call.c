@@ -40,6 +40,13 @@ static int on_headers(const struct request *rq, struct reply *rp, const struct h
 	return proxy_pass_headers(rq, rp, head, e);
 }
 
+/* G12: that many connections wait for the sandbox is no fault of what listens there. */
+static void reply_busy(struct reply *rp)
+{
+	(void)reply_header(rp, "Retry-After", STR("1"));
+	(void)reply_error(rp, 503, "UNAVAILABLE", "too many requests wait for the sandbox, try later");
+}
+
 /* Nothing was answered yet. The first words are what clients know. A sandbox that goes takes its connections along
  * before anybody else hears of it: that is no fault of whoever listened there. */
 static void reply_failure(const struct proxy_call *x, struct reply *rp, const struct err *e)
@@ -50,6 +57,8 @@ static void reply_failure(const struct proxy_call *x, struct reply *rp, const st
 		(void)reply_error(rp, 503, "EGRESS_UNAVAILABLE", "opensandbox-egress does not answer; what it has let through stays as it is");
 	else if (e->code == ERR_NOT_FOUND || !sb || !sandbox_can_be_called(sb))
 		(void)reply_error(rp, 502, CODE_UNKNOWN_ERROR, "Could not connect to the backend sandbox: it is not running");
+	else if (e->sys == EAGAIN)
+		reply_busy(rp);
 	else if (e->code == ERR_UNAVAILABLE) /* as the dialer says it */
 		(void)reply_error(rp, 502, CODE_UNKNOWN_ERROR,
 				  "Could not connect to the backend sandbox: does anything listen on port %u?", x->target.port);
