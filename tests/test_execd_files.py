@@ -795,18 +795,31 @@ def test_o4_too_deep_is_413_and_not_a_short_list(execd, tmp_path):
 
 def test_o4_too_many_is_413_and_a_long_list_is_whole(execd, many):
     for i in range(100):
-        touch_many(many / f"{i:02}", 998)
-    answer = get(execd, "/files/search", path=str(many), pattern="*")
-    assert answer.status == 200 and answer.headers["Transfer-Encoding"] == "chunked" and len(answer.json) == 99800
+        touch_many(many / f"{i:02}", 999)
+    routes = (("/files/search", {"pattern": "*"}), ("/directories/list", {"depth": 9}))
+    for (route, more), count in zip(routes, (99900, 100000)):  # each name is visited, whether it is told or not
+        answer = get(execd, route, path=str(many), **more)
+        assert answer.status == 200 and answer.headers["Transfer-Encoding"] == "chunked" and len(answer.json) == count
+        paths = [e["path"] for e in answer.json]
+        assert len(set(paths)) == count and paths == sorted(paths) and paths[-1] == f"{many}/99/998"
+        assert {e["size"] for e in answer.json if e["type"] == "file"} == {0}
     assert get(execd, "/files/search", path=str(many), pattern="997").headers["Content-Length"]
-    touch_many(many / "more", 200)
-    assert is_error(get(execd, "/files/search", path=str(many), pattern="997"), 413, "CONTENT_TOO_LARGE", "100000")
-    # What has begun is cut, visibly.
-    with raw(execd, head_of(0, "x", "GET", "/files/search" + query(path=str(many))), timeout=60) as s:
-        received = b""
-        while piece := s.recv(MIB):
-            received = received[:20] + piece if len(received) > 20 else received + piece
-    assert received.startswith(b"HTTP/1.1 413") or not received.endswith(b"0\r\n\r\n")
+    touch_many(many / "00" / "more", 0)
+    for route, more in (*routes, ("/files/search", {"pattern": "997"}), ("/files/search", {})):
+        assert is_error(get(execd, route, path=str(many), **more), 413, "CONTENT_TOO_LARGE", "100000")
+    assert len(get(execd, "/directories/list", path=str(many / "99")).json) == 999
+
+
+def test_g12_a_list_that_cannot_be_whole_says_so_before_its_first_byte(execd, many):
+    """What is too deep comes last, behind more than goes out in one piece."""
+    touch_many(many, 40000)
+    at = many / "z"
+    at.mkdir()
+    for _ in range(65):
+        at = at / "d"
+        at.mkdir()
+    for route, more in (("/files/search", {}), ("/directories/list", {"depth": 1000})):
+        assert is_error(get(execd, route, path=str(many), **more), 413, "CONTENT_TOO_LARGE", "64")
 
 
 def test_a_search_ends_with_its_client(execd, tmp_path):

@@ -6,6 +6,7 @@
 #include "base/own.h"
 #include "execd/execd.h"
 #include "execd/files.h"
+#include "execd/files_found.h"
 #include "execd/files_walk.h"
 #include "execd/glob.h"
 #include "execd/task.h"
@@ -16,18 +17,23 @@
 
 struct listing {
 	struct task *t;
-	struct json_out o;
-	const struct names *names;
+	struct found found;
 	struct glob *glob; /* NULL: everything */
 };
+
+static void listing_done(struct listing *l)
+{
+	found_done(&l->found);
+	glob_free(l->glob);
+}
+DEFINE_AUTO_DONE(struct listing, listing_done)
 
 static int add_entry(struct str path, size_t name_at, const struct stat *st, void *arg, struct err *e)
 {
 	struct listing *l = arg;
 
 	(void)name_at;
-	info_write(&l->o, path, st, l->names);
-	return task_spill(l->t, e);
+	return found_add(&l->found, path, st, e);
 }
 
 static int add_match(struct str path, size_t name_at, const struct stat *st, void *arg, struct err *e)
@@ -82,6 +88,26 @@ static int walk(struct listing *l, struct str sent, const struct place *at, int 
 	return task_fail_path(l->t, sent, &why);
 }
 
+/* The walk is over and whole: whatever goes out now is all of it. */
+static int answer(struct listing *l, struct err *e)
+{
+	AUTO(names_free) struct names *names = names_new(l->t, e);
+	struct json_out o = task_json(l->t);
+	struct str path;
+	struct stat st;
+
+	if (!names)
+		return -1;
+	json_open(&o, '[');
+	for (found_rewind(&l->found); found_next(&l->found, &path, &st);) {
+		info_write(&o, path, &st, names);
+		if (task_spill(l->t, e) < 0)
+			return -1;
+	}
+	json_close(&o, ']');
+	return task_end(l->t, e);
+}
+
 /* ---- list ---- */
 
 static int read_depth(struct task *t, size_t *ret)
@@ -97,27 +123,21 @@ static int read_depth(struct task *t, size_t *ret)
 
 static int list(struct task *t, struct err *e)
 {
-	AUTO(names_free) struct names *names = names_new(t, e);
-	struct listing l = { .t = t, .names = names };
+	AUTO(listing_done) struct listing l = { .t = t, .found = found_init() };
 	AUTO_FD fd = -1;
 	struct place at;
 	struct str sent = { 0 };
 	struct stat st = { 0 };
 	size_t depth = 0;
 
-	if (!names || read_depth(t, &depth) < 0)
+	if (read_depth(t, &depth) < 0)
 		return -1;
 	fd = open_start(t, &sent, &at, &st);
 	if (fd < 0)
 		return -1;
 	if (!S_ISDIR(st.st_mode))
 		return task_fail(t, 400, CODE_INVALID_BODY, "'%.*s' is not a directory", STR_ARG(sent));
-	l.o = task_json(t);
-	json_open(&l.o, '[');
-	if (walk(&l, sent, &at, fd, depth, add_entry) < 0)
-		return -1;
-	json_close(&l.o, ']');
-	return task_end(t, e);
+	return walk(&l, sent, &at, fd, depth, add_entry) < 0 ? -1 : answer(&l, e);
 }
 
 int directories_list_get(struct request *rq, struct reply *rp, struct err *e)
@@ -144,26 +164,19 @@ static int search_from(struct listing *l, struct str sent, const struct place *a
 static int search(struct task *t, struct err *e)
 {
 	const struct query_pair *pattern = query_get(&t->query, "pattern");
-	AUTO(names_free) struct names *names = names_new(t, e);
-	AUTO(glob_free) struct glob *glob = NULL;
-	struct listing l = { .t = t, .names = names };
+	AUTO(listing_done) struct listing l = { .t = t, .found = found_init() };
 	AUTO_FD fd = -1;
 	struct place at;
 	struct str sent = { 0 };
 	struct stat st = { 0 };
 
-	fd = names ? open_start(t, &sent, &at, &st) : -1;
+	fd = open_start(t, &sent, &at, &st);
 	if (fd < 0)
 		return -1;
-	l.glob = glob = glob_new(pattern && pattern->value.n > 0 ? pattern->value : PATTERN_DEFAULT, e);
-	if (!glob)
+	l.glob = glob_new(pattern && pattern->value.n > 0 ? pattern->value : PATTERN_DEFAULT, e);
+	if (!l.glob)
 		return -1;
-	l.o = task_json(t);
-	json_open(&l.o, '[');
-	if (search_from(&l, sent, &at, fd, &st, e) < 0)
-		return -1;
-	json_close(&l.o, ']');
-	return task_end(t, e);
+	return search_from(&l, sent, &at, fd, &st, e) < 0 ? -1 : answer(&l, e);
 }
 
 int files_search_get(struct request *rq, struct reply *rp, struct err *e)

@@ -13,7 +13,6 @@
 #include "base/banned.h"
 
 #define NAMES_BYTES_MAX ((size_t)WALK_NAMES_MAX * (PATH_COMPONENT_MAX + 1))
-#define WALK_PATH_MAX (PATH_BYTES_MAX + (size_t)(WALK_DEPTH_MAX + 2) * (PATH_COMPONENT_MAX + 1))
 
 DEFINE_AUTO(DIR *, closedir)
 
@@ -77,9 +76,9 @@ static int sort_names(struct level *l, struct err *e)
 static int check_ceilings(const struct walk *w, struct err *e)
 {
 	if (w->names > WALK_NAMES_MAX)
-		return err_set(e, ERR_LIMIT, "more than %d entries", WALK_NAMES_MAX);
+		return err_set(e, ERR_LIMIT, "more than %d entries; ask for a part of it", WALK_NAMES_MAX);
 	if (task_is_late(w->spec->t))
-		return err_set(e, ERR_LIMIT, "takes more than %d seconds", WORK_READ_MS / 1000);
+		return err_set(e, ERR_LIMIT, "takes more than %d seconds; ask for a part of it", WORK_READ_MS / 1000);
 	return 0;
 }
 
@@ -116,7 +115,7 @@ static int push(struct walk *w, int *fd, struct err *e)
 	if (read_names(w, l, e) < 0)
 		return -1;
 	if (w->depth > WALK_DEPTH_MAX && l->n > 0)
-		return err_set(e, ERR_LIMIT, "deeper than %d directories", WALK_DEPTH_MAX);
+		return err_set(e, ERR_LIMIT, "deeper than %d directories; ask for a part of it", WALK_DEPTH_MAX);
 	return 0;
 }
 

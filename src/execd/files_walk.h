@@ -9,12 +9,14 @@
 #include <sys/stat.h>
 
 #include "base/str.h"
+#include "sys/path.h"
 
 struct err;
 struct task;
 
 #define WALK_DEPTH_MAX 64
 #define WALK_NAMES_MAX 100000
+#define WALK_PATH_MAX (PATH_BYTES_MAX + (size_t)(WALK_DEPTH_MAX + 2) * (PATH_COMPONENT_MAX + 1))
 
 /* PATH is absolute; its last part, from NAME_AT on, is relative to where the walk began. */
 typedef int walk_fn(struct str path, size_t name_at, const struct stat *st, void *arg, struct err *e);
