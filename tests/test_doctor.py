@@ -131,7 +131,7 @@ def test_the_json_says_the_same_as_the_page(doctor):
     kernel = checks["version"]
     assert kernel["detail"].startswith(os.uname().release) and "tried" in kernel["detail"], kernel
     assert (kernel["outcome"] == "ok") == ("not one of those" not in kernel["detail"]), kernel
-    for name in ("root", "openat2", "clone3", "namespaces", "user namespace", "seccomp filter", "overlayfs", "memory",
+    for name in ("root", "openat2", "clone3", "namespaces", "user namespace", "seccomp filter", "overlayfs", "overlay mounts", "memory",
                  "state_dir", "warden"):
         assert checks[name]["outcome"] == "ok", checks[name]
 
@@ -173,7 +173,7 @@ def test_another_user_is_told_what_needs_root(doctor, folder):
     who = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
     document, checks = report(doctor("--json", program=folder / "bin/opensandbox-server", **who))
     assert not document["can_run"] and document["untried"] > 8
-    for name in ("root", "namespaces", "user namespace", "mount api", "overlayfs", "id-mapped layers", "state_dir"):
+    for name in ("root", "namespaces", "user namespace", "mount api", "overlayfs", "overlay mounts", "id-mapped layers", "state_dir"):
         assert checks[name]["outcome"] == "untried", checks[name]
     for name in ("openat2", "clone3", "seccomp filter", "sealed programs", "memory", "id range", "execd"):
         assert checks[name]["outcome"] == "ok", checks[name]

@@ -125,24 +125,29 @@ static int name_place(char at[PLACE_NAME_SIZE], int dir, const char *place, stru
 	return 0;
 }
 
+static int mount_page(const struct overlay_spec *sp, const char *at, const struct page *p, struct err *e)
+{
+	AUTO_FD here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int rc;
+
+	if (here < 0 || chdir("/proc/self/fd") < 0)
+		return err_sys(e, errno, "mount 'overlay': go to '/proc/self/fd'");
+	rc = mount(sp->source, at, "overlay", MS_NOSUID | MS_NODEV, p->text);
+	if (rc < 0)
+		(void)err_sys(e, errno, "mount 'overlay': mount(2), which has its reason in the kernel's log");
+	if (fchdir(here) < 0)
+		return err_sys(e, errno, "come back from '/proc/self/fd'");
+	return rc;
+}
+
 /* mount(2) puts it into its place at once: from there it is copied, and taken away. */
 static int make_by_mount(const struct overlay_spec *sp, struct err *e)
 {
 	char at[PLACE_NAME_SIZE];
 	struct page p;
 	AUTO_FD fd = -1;
-	int rc;
 
-	if (name_place(at, sp->dir, sp->place, e) < 0 || fill_page(&p, sp, e) < 0)
-		return -1;
-	if (chdir("/proc/self/fd") < 0)
-		return err_sys(e, errno, "mount 'overlay': open '/proc/self/fd'");
-	rc = mount(sp->source, at, "overlay", MS_NOSUID | MS_NODEV, p.text);
-	if (rc < 0)
-		(void)err_sys(e, errno, "mount 'overlay': mount(2), which has its reason in the kernel's log");
-	if (chdir("/") < 0)
-		return err_sys(e, errno, "leave '/proc/self/fd'");
-	if (rc < 0)
+	if (name_place(at, sp->dir, sp->place, e) < 0 || fill_page(&p, sp, e) < 0 || mount_page(sp, at, &p, e) < 0)
 		return -1;
 	fd = mount_clone(sp->dir, sp->place, false, e);
 	return mount_detach(at, fd < 0 ? &(struct err){ 0 } : e) < 0 || fd < 0 ? -1 : take_fd(&fd);

@@ -34,8 +34,7 @@ struct overlay_spec {
 	const char *place;
 };
 
-/* The root of the overlay, a detached mount. All descriptors of SP may be O_PATH. All ways but the first need /proc; the last one
- * makes "/" the working directory. */
+/* The root of the overlay, a detached mount. All descriptors of SP may be O_PATH. All ways but the first need /proc. */
 int overlay_make(enum overlay_way way, const struct overlay_spec *sp, struct err *e);
 
 /* The first way that works, tried with a small overlay on a tmpfs of its own at PLACE below DIR, of which nothing stays. The error
