@@ -23,6 +23,8 @@ int box_store_btrfs_prepare(struct box_store *s, struct err *e)
 		return -1;
 	if (quota == BTRFS_QUOTA_OFF && (btrfs_quota_enable(&s->fs, e) < 0 || btrfs_quota_read(&s->fs, &quota, &is_stale, e) < 0))
 		return -1;
+	if (s->is_ours && (btrfs_total_make(&s->fs, e) < 0 || btrfs_quota_read(&s->fs, &quota, &is_stale, e) < 0))
+		return -1;
 	if (is_stale && s->is_ours && quota == BTRFS_QUOTA_FULL &&
 	    (btrfs_quota_rescan(&s->fs, e) < 0 || btrfs_quota_read(&s->fs, &quota, &is_stale, e) < 0))
 		return -1;
@@ -43,7 +45,7 @@ static int make(const struct box_store *s, const char *name, uint64_t limit_byte
 {
 	AUTO_FD disk = -1;
 
-	if (btrfs_subvolume_make(s->disks, name, limit_bytes, e) < 0)
+	if (btrfs_subvolume_make(s->disks, name, limit_bytes, s->is_ours, e) < 0)
 		return -1;
 	disk = open_disk(s, name, e);
 	if (disk < 0 || btrfs_limit(disk, limit_bytes, e) < 0)

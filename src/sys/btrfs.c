@@ -10,11 +10,13 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/own.h"
 #include "base/str.h"
+#include "sys/btrfs_impl.h"
 #include "sys/fd.h"
 
 #include "base/banned.h"
@@ -24,6 +26,7 @@
 #define NAME_BYTES_MAX 255
 #define DEVICE 1 /* of a file system that has one */
 #define VALUE_MAX 64
+#define TOTAL (UINT64_C(1) << LEVEL_SHIFT) /* what all others are part of */
 
 int btrfs_open(struct btrfs *ret, int fd, struct err *e)
 {
@@ -53,7 +56,7 @@ static int read_value(const struct btrfs *b, const char *file, struct buf *out, 
 {
 	char path[128 + BTRFS_ID_TEXT_SIZE];
 
-	(void)snprintf(path, sizeof(path), "/sys/fs/btrfs/%s/qgroups/%s", b->id, file); /* names of ours are short */
+	(void)snprintf(path, sizeof(path), "/sys/fs/btrfs/%s/%s", b->id, file); /* names of ours are short */
 	return fd_read_file(AT_FDCWD, path, VALUE_MAX, out, e);
 }
 
@@ -75,7 +78,7 @@ int btrfs_quota_read(const struct btrfs *b, enum btrfs_quota *ret, bool *ret_is_
 	struct err why = { 0 };
 	uint64_t stale;
 
-	if (read_number(b, "inconsistent", &stale, &why) < 0) {
+	if (read_number(b, "qgroups/inconsistent", &stale, &why) < 0) {
 		if (why.code != ERR_NOT_FOUND) {
 			*e = why;
 			return -1;
@@ -85,25 +88,63 @@ int btrfs_quota_read(const struct btrfs *b, enum btrfs_quota *ret, bool *ret_is_
 		return 0;
 	}
 	*ret = BTRFS_QUOTA_FULL;
-	if (read_value(b, "mode", &mode, &why) == 0 && str_is(str_trim(buf_str(&mode)), "squota"))
+	if (read_value(b, "qgroups/mode", &mode, &why) == 0 && str_is(str_trim(buf_str(&mode)), "squota"))
 		*ret = BTRFS_QUOTA_SIMPLE;
 	*ret_is_stale = stale != 0;
 	return 0;
 }
 
+static int read_of(const struct btrfs *b, uint64_t quota, const char *what, uint64_t *ret, struct err *e)
+{
+	char file[64];
+
+	(void)snprintf(file, sizeof(file), "qgroups/%llu_%llu/%s", (unsigned long long)(quota >> LEVEL_SHIFT),
+		       (unsigned long long)(quota & ((UINT64_C(1) << LEVEL_SHIFT) - 1)), what);
+	return read_number(b, file, ret, e);
+}
+
 int btrfs_usage(const struct btrfs *b, uint64_t subvolume, uint64_t *ret_bytes, struct err *e)
 {
 	uint64_t written, reserved;
-	char file[64];
 
-	(void)snprintf(file, sizeof(file), "0_%llu/referenced", (unsigned long long)subvolume);
-	if (read_number(b, file, &written, e) < 0)
-		return -1;
-	(void)snprintf(file, sizeof(file), "0_%llu/rsv_data", (unsigned long long)subvolume);
-	if (read_number(b, file, &reserved, e) < 0)
+	if (read_of(b, subvolume, "referenced", &written, e) < 0 || read_of(b, subvolume, "rsv_data", &reserved, e) < 0)
 		return -1;
 	*ret_bytes = written + reserved;
 	return 0;
+}
+
+int btrfs_trees_size(const struct btrfs *b, uint64_t *ret, struct err *e)
+{
+	uint64_t trees, chunks;
+
+	if (read_number(b, "allocation/metadata/disk_total", &trees, e) < 0 ||
+	    read_number(b, "allocation/system/disk_total", &chunks, e) < 0)
+		return -1;
+	*ret = trees + chunks;
+	return 0;
+}
+
+/* Linux 6.0 and later. */
+void btrfs_trees_step(const struct btrfs *b)
+{
+	static const char least[] = "268435456"; /* that the kernel takes */
+	char path[64 + BTRFS_ID_TEXT_SIZE];
+	AUTO_FD fd = -1;
+
+	(void)snprintf(path, sizeof(path), "/sys/fs/btrfs/%s/allocation/metadata/chunk_size", b->id);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	(void)!write(fd, least, sizeof(least) - 1); /* more is taken at a time then, which is all */
+}
+
+int btrfs_total_usage(const struct btrfs *b, struct btrfs_total *ret, struct err *e)
+{
+	uint64_t unwritten;
+
+	if (read_of(b, TOTAL, "referenced", &ret->bytes, e) < 0 || read_of(b, TOTAL, "rsv_data", &ret->unwritten, e) < 0 ||
+	    read_of(b, TOTAL, "rsv_meta_pertrans", &unwritten, e) < 0)
+		return -1;
+	ret->unwritten += unwritten;
+	return read_of(b, TOTAL, "rsv_meta_prealloc", &unwritten, e) < 0 ? -1 : (ret->unwritten += unwritten, 0);
 }
 
 /* ---- quotas ---- */
@@ -133,6 +174,15 @@ int btrfs_quota_enable(const struct btrfs *b, struct err *e)
 	return btrfs_quota_rescan(b, e);
 }
 
+int btrfs_total_limit(const struct btrfs *b, uint64_t limit_bytes, struct err *e)
+{
+	struct btrfs_ioctl_qgroup_limit_args args = {
+		.qgroupid = TOTAL, .lim = { .flags = BTRFS_QGROUP_LIMIT_MAX_RFER, .max_rfer = limit_bytes },
+	};
+
+	return ioctl(b->fd, BTRFS_IOC_QGROUP_LIMIT, &args) < 0 ? err_sys(e, errno, "limit all subvolumes") : 0;
+}
+
 int btrfs_limit(int fd, uint64_t limit_bytes, struct err *e)
 {
 	struct btrfs_ioctl_qgroup_limit_args args = {
@@ -153,15 +203,21 @@ static int check_name(const char *name, struct err *e)
 	return 0;
 }
 
-int btrfs_subvolume_make(int dir, const char *name, uint64_t limit_bytes, struct err *e)
+int btrfs_subvolume_make(int dir, const char *name, uint64_t limit_bytes, bool is_in_total, struct err *e)
 {
-	struct btrfs_qgroup_inherit quota = {
-		.flags = BTRFS_QGROUP_INHERIT_SET_LIMITS,
+	union {
+		struct btrfs_qgroup_inherit quota;
+		uint64_t room[sizeof(struct btrfs_qgroup_inherit) / sizeof(uint64_t) + 1];
+	} u = { .quota = {
+		.flags = BTRFS_QGROUP_INHERIT_SET_LIMITS, .num_qgroups = is_in_total,
 		.lim = { .flags = BTRFS_QGROUP_LIMIT_MAX_RFER, .max_rfer = limit_bytes },
-	};
+	} };
 	struct btrfs_ioctl_vol_args_v2 args = {
-		.flags = BTRFS_SUBVOL_QGROUP_INHERIT, .size = sizeof(quota), .qgroup_inherit = &quota,
+		.flags = BTRFS_SUBVOL_QGROUP_INHERIT, .size = sizeof(u.quota) + (is_in_total ? sizeof(uint64_t) : 0),
+		.qgroup_inherit = &u.quota,
 	};
+
+	u.room[sizeof(u.quota) / sizeof(uint64_t)] = TOTAL; /* the first that it becomes part of */
 
 	if (check_name(name, e) < 0)
 		return -1;
@@ -208,24 +264,6 @@ int btrfs_subvolume_id(int fd, uint64_t *ret, struct err *e)
 
 /* ---- what is left of removed ones ---- */
 
-/* The first key (OBJECT, TYPE, from FIRST on) of a tree: 1 with its offset, 0 none, -1. */
-static int search(int fd, uint64_t tree, uint64_t object, uint32_t type, uint64_t first, uint64_t *ret, struct err *e)
-{
-	struct btrfs_ioctl_search_args args = {
-		.key = { .tree_id = tree, .min_objectid = object, .max_objectid = object, .min_type = type, .max_type = type,
-			 .min_offset = first, .max_offset = UINT64_MAX, .max_transid = UINT64_MAX, .nr_items = 1 },
-	};
-	struct btrfs_ioctl_search_header found;
-
-	if (ioctl(fd, BTRFS_IOC_TREE_SEARCH, &args) < 0)
-		return err_sys(e, errno, "search a tree of a btrfs");
-	if (args.key.nr_items == 0)
-		return 0;
-	memcpy(&found, args.buf, sizeof(found));
-	*ret = found.offset;
-	return 1;
-}
-
 int btrfs_quota_remove(const struct btrfs *b, uint64_t subvolume, struct err *e)
 {
 	struct btrfs_ioctl_qgroup_create_args args = { .create = 0, .qgroupid = subvolume };
@@ -237,15 +275,28 @@ int btrfs_quota_remove(const struct btrfs *b, uint64_t subvolume, struct err *e)
 	return err_sys(e, errno, "remove the quota of subvolume %llu", (unsigned long long)subvolume);
 }
 
+/* The first quota from ID on: 1 with its number, 0, -1. */
+static int next_quota(const struct btrfs *b, uint64_t *id, struct err *e)
+{
+	const struct btrfs_sought key = { BTRFS_QUOTA_TREE_OBJECTID, 0, BTRFS_QGROUP_INFO_KEY, *id };
+	struct btrfs_item item;
+	int r = btrfs_search(b->fd, &key, &item, e);
+
+	if (r > 0)
+		*id = item.offset;
+	return r;
+}
+
 /* Numbers do not come back: one without a root that is no longer in the making has lost it for good. */
 static int sweep_one(const struct btrfs *b, uint64_t id, size_t *removed, struct err *e)
 {
-	uint64_t any;
+	const struct btrfs_sought key = { BTRFS_ROOT_TREE_OBJECTID, id, BTRFS_ROOT_ITEM_KEY, 0 };
+	struct btrfs_item any;
 	int r;
 
 	if (id >> LEVEL_SHIFT || id < BTRFS_FIRST_FREE_OBJECTID)
 		return 0;
-	r = search(b->fd, BTRFS_ROOT_TREE_OBJECTID, id, BTRFS_ROOT_ITEM_KEY, 0, &any, e);
+	r = btrfs_search(b->fd, &key, &any, e);
 	if (r != 0)
 		return r < 0 ? -1 : 0;
 	r = btrfs_quota_remove(b, id, e);
@@ -259,13 +310,40 @@ int btrfs_quota_sweep(const struct btrfs *b, uint64_t last, size_t *ret_removed,
 	int r;
 
 	*ret_removed = 0;
-	while ((r = search(b->fd, BTRFS_QUOTA_TREE_OBJECTID, 0, BTRFS_QGROUP_INFO_KEY, id, &id, e)) > 0 && id <= last) {
+	while ((r = next_quota(b, &id, e)) > 0 && id <= last) {
 		if (sweep_one(b, id, ret_removed, e) < 0)
 			return -1;
 		if (id++ == UINT64_MAX)
 			break;
 	}
 	return r < 0 ? -1 : 0;
+}
+
+/* ---- all together ---- */
+
+/* The quotas of a level below are found by their numbers, from 0 on. */
+static int assign_all(const struct btrfs *b, struct err *e)
+{
+	uint64_t id = 0;
+	int r;
+
+	while ((r = next_quota(b, &id, e)) > 0 && id >> LEVEL_SHIFT == 0) {
+		struct btrfs_ioctl_qgroup_assign_args args = { .assign = 1, .src = id, .dst = TOTAL };
+
+		if (ioctl(b->fd, BTRFS_IOC_QGROUP_ASSIGN, &args) < 0 && errno != EEXIST)
+			return err_sys(e, errno, "make the quota of subvolume %llu part of all", (unsigned long long)id);
+		id++;
+	}
+	return r < 0 ? -1 : 0;
+}
+
+int btrfs_total_make(const struct btrfs *b, struct err *e)
+{
+	struct btrfs_ioctl_qgroup_create_args args = { .create = 1, .qgroupid = TOTAL };
+
+	if (ioctl(b->fd, BTRFS_IOC_QGROUP_CREATE, &args) < 0 && errno != EEXIST)
+		return err_sys(e, errno, "make the quota of all subvolumes");
+	return assign_all(b, e);
 }
 
 /* ---- size ---- */

@@ -2,7 +2,7 @@
 /* sys/btrfs.h - subvolumes of a btrfs and how much each may hold.
  *
  *     btrfs_open(&b, dir, e);                                 any directory of it
- *     btrfs_subvolume_make(dir, "b17", 10 << 30, e);          with its limit, in one step
+ *     btrfs_subvolume_make(dir, "b17", 10 << 30, false, e);          with its limit, in one step
  *     btrfs_limit(fd, 64 << 20, e);                           of the subvolume that FD is in
  *     btrfs_subvolume_remove(dir, "b17", e);                  returns before its blocks are free
  *
@@ -39,8 +39,8 @@ int btrfs_quota_rescan(const struct btrfs *b, struct err *e); /* full ones count
 
 /* ---- subvolumes ---- */
 
-/* NAME is one component. */
-int btrfs_subvolume_make(int dir, const char *name, uint64_t limit_bytes, struct err *e);
+/* NAME is one component. IS_IN_TOTAL: what it holds counts against the limit of all, which there must be. */
+int btrfs_subvolume_make(int dir, const char *name, uint64_t limit_bytes, bool is_in_total, struct err *e);
 /* ERR_NOT_FOUND: there is none. ERR_INVALID: it is something else. ERR_CONFLICT: it has subvolumes of its own. */
 int btrfs_subvolume_remove(int dir, const char *name, struct err *e);
 /* All subvolumes within the one that FD is in, at any depth, read-only ones too. Somebody hostile may have made them; who
@@ -64,7 +64,37 @@ int btrfs_usage(const struct btrfs *b, uint64_t subvolume, uint64_t *ret_bytes, 
 int btrfs_quota_remove(const struct btrfs *b, uint64_t subvolume, struct err *e);
 int btrfs_quota_sweep(const struct btrfs *b, uint64_t last, size_t *ret_removed, struct err *e);
 
+/* ---- all together ----
+ *
+ * One quota that the others are part of, for a file system of our own. A limit that is less than what is there already lets
+ * nobody write anything more; removing goes on. */
+
+struct btrfs_total {
+	uint64_t bytes;     /* that subvolumes hold */
+	uint64_t unwritten; /* that they have been promised besides, and that may not be on the device yet */
+};
+
+/* Every subvolume that there is becomes part of it. Full quotas may have to be counted anew then: see btrfs_quota_read(). */
+int btrfs_total_make(const struct btrfs *b, struct err *e);
+int btrfs_total_limit(const struct btrfs *b, uint64_t limit_bytes, struct err *e);
+int btrfs_total_usage(const struct btrfs *b, struct btrfs_total *ret, struct err *e);
+
 /* ---- size ---- */
 
 /* To all of its one device. */
 int btrfs_grow(const struct btrfs *b, uint64_t device_bytes, struct err *e);
+
+/* ---- parts of the device ---- */
+
+struct btrfs_place {
+	uint64_t at, bytes; /* on the device */
+	uint64_t address;   /* in the file system */
+	bool is_data;       /* and not what tells where data is */
+};
+
+/* The first part that is in use, from FROM on: 1, 0 none, -1. */
+int btrfs_chunk_next(const struct btrfs *b, uint64_t from, struct btrfs_place *ret, struct err *e);
+int btrfs_trees_size(const struct btrfs *b, uint64_t *ret, struct err *e); /* of all parts that are not for data */
+void btrfs_trees_step(const struct btrfs *b); /* those grow by as little as the kernel can be told to */
+/* Discards what is free in it, and what of the device is no part of anything. */
+int btrfs_trim(const struct btrfs *b, const struct btrfs_place *p, struct err *e);

@@ -8,11 +8,11 @@
 #include <linux/btrfs_tree.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/ioctl.h>
 
 #include "base/err.h"
 #include "base/own.h"
 #include "sys/btrfs.h"
+#include "sys/btrfs_impl.h"
 
 #include "base/banned.h"
 
@@ -28,40 +28,24 @@ struct link {
 	char name[NAME_BYTES_MAX + 1];
 };
 
-/* The first key (OBJECT, TYPE) of a tree, with its item: 1, 0 none, -1. */
-static int search(int fd, uint64_t tree, uint64_t object, uint32_t type, struct btrfs_ioctl_search_args *args,
-		  struct btrfs_ioctl_search_header *ret, struct err *e)
-{
-	*args = (struct btrfs_ioctl_search_args){
-		.key = { .tree_id = tree, .min_objectid = object, .max_objectid = object, .min_type = type, .max_type = type,
-			 .max_offset = UINT64_MAX, .max_transid = UINT64_MAX, .nr_items = 1 },
-	};
-	if (ioctl(fd, BTRFS_IOC_TREE_SEARCH, args) < 0)
-		return err_sys(e, errno, "search a tree of a btrfs");
-	if (args->key.nr_items == 0)
-		return 0;
-	memcpy(ret, args->buf, sizeof(*ret));
-	return 1;
-}
-
 /* BTRFS_ROOT_REF_KEY: the first subvolume within ID. BTRFS_ROOT_BACKREF_KEY: the one that ID is in. */
 static int find_link(int fd, uint64_t id, uint32_t type, struct link *ret, struct err *e)
 {
-	struct btrfs_ioctl_search_header found;
-	struct btrfs_ioctl_search_args args;
+	const struct btrfs_sought key = { BTRFS_ROOT_TREE_OBJECTID, id, type, 0 };
+	struct btrfs_item item = { 0 };
 	struct btrfs_root_ref ref;
 	size_t n;
-	int r = search(fd, BTRFS_ROOT_TREE_OBJECTID, id, type, &args, &found, e);
+	int r = btrfs_search(fd, &key, &item, e);
 
 	if (r <= 0)
 		return r;
-	memcpy(&ref, args.buf + sizeof(found), sizeof(ref));
+	memcpy(&ref, item.bytes, sizeof(ref));
 	n = le16toh(ref.name_len);
-	if (found.len < sizeof(ref) + n || n > NAME_BYTES_MAX)
+	if (item.n < sizeof(ref) + n || n > NAME_BYTES_MAX)
 		return err_set(e, ERR_IO, "a btrfs has a link that cannot be read");
-	ret->other = found.offset;
+	ret->other = item.offset;
 	ret->dir = le64toh(ref.dirid);
-	memcpy(ret->name, args.buf + sizeof(found) + sizeof(ref), n);
+	memcpy(ret->name, item.bytes + sizeof(ref), n);
 	ret->name[n] = '\0';
 	return 1;
 }
@@ -73,15 +57,15 @@ static int open_inode(int fd, uint64_t tree, uint64_t inode, struct err *e)
 		unsigned char bytes[offsetof(struct file_handle, f_handle) + HANDLE_BYTES];
 	} u = { .handle = { .handle_bytes = HANDLE_BYTES, .handle_type = HANDLE_TYPE } };
 	unsigned char *at = u.bytes + offsetof(struct file_handle, f_handle);
-	struct btrfs_ioctl_search_header found;
-	struct btrfs_ioctl_search_args args;
+	const struct btrfs_sought key = { tree, inode, BTRFS_INODE_ITEM_KEY, 0 };
+	struct btrfs_item found;
 	struct btrfs_inode_item item;
 	uint32_t generation;
-	int r = search(fd, tree, inode, BTRFS_INODE_ITEM_KEY, &args, &found, e);
+	int r = btrfs_search(fd, &key, &found, e);
 
-	if (r <= 0 || found.len < sizeof(item))
+	if (r <= 0 || found.n < sizeof(item))
 		return r < 0 ? -1 : err_set(e, ERR_IO, "a btrfs has no inode %llu", (unsigned long long)inode);
-	memcpy(&item, args.buf + sizeof(found), sizeof(item));
+	memcpy(&item, found.bytes, sizeof(item));
 	generation = (uint32_t)le64toh(item.generation);
 	memcpy(at, &inode, sizeof(inode));
 	memcpy(at + 8, &tree, sizeof(tree));

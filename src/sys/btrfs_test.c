@@ -103,7 +103,7 @@ static int check_limits(int (*prepare_fn)(struct image *, struct btrfs *))
 		return r;
 	CHECK_OK(btrfs_quota_read(&b, &quota, &is_stale, &e), &e);
 	CHECK(quota != BTRFS_QUOTA_OFF && !is_stale);
-	CHECK_OK(btrfs_subvolume_make(b.fd, "a", 8 * MIB, &e), &e);
+	CHECK_OK(btrfs_subvolume_make(b.fd, "a", 8 * MIB, false, &e), &e);
 	disk = openat(b.fd, "a", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CHECK_OK(btrfs_subvolume_id(disk, &id, &e), &e);
 	CHECK(id >= 256);
@@ -156,12 +156,12 @@ static int removal(void *arg)
 	CHECK(btrfs_subvolume_remove(b.fd, "a", &e) < 0 && e.code == ERR_NOT_FOUND);
 	CHECK(mkdirat(b.fd, "plain", 0700) == 0);
 	CHECK(btrfs_subvolume_remove(b.fd, "plain", &e) < 0 && e.code == ERR_INVALID);
-	CHECK(btrfs_subvolume_make(b.fd, "plain", MIB, &e) < 0 && e.code == ERR_CONFLICT);
-	CHECK(btrfs_subvolume_make(b.fd, "a/b", MIB, &e) < 0 && e.code == ERR_INVALID);
-	CHECK(btrfs_subvolume_make(b.fd, "", MIB, &e) < 0 && e.code == ERR_INVALID);
-	CHECK_OK(btrfs_subvolume_make(b.fd, "a", MIB, &e), &e);
+	CHECK(btrfs_subvolume_make(b.fd, "plain", MIB, false, &e) < 0 && e.code == ERR_CONFLICT);
+	CHECK(btrfs_subvolume_make(b.fd, "a/b", MIB, false, &e) < 0 && e.code == ERR_INVALID);
+	CHECK(btrfs_subvolume_make(b.fd, "", MIB, false, &e) < 0 && e.code == ERR_INVALID);
+	CHECK_OK(btrfs_subvolume_make(b.fd, "a", MIB, false, &e), &e);
 	disk = openat(b.fd, "a", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	CHECK_OK(btrfs_subvolume_make(disk, "nested", MIB, &e), &e);
+	CHECK_OK(btrfs_subvolume_make(disk, "nested", MIB, false, &e), &e);
 	CHECK(btrfs_subvolume_remove(b.fd, "a", &e) < 0 && e.code == ERR_CONFLICT);
 	CHECK_OK(btrfs_subvolume_remove(disk, "nested", &e), &e);
 	CHECK(fill(disk, "f") > 0);
@@ -175,6 +175,71 @@ static void what_is_removed_is_a_subvolume_without_others(void **state)
 {
 	(void)state;
 	WITH_IMAGE(removal);
+}
+
+/* A limit for all of them, with one that was there before. */
+static int check_total(int (*begin)(struct image *, struct btrfs *))
+{
+	struct image i;
+	struct btrfs b;
+	struct btrfs_total total;
+	enum btrfs_quota quota;
+	bool is_stale;
+	struct err e = { 0 };
+	int r = begin(&i, &b), one, two;
+	int64_t first, second;
+
+	if (r != 0)
+		return r;
+	CHECK_OK(btrfs_subvolume_make(b.fd, "one", 64 * MIB, false, &e), &e);
+	one = openat(b.fd, "one", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK(close(openat(one, "before", O_WRONLY | O_CREAT | O_CLOEXEC, 0600)) == 0 && syncfs(one) == 0);
+	for (int k = 0; k < 2; k++) /* the second time there is nothing to do */
+		CHECK_OK(btrfs_total_make(&b, &e), &e);
+	CHECK_OK(btrfs_quota_read(&b, &quota, &is_stale, &e), &e);
+	if (is_stale)
+		CHECK_OK(btrfs_quota_rescan(&b, &e), &e);
+	CHECK_OK(btrfs_subvolume_make(b.fd, "two", 64 * MIB, true, &e), &e);
+	two = openat(b.fd, "two", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK_OK(btrfs_total_limit(&b, 32 * MIB, &e), &e);
+	first = fill(one, "f");
+	CHECK(first > 16 * MIB && first <= 32 * MIB);
+	second = MAX(fill(two, "f"), 0); /* not even a name may fit */
+	CHECK(first + second <= 32 * MIB && syncfs(two) == 0);
+	CHECK_OK(btrfs_total_usage(&b, &total, &e), &e);
+	CHECK(total.bytes + total.unwritten > 24 * MIB && total.bytes + total.unwritten <= 32 * MIB);
+	CHECK_OK(btrfs_total_limit(&b, 48 * MIB, &e), &e);
+	second += fill(two, "g");
+	CHECK(second > 8 * MIB && first + second <= 48 * MIB && syncfs(two) == 0);
+	CHECK_OK(btrfs_total_limit(&b, 1, &e), &e); /* nothing more, but what is there can go */
+	CHECK(fill(two, "h") <= 0 && unlinkat(two, "g", 0) == 0 && unlinkat(one, "f", 0) == 0);
+	(void)close(one);
+	(void)close(two);
+	return finish(&i, &b);
+}
+
+static int total(void *arg)
+{
+	(void)arg;
+	return check_total(prepare);
+}
+
+static int full_total(void *arg)
+{
+	(void)arg;
+	return check_total(prepare_full);
+}
+
+static void all_together_have_a_limit(void **state)
+{
+	(void)state;
+	WITH_IMAGE(total);
+}
+
+static void so_they_have_with_the_quotas_of_older_kernels(void **state)
+{
+	(void)state;
+	WITH_IMAGE(full_total);
 }
 
 /* Folders with names of 255 bytes down to where no path leads. Returns the last. */
@@ -202,7 +267,7 @@ static int make_chain(int dir, unsigned depth, struct err *e)
 	for (unsigned i = 0; i < depth; i++) {
 		int next;
 
-		CHECK_OK(btrfs_subvolume_make(at, "sub", MIB, e), e);
+		CHECK_OK(btrfs_subvolume_make(at, "sub", MIB, false, e), e);
 		CHECK(mkdirat(at, "sub/d", 0700) == 0 && mkdirat(at, "sub/d/full", 0700) == 0);
 		next = openat(at, "sub/d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		CHECK(next >= 0);
@@ -231,14 +296,14 @@ static int nested(void *arg)
 	(void)arg;
 	if (r != 0)
 		return r;
-	CHECK_OK(btrfs_subvolume_make(b.fd, "a", 64 * MIB, &e), &e);
+	CHECK_OK(btrfs_subvolume_make(b.fd, "a", 64 * MIB, false, &e), &e);
 	disk = openat(b.fd, "a", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CHECK_OK(btrfs_nested_remove(&b, disk, &e), &e);
 	deep = go_deep(disk);
 	CHECK(deep >= 0);
 	for (int k = 0; k < 100; k++) {
 		(void)snprintf(name, sizeof(name), "n%d", k);
-		CHECK_OK(btrfs_subvolume_make(k % 2 ? deep : disk, name, MIB, &e), &e);
+		CHECK_OK(btrfs_subvolume_make(k % 2 ? deep : disk, name, MIB, false, &e), &e);
 	}
 	CHECK(make_chain(disk, 30, &e) == 0 && make_chain(deep, 3, &e) == 0);
 	CHECK(set_read_only(disk, "sub") == 0 && set_read_only(disk, "sub/d/sub/d/sub") == 0 && set_read_only(deep, "sub") == 0);
@@ -270,8 +335,8 @@ static int sweep(void *arg)
 	(void)arg;
 	if (r != 0)
 		return r;
-	CHECK_OK(btrfs_subvolume_make(b.fd, "a", 4 * MIB, &e), &e);
-	CHECK_OK(btrfs_subvolume_make(b.fd, "other", 4 * MIB, &e), &e);
+	CHECK_OK(btrfs_subvolume_make(b.fd, "a", 4 * MIB, false, &e), &e);
+	CHECK_OK(btrfs_subvolume_make(b.fd, "other", 4 * MIB, false, &e), &e);
 	disk = openat(b.fd, "other", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CHECK_OK(btrfs_subvolume_id(disk, &other, &e), &e);
 	(void)close(disk);
@@ -354,6 +419,8 @@ int main(void)
 		cmocka_unit_test(a_limit_holds_to_the_mebibyte_and_can_be_changed),
 		cmocka_unit_test(so_it_does_with_the_quotas_of_older_kernels),
 		cmocka_unit_test(what_is_removed_is_a_subvolume_without_others),
+		cmocka_unit_test(all_together_have_a_limit),
+		cmocka_unit_test(so_they_have_with_the_quotas_of_older_kernels),
 		cmocka_unit_test(subvolumes_within_others_are_removed_wherever_they_are),
 		cmocka_unit_test(quotas_of_subvolumes_that_are_gone_are_swept),
 		cmocka_unit_test(a_file_system_grows_with_its_device),
