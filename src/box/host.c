@@ -48,7 +48,7 @@ static void spread(int dir)
 
 static int make_folders(struct box_host *h, const struct box_host_spec *spec, struct err *e)
 {
-	const struct box_store_spec store = { .state_dir = spec->state_dir, .size_bytes = spec->disk_size_bytes,
+	const struct box_store_spec store = { .state_dir = spec->state_dir, .size_bytes = spec->disk_size_bytes, .reserve_bytes = spec->disk_reserve_bytes,
 					  .is_unlimited = spec->no_disk_limit };
 
 	if (make_folder(spec->state_dir, "boxes", h->boxes_path, e) < 0 ||

@@ -17,7 +17,7 @@ struct box_host_spec {
 	const char *prefix;     /* of names in the kernel: "osb"; the owner tag of its control groups */
 	const char *state_dir;  /* absolute; boxes/, stage/ and the store are made in it */
 	const char *execd_path; /* the program that becomes PID 1 */
-	uint64_t disk_size_bytes; /* of the store, see there */
+	uint64_t disk_size_bytes, disk_reserve_bytes; /* of the store, see there */
 	bool no_disk_limit;
 };
 

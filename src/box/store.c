@@ -13,6 +13,7 @@
 #include "box/disk.h"
 #include "box/store_impl.h"
 #include "sys/mounts.h"
+#include "sys/room.h"
 #include "sys/userns.h"
 
 #include "base/banned.h"
@@ -79,8 +80,9 @@ static int open_limited(struct box_store *s, const struct box_store_spec *spec, 
 
 static int open_any(struct box_store *s, const struct box_store_spec *spec, struct err *e)
 {
-	AUTO_FD state = open_dir(spec->state_dir, e);
+	int state = s->state = open_dir(spec->state_dir, e);
 
+	s->reserve_bytes = spec->reserve_bytes;
 	if (state < 0)
 		return -1;
 	if (spec->is_unlimited) {
@@ -109,6 +111,8 @@ int box_store_open(struct box_store *ret, const struct box_store_spec *spec, str
 void box_store_done(struct box_store *s)
 {
 	closep(&s->disks);
+	closep(&s->state);
+	closep(&s->image);
 	if (s->mounted_at[0])
 		(void)mount_detach(s->mounted_at, &(struct err){ 0 }); /* it goes with the namespace at the latest */
 	*s = BOX_STORE_INIT;
@@ -124,6 +128,23 @@ const char *box_store_driver(const struct box_store *s)
 bool box_store_has_limits(const struct box_store *s)
 {
 	return s->ops->has_limits;
+}
+
+/* What boxes were promised they must find: the last of it is theirs. */
+int box_store_check_room(const struct box_store *s, struct err *e)
+{
+	struct statvfs st;
+
+	if (room_check(s->state, s->reserve_bytes, 0, e) < 0)
+		return -1;
+	if (fstatvfs(s->disks, &st) < 0)
+		return err_sys(e, errno, "look at how full the store is");
+	if (st.f_bavail < st.f_blocks / STORE_ROOM_SHARE) {
+		(void)err_set(e, ERR_LIMIT, "the disk of all sandboxes is almost full");
+		e->sys = ENOSPC;
+		return -1;
+	}
+	return 0;
 }
 
 int box_disk_make(const struct box_store *s, const char *name, uint64_t limit_bytes, struct err *e)
@@ -160,18 +181,6 @@ static int open_disk(const struct box_store *s, const char *name, struct err *e)
 	return fd < 0 ? err_sys(e, errno, "open disk '%s'", name) : fd;
 }
 
-/* What boxes were promised they must find: the last of it is theirs. */
-static int check_room(int dir, struct err *e)
-{
-	struct statvfs st;
-
-	if (fstatvfs(dir, &st) < 0)
-		return err_sys(e, errno, "look at how full the store is");
-	if (st.f_bavail < st.f_blocks / STORE_ROOM_SHARE)
-		return err_set(e, ERR_LIMIT, "the disk of all sandboxes is almost full");
-	return 0;
-}
-
 int box_disk_flush(const struct box_store *s, const char *name, struct err *e)
 {
 	AUTO_FD layers = -1;
@@ -189,7 +198,7 @@ int box_disk_clone(const struct box_store *s, const char *name, const char *laye
 	AUTO_FD layers = open_dir(s->layers_path, e);
 	AUTO_FD disk = layers < 0 ? -1 : open_disk(s, name, e);
 
-	if (disk < 0 || check_room(layers, e) < 0)
+	if (disk < 0 || box_store_check_room(s, e) < 0)
 		return -1;
 	if (faccessat(layers, layer, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 		return err_set(e, ERR_CONFLICT, "there is a layer '%s'", layer);

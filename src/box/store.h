@@ -14,8 +14,8 @@
  * last user both go.
  *
  * The image grows with its use up to its size. When the file system below it is full before, writes in sandboxes that
- * were promised room fail with EIO and btrfs goes read-only, for all of them. So the default size leaves a fifth of what is
- * free; who names a size should leave it free, too. */
+ * were promised room would fail with EIO and btrfs go read-only, for all of them. So the default size leaves a fifth of what is
+ * free, and box/store_guard.h watches over the rest. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,6 +35,7 @@ struct box_store_ops;
 struct box_store_spec {
 	const char *state_dir;
 	uint64_t size_bytes;   /* of a new image; one that is smaller grows, none shrinks; 0: four fifths of what is free */
+	uint64_t reserve_bytes; /* see sys/room.h */
 	bool is_unlimited;     /* the directory driver */
 };
 
@@ -43,20 +44,27 @@ struct box_store {
 	char layers_path[STORE_PATH_MAX]; /* a layer per name */
 	char disks_path[STORE_PATH_MAX];  /* a disk per name */
 	int disks;
+	int state; /* the directory, below everything */
+	uint64_t reserve_bytes;
 	/* btrfs */
 	struct btrfs fs;
 	bool is_ours; /* nobody else uses the file system */
 	char mounted_at[STORE_PATH_MAX];
+	int image; /* -1: there is none */
 };
 
 /* ERR_UNAVAILABLE, with what is missing, where no limit can be enforced. */
 int box_store_open(struct box_store *ret, const struct box_store_spec *spec, struct err *e);
 void box_store_done(struct box_store *s); /* detaches the mount: others keep theirs */
 DEFINE_AUTO_DONE(struct box_store, box_store_done)
-#define BOX_STORE_INIT ((struct box_store){ .disks = -1, .fs = { .fd = -1 } })
+#define BOX_STORE_INIT ((struct box_store){ .disks = -1, .state = -1, .fs = { .fd = -1 }, .image = -1 })
 
 const char *box_store_driver(const struct box_store *s); /* "btrfs" */
 bool box_store_has_limits(const struct box_store *s);
+
+/* L7: before anything is begun that takes room. ERR_LIMIT, and ENOSPC in `sys`, when less than the reserve of the state
+ * directory's file system is left, or of the store: the last of both is for what is there already. */
+int box_store_check_room(const struct box_store *s, struct err *e);
 
 /* Empty, of mode 0700, and owned by root. Returns its descriptor. */
 int box_disk_make(const struct box_store *s, const char *name, uint64_t limit_bytes, struct err *e);

@@ -154,11 +154,10 @@ static int open_image(int state, uint64_t want, struct err *e)
 
 /* nodatacow: overwriting takes no second copy, which the quota would count until the next commit, and no checksums, which it
  * does not count at all. What boxes write does not outlive them, and layers have digests that they were checked against.
- * discard=sync: what is freed leaves the image at once. By default the kernel keeps what is small, and one flood of files
- * makes an image larger by 256 MiB for good. */
+ * nodiscard: box/store_guard.h gives back what is freed. */
 static int mount_device(const char *device, const char *at, struct err *e)
 {
-	const struct mount_option options[] = { MOUNT_FLAG("nodatacow"), MOUNT_TEXT("discard", "sync") };
+	const struct mount_option options[] = { MOUNT_FLAG("nodatacow"), MOUNT_FLAG("nodiscard") };
 	const struct mount_spec spec = { "btrfs", device, options, ARRAY_LEN(options), MOUNT_NOSUID | MOUNT_NODEV };
 	AUTO_FD target = open(at, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	AUTO_FD mount = -1;
@@ -195,5 +194,7 @@ int box_store_image_mount(struct box_store *s, const struct box_store_spec *spec
 		(void)mount_detach(s->mounted_at, &(struct err){ 0 });
 		return -1;
 	}
+	s->image = take_fd(&file);
+	btrfs_trees_step(&fs);
 	return take_fd(&root);
 }

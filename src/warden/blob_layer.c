@@ -87,6 +87,7 @@ static int unpack(const struct blob_layer_spec *spec, const struct layer_draft *
 	AUTO(blob_digest_done) struct blob_digest d = BLOB_DIGEST_INIT;
 	const struct unpacker_spec run = {
 		.program = spec->unpack, .id_base = spec->id_base, .blob = spec->blob, .target = draft->target,
+		.store = spec->store,
 		.diff_id = &spec->diff_id, .meanwhile = hash_meanwhile, .arg = &d,
 	};
 	struct stat st;

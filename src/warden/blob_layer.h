@@ -12,6 +12,7 @@
 #include "base/own.h"
 #include "box/slot.h"
 
+struct box_store;
 struct err;
 
 struct blob_layer_spec {
@@ -20,6 +21,7 @@ struct blob_layer_spec {
 	int blob;         /* readable */
 	struct digest digest, diff_id;
 	const char *unpack; /* the program */
+	const struct box_store *store; /* that the layers are in */
 	uint64_t id_base;   /* of ids that are nobody else's while this runs */
 };
 

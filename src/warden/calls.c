@@ -93,7 +93,7 @@ static void call_create(struct warden *w, const struct wire_request *rq, const s
 	struct err e;
 
 	if (check_sealed(fds[0], GUEST_SPEC_MAX, "description", &e) < 0 ||
-	    (rq->network == WIRE_NET_POLICY && check_sealed(fds[1], WIRE_POLICY_MAX, "policy", &e) < 0))
+	    (rq->network == WIRE_NET_POLICY && check_sealed(fds[1], WIRE_POLICY_MAX, "policy", &e) < 0) || guard_check(w, &e) < 0)
 		answer(w, t, &e);
 	else
 		box_create(w, rq, volumes, fds, t);

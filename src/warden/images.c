@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "warden/images.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include "base/own.h"
 #include "box/wire.h"
 #include "sys/mounts.h"
+#include "sys/room.h"
 #include "sys/userns.h"
 #include "warden/box.h"
 #include "warden/layer_dir.h"
@@ -194,7 +196,7 @@ void images_sweep(struct warden *w)
 static int unpack_work(void *arg, struct err *e)
 {
 	const struct image *im = arg;
-	const struct tar_layer_spec spec = { .layers_path = im->w->host.layers_path, .path = im->path,
+	const struct tar_layer_spec spec = { .layers_path = im->w->host.layers_path, .path = im->path, .store = &im->w->host.store,
 					     .unpack = im->w->images->unpack, .id_base = im->id_base };
 
 	return tar_layer_make(&spec, e);
@@ -206,6 +208,8 @@ static void say_why(const struct image *im, const struct err *failure, struct er
 	log_warn("an image cannot be unpacked", LOG_S("path", im->path), LOG_ERR(failure));
 	if (failure->code == ERR_INVALID)
 		(void)err_set(ret, ERR_INVALID, "the image cannot be unpacked: %s", failure->msg);
+	else if (failure->code == ERR_LIMIT && failure->sys == ENOSPC)
+		(void)room_refuse(ret);
 	else
 		(void)err_set(ret, ERR_UNAVAILABLE, "the image cannot be unpacked at the moment");
 }

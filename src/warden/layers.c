@@ -127,7 +127,7 @@ static void say_why(const struct layer_add *a, const struct err *failure, struct
 {
 	log_warn("a layer cannot be unpacked", LOG_S("layer", a->name), LOG_ERR(failure));
 	if (failure->code == ERR_INVALID || failure->code == ERR_LIMIT)
-		(void)err_set(ret, failure->code, "a layer of the image cannot be unpacked: %s", failure->msg);
+		(void)err_set(ret, failure->code, "a layer of the image cannot be unpacked: %s", failure->msg), ret->sys = failure->sys;
 	else
 		(void)err_set(ret, ERR_UNAVAILABLE, "a layer of the image cannot be unpacked at the moment");
 }
@@ -168,7 +168,7 @@ static struct layer_add *new_add(struct warden *w, const char *name, const struc
 	a->place = (unsigned)place;
 	a->worker = WORKER_INIT;
 	memcpy(a->name, name, strlen(name) + 1);
-	a->spec = (struct blob_layer_spec){ .layers_path = w->host.layers_path, .name = a->name, .unpack = images_unpacker(w),
+	a->spec = (struct blob_layer_spec){ .layers_path = w->host.layers_path, .name = a->name, .unpack = images_unpacker(w), .store = &w->host.store,
 					    .id_base = ID_BASE + a->place * (uint64_t)USERNS_IDS };
 	a->spec.digest = rq->blob;
 	a->spec.diff_id = rq->diff_id;
@@ -183,7 +183,7 @@ static int start_add(struct warden *w, const char *name, const struct wire_reque
 	struct layer_add *a;
 	struct stat st;
 
-	if (blob_check(*blob, &st, e) < 0 || !(a = new_add(w, name, rq, e)))
+	if (guard_check(w, e) < 0 || blob_check(*blob, &st, e) < 0 || !(a = new_add(w, name, rq, e)))
 		return -1;
 	if (wait_for(a, t, e) < 0) {
 		free_add(a);

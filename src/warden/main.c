@@ -14,6 +14,7 @@
 #include "base/opt.h"
 #include "base/own.h"
 #include "base/uuid.h"
+#include "sys/room.h"
 #include "sys/signals.h"
 #include "warden/warden.h"
 
@@ -33,7 +34,7 @@ struct options {
 	const char *network_range;
 	int64_t egress_fd, egress_uid;
 	bool no_network;
-	int64_t socket_fd, pulse_fd, server_uid, slots, disk_size;
+	int64_t socket_fd, pulse_fd, server_uid, slots, disk_size, disk_reserve;
 	const char *log_level;
 	bool no_disk_limit, log_json;
 };
@@ -69,6 +70,9 @@ static const struct opt opts[] = {
 	OPT(struct options, disk_size, OPT_INT, "disk-size", 0, "BYTES",
 	    "Give all sandboxes together this much, if they have less; by default, four fifths of what is free at first.",
 	    .min = STORE_SIZE_MIN, .max = STORE_SIZE_MAX),
+	OPT(struct options, disk_reserve, OPT_INT, "disk-reserve", 0, "BYTES",
+	    "Begin nothing new when less than this is free; by default, a twentieth of the file system, 4 GiB at most.",
+	    .min = ROOM_RESERVE_MIN, .max = ROOM_RESERVE_MAX),
 	OPT(struct options, no_disk_limit, OPT_FLAG, "unsafe-no-disk-limit", 0, NULL,
 	    "Let every sandbox fill the disk of the host."),
 	{ 0 },
@@ -133,6 +137,7 @@ static int run(const struct options *o)
 	const struct warden_spec spec = { .state_dir = o->state_dir, .prefix = o->prefix, .execd = o->execd,
 					  .listener = (int)o->socket_fd, .pulse = (int)o->pulse_fd, .server_uid = o->server_uid,
 					  .slots = (unsigned)o->slots, .disk_size_bytes = (uint64_t)o->disk_size,
+					  .disk_reserve_bytes = (uint64_t)o->disk_reserve,
 					  .no_disk_limit = o->no_disk_limit,
 					  .network = { .is_off = o->no_network, .range = o->network_range,
 						       .opened = o->network_open.items, .n_opened = o->network_open.n,

@@ -203,7 +203,7 @@ void snapshot_take(struct box *b, const struct wire_request *rq, const struct ti
 {
 	struct err e = { 0 };
 
-	if (check_take(b, &e) < 0 || !(b->snapshot = snapshot_new(b, rq, t, &e))) {
+	if (check_take(b, &e) < 0 || guard_check(b->w, &e) < 0 || !(b->snapshot = snapshot_new(b, rq, t, &e))) {
 		answer(b->w, t, &e);
 		return;
 	}

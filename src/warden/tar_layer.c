@@ -122,7 +122,8 @@ struct made {
 static int unpack(const struct made *m, struct err *e)
 {
 	AUTO(layer_draft_done) struct layer_draft draft = LAYER_DRAFT_INIT;
-	struct unpacker_spec spec = { .program = m->spec->unpack, .id_base = m->spec->id_base, .blob = m->tar };
+	struct unpacker_spec spec = { .program = m->spec->unpack, .id_base = m->spec->id_base, .blob = m->tar,
+				      .store = m->spec->store };
 
 	if (layer_draft_make(&draft, m->layers, TEMP, e) < 0)
 		return -1;

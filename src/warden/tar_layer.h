@@ -9,6 +9,7 @@
 
 #include "box/slot.h"
 
+struct box_store;
 struct err;
 
 /* The layer of the file at PATH, whose numbers are ST: 1; 0 when it has to be made; -1. */
@@ -17,6 +18,7 @@ int tar_layer_find(int layers, const char *path, const struct stat *st, char ret
 struct tar_layer_spec {
 	const char *layers_path, *path;
 	const char *unpack; /* the program */
+	const struct box_store *store; /* that the layers are in */
 	uint64_t id_base;   /* of ids that are nobody else's while this runs */
 };
 

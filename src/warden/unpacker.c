@@ -14,16 +14,19 @@
 #include "base/digest.h"
 #include "base/err.h"
 #include "base/own.h"
+#include "box/store.h"
 #include "image/unpack.h"
 #include "sys/fd.h"
 #include "sys/passing.h"
 #include "sys/process.h"
+#include "sys/room.h"
 #include "sys/userns.h"
 #include "warden/layer_dir.h"
 
 #include "base/banned.h"
 
 #define PROGRAM "opensandbox-unpack"
+#define ROOM_LOOK_MS 100 /* between two looks at what is left */
 
 struct run {
 	const struct unpacker_spec *spec;
@@ -194,8 +197,8 @@ static int follow(struct run *r, struct err *e)
 
 		if (now >= until)
 			return err_set(e, ERR_INVALID, "it is not unpacked after %d s", UNPACK_SECONDS_MAX);
-		k = turn(r, (int)(until - now), e);
-		if (k < 0)
+		k = turn(r, MIN((int)(until - now), ROOM_LOOK_MS), e);
+		if (k < 0 || (r->spec->store && box_store_check_room(r->spec->store, e) < 0))
 			return -1;
 	}
 	return 0;
@@ -215,7 +218,7 @@ static int read_report(const struct run *r, const struct process_end *end, unsig
 		return 0;
 	}
 	if (told.err.sys == ENOSPC || told.err.sys == EDQUOT)
-		return err_set(e, ERR_LIMIT, "there is no room for it");
+		return room_refuse(e);
 	told.err.msg[sizeof(told.err.msg) - 1] = '\0';
 	return err_set(e, r->packs && told.err.code == ERR_LIMIT ? ERR_LIMIT : ERR_INVALID, "%s", told.err.msg);
 }

@@ -9,6 +9,7 @@
 
 #include "base/sha256.h"
 
+struct box_store;
 struct digest;
 struct err;
 
@@ -17,6 +18,7 @@ struct unpacker_spec {
 	uint64_t id_base; /* of ids that are nobody else's while this runs */
 	int blob;         /* read from where it is */
 	int target;       /* an empty directory */
+	const struct box_store *store; /* whose room is looked at meanwhile */
 	const struct digest *diff_id; /* of a layer; NULL: the tar of a root file system */
 	/* Done in small steps meanwhile; or NULL. 1: there is more, 0: that was all, -1: the unpacker is ended. */
 	int (*meanwhile)(void *arg, struct err *e);

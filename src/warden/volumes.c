@@ -114,8 +114,8 @@ void volume_call(struct warden *w, const struct wire_request *rq, const struct t
 		(void)err_set(&e, ERR_UNAVAILABLE, "stopping");
 	else if (all->n_calls >= CALLS_MAX)
 		(void)err_set(&e, ERR_LIMIT, "more than %d volumes are being made or removed", CALLS_MAX);
-	else if (!(c = calloc(1, sizeof(*c))))
-		(void)err_no_memory(&e);
+	else if (rq->call != WIRE_VOLUME_MAKE || guard_check(w, &e) == 0)
+		c = calloc(1, sizeof(*c)), (void)(c || err_no_memory(&e));
 	if (!c) {
 		answer(w, t, &e);
 		return;

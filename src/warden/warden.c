@@ -321,7 +321,8 @@ static int open_boxes(struct warden *w, const struct warden_spec *spec, const st
 		      struct err *e)
 {
 	const struct box_host_spec hs = { .prefix = spec->prefix, .state_dir = spec->state_dir, .execd_path = spec->execd,
-					  .disk_size_bytes = spec->disk_size_bytes, .no_disk_limit = spec->no_disk_limit };
+					  .disk_size_bytes = spec->disk_size_bytes, .disk_reserve_bytes = spec->disk_reserve_bytes,
+					  .no_disk_limit = spec->no_disk_limit };
 
 	if (leave_mounts(e) < 0 || box_host_open(&w->host, &hs, e) < 0)
 		return -1;
@@ -363,7 +364,7 @@ int warden_open(struct warden *w, const struct warden_spec *spec, struct err *e)
 	if (open_boxes(w, spec, &report, &alive, e) < 0)
 		return explain(w, &report, e);
 	if (images_open(w, &spec->images, e) < 0 || volumes_open(w, &spec->volumes, e) < 0 || sweep_open(w, e) < 0 || ready_open(w, e) < 0 ||
-	    hogs_open(w, e) < 0 || peers_open(w, spec->listener, e) < 0 || begin_pulse(w, spec->pulse, e) < 0)
+	    hogs_open(w, e) < 0 || guard_open(w, e) < 0 || peers_open(w, spec->listener, e) < 0 || begin_pulse(w, spec->pulse, e) < 0)
 		return -1;
 	KILL_POINT("warden.start.ready");
 	warn(&report);
@@ -382,6 +383,7 @@ void warden_done(struct warden *w)
 		return;
 	peers_done(w);
 	hogs_done(w);
+	guard_done(w);
 	ready_done(w);
 	sweep_done(w);
 	network_done(w);

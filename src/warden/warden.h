@@ -18,6 +18,7 @@
 #include "warden/box_file.h"
 #include "warden/hog.h"
 #include "warden/images.h"
+#include "warden/guard.h"
 #include "warden/maker.h"
 #include "warden/network.h"
 #include "warden/sweep.h"
@@ -42,7 +43,7 @@ struct warden_spec {
 	struct images_spec images; /* as the operator lists them */
 	struct volumes_spec volumes;
 	struct network_spec network;
-	uint64_t disk_size_bytes; /* see box/store.h */
+	uint64_t disk_size_bytes, disk_reserve_bytes; /* see box/store.h */
 	bool no_disk_limit;
 };
 
@@ -86,6 +87,7 @@ struct warden {
 
 	struct hogs hogs;
 	struct sweep sweep;
+	struct guard guard;
 
 	int listener;
 	struct io accept;
