@@ -14,32 +14,48 @@
 #include "base/random.h"
 #include "image/fetch.h"
 #include "sys/fd.h"
+#include "sys/room.h"
 
 #include "base/banned.h"
 
+#define LOOK_BYTES (UINT64_C(1) << 20) /* between two looks at what is left */
+
 static int cannot_write(int sys, struct err *e)
 {
-	if (sys == ENOSPC || sys == EDQUOT || sys == EFBIG)
-		return err_set(e, ERR_LIMIT, "there is no room for the image on the server's disk");
-	return err_sys(e, sys, "write a layer");
+	if (sys != ENOSPC && sys != EDQUOT && sys != EFBIG)
+		return err_sys(e, sys, "write a layer");
+	(void)err_set(e, ERR_LIMIT, "there is no room for the image on the server's disk");
+	e->sys = ENOSPC;
+	return -1;
 }
 
-int blob_begin(struct blob *b, int dir, uint32_t kind, uint64_t max, struct err *e)
+/* L7: what is left may be less by the next look, since others write as well. */
+static int check_room(struct blob *b, uint64_t bytes, struct err *e)
 {
+	if (room_check(b->dir, b->reserve, bytes, e) < 0)
+		return e->sys == ENOSPC ? cannot_write(ENOSPC, e) : -1;
+	b->next_look = b->n + LOOK_BYTES;
+	return 0;
+}
+
+int blob_begin(struct blob *b, const struct blob_spec *spec, struct err *e)
+{
+	int dir = spec->dir;
 	unsigned char random[8];
 	char text[2 * sizeof(random) + 1];
 
-	if (random_bytes(random, sizeof(random), e) < 0)
+	b->dir = dir;
+	b->n = 0;
+	b->reserve = spec->reserve;
+	b->max = spec->max;
+	if (check_room(b, spec->size, e) < 0 || random_bytes(random, sizeof(random), e) < 0)
 		return -1;
 	hex_encode(text, random, sizeof(random));
 	(void)snprintf(b->name, sizeof(b->name), FETCH_NEW_PREFIX "%s", text);
 	b->fd = openat(dir, b->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
 	if (b->fd < 0)
 		return cannot_write(errno, e);
-	b->dir = dir;
-	b->n = 0;
-	b->max = max;
-	hasher_init(&b->sum, kind);
+	hasher_init(&b->sum, spec->kind);
 	return 0;
 }
 
@@ -47,6 +63,8 @@ int blob_add(struct blob *b, const void *p, size_t n, struct err *e)
 {
 	if (n > b->max - b->n)
 		return err_set(e, ERR_INVALID, "more bytes came than were to come (%llu)", (unsigned long long)b->max);
+	if (b->n >= b->next_look && check_room(b, n, e) < 0)
+		return -1;
 	if (fd_write_all(b->fd, p, n, e) < 0)
 		return cannot_write(e->sys, e);
 	hasher_add(&b->sum, p, n);
@@ -58,7 +76,7 @@ int blob_restart(struct blob *b, struct err *e)
 {
 	if (ftruncate(b->fd, 0) < 0 || lseek(b->fd, 0, SEEK_SET) < 0)
 		return cannot_write(errno, e);
-	b->n = 0;
+	b->n = b->next_look = 0;
 	hasher_init(&b->sum, b->sum.size);
 	return 0;
 }

@@ -20,11 +20,18 @@ struct blob {
 	char name[BLOB_NAME_MAX];
 	struct hasher sum;
 	uint64_t n, max; /* bytes written, and that may be */
+	uint64_t reserve, next_look; /* what must stay free, and when to look */
 };
 #define BLOB_INIT ((struct blob){ .dir = -1, .fd = -1 })
 
-/* It will be known by a digest of KIND bytes (base/digest.h). */
-int blob_begin(struct blob *b, int dir, uint32_t kind, uint64_t max, struct err *e);
+struct blob_spec {
+	int dir;
+	uint64_t reserve;   /* what must stay free (sys/room.h) */
+	uint32_t kind;      /* it will be known by a digest of that many bytes (base/digest.h) */
+	uint64_t size, max; /* how many bytes will come, 0: not known; and may come */
+};
+
+int blob_begin(struct blob *b, const struct blob_spec *spec, struct err *e);
 int blob_add(struct blob *b, const void *p, size_t n, struct err *e);
 int blob_restart(struct blob *b, struct err *e); /* forgets what was written */
 /* Keeps it under its digest, which must be WANT's unless that is NULL. *ret (or NULL) is what it is. */

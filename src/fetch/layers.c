@@ -60,6 +60,8 @@ static int begin(struct lane *l, struct err *e)
 
 static int start(struct layers *ls, struct lane *l, const struct blob_ref *layer, struct err *e)
 {
+	const struct blob_spec spec = { .dir = ls->spec->blobs, .reserve = (uint64_t)ls->spec->registry->order->reserve,
+					.kind = layer->digest.size, .size = layer->size, .max = layer->size };
 	char path[512], digest[DIGEST_TEXT_MAX + 1];
 
 	digest_write(&layer->digest, digest);
@@ -67,7 +69,7 @@ static int start(struct layers *ls, struct lane *l, const struct blob_ref *layer
 	call_init(&l->call, ls->spec->registry, path);
 	l->layer = layer;
 	l->mark = 0;
-	if (blob_begin(&l->blob, ls->spec->blobs, layer->digest.size, layer->size, e) < 0)
+	if (blob_begin(&l->blob, &spec, e) < 0)
 		return -1;
 	return begin(l, e);
 }

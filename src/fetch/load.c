@@ -41,7 +41,10 @@ static int copy_in(struct load *l, int archive, struct err *e)
 
 static int spool(struct load *l, int archive, struct err *e)
 {
-	if (blob_begin(&l->spool, l->blobs, SHA256_SIZE, MANIFEST_BLOBS_MAX, e) < 0 || copy_in(l, archive, e) < 0)
+	const struct blob_spec spec = { .dir = l->blobs, .reserve = (uint64_t)l->order->reserve, .kind = SHA256_SIZE,
+					.max = MANIFEST_BLOBS_MAX };
+
+	if (blob_begin(&l->spool, &spec, e) < 0 || copy_in(l, archive, e) < 0)
 		return -1;
 	if (asker_is_gone(l->asker))
 		return err_set(e, ERR_UNAVAILABLE, "nobody waits for this any more");

@@ -111,7 +111,8 @@ static int file_make(void *arg, const struct entry *en, struct err *e)
 	if (strcmp(en->path, "manifest.json") == 0 || f->is_there)
 		return 0;
 	l->file = f;
-	return blob_begin(&l->blob, l->blobs, SHA256_SIZE, en->size, e);
+	return blob_begin(&l->blob, &(struct blob_spec){ .dir = l->blobs, .reserve = (uint64_t)l->order->reserve, .kind = SHA256_SIZE,
+							 .size = en->size, .max = en->size }, e);
 }
 
 static int file_data(void *arg, const void *p, size_t n, uint64_t at, struct err *e)

@@ -8,6 +8,7 @@
 #include "base/own.h"
 #include "sys/fd.h"
 #include "sys/path.h"
+#include "sys/room.h"
 
 #include "base/banned.h"
 
@@ -39,6 +40,7 @@ static const struct field order_fields[] = {
 	FIELD(struct order, name, FIELD_STRING, "name", .min = 1, .max = REFERENCE_TEXT_MAX),
 	FIELD(struct order, seconds, FIELD_INT, "seconds", .min = 1, .max = FETCH_SECONDS_MAX),
 	FIELD(struct order, stall_seconds, FIELD_INT, "stallSeconds", .min = 1, .max = FETCH_STALL_SECONDS_MAX),
+	FIELD(struct order, reserve, FIELD_INT, "reserve", .min = 0, .max = ROOM_RESERVE_MAX),
 	FIELD(struct order, registries, FIELD_OBJECTS, "registries", .fields = rule_fields, .size = sizeof(struct registry_rule),
 	      .min = 0, .max = FETCH_REGISTRIES_MAX),
 	FIELD(struct order, proxy, FIELD_STRING, "proxy", .min = 1, .max = FETCH_PROXY_MAX, .secret = true),

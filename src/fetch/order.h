@@ -30,6 +30,7 @@ struct order {
 	const char *username, *password; /* NULL: anonymous */
 	const char *name;   /* of a load: what an archive that names nothing is called; NULL: as in there */
 	int64_t seconds, stall_seconds;
+	int64_t reserve;    /* bytes that must stay free; 0: see sys/room.h */
 	struct object_list registries; /* of struct registry_rule */
 	const char *proxy;             /* "http://user:password@host:port"; NULL: none */
 	struct string_list no_proxy;   /* hosts that are asked without it */

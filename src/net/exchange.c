@@ -102,6 +102,8 @@ unsigned http_status_of(const struct err *e)
 	case ERR_DENIED:
 		return 403;
 	case ERR_LIMIT:
+		if (e->sys == ENOSPC || e->sys == EDQUOT)
+			return 507;
 		return e->sys ? 503 : 429; /* ours to refuse, or the host's lack */
 	case ERR_TIMEOUT:
 		return 504;
@@ -140,6 +142,8 @@ static const char *code_of(unsigned status)
 		return "UNAVAILABLE";
 	case 505:
 		return "VERSION_NOT_SUPPORTED";
+	case 507:
+		return "INSUFFICIENT_STORAGE";
 	default:
 		return status < 500 ? "REFUSED" : "INTERNAL_ERROR";
 	}

@@ -56,6 +56,7 @@ struct config_native {
 	int64_t slots;
 	struct string_map images; /* name -> directory or tar, in the order of the file: image 1, 2, ... of the warden */
 	const char *disk_size; /* an amount of storage; NULL: the warden's own choice */
+	const char *disk_reserve; /* likewise; NULL: see sys/room.h */
 	bool unsafe_no_disk_limit;
 	int network; /* of sandboxes whose create names none */
 	const char *network_range; /* of addresses; NULL: the warden's own choice */
@@ -247,6 +248,9 @@ const char *config_expand_home(const char *path, const char *const *env, struct 
 
 /* Whether an image can have this name: "python/3.12:slim". */
 bool config_image_name(struct str name);
+
+/* native.disk_reserve in bytes; 0: it is not set. */
+uint64_t config_disk_reserve(const struct config *c);
 
 /* The name of the variable that overrides a key: "server.port" -> "OPENSANDBOX_SERVER_PORT". */
 bool config_env_name(struct buf *b, const char *key);

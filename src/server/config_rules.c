@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/escape.h"
+#include "base/quantity.h"
 #include "server/config_impl.h"
 
 #include "base/banned.h"
@@ -36,6 +37,13 @@ static bool is_run_of(struct str s, const char *extra, size_t max)
 		if (!((s.p[i] >= 'a' && s.p[i] <= 'z') || (s.p[i] >= '0' && s.p[i] <= '9') || memchr(extra, s.p[i], strlen(extra))))
 			return false;
 	return s.n > 0 && s.n <= max;
+}
+
+uint64_t config_disk_reserve(const struct config *c)
+{
+	uint64_t bytes;
+
+	return c->native.disk_reserve && quantity_storage(str_of(c->native.disk_reserve), &bytes, &(struct err){ 0 }) == 0 ? bytes : 0;
 }
 
 bool config_image_name(struct str s)

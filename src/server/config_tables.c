@@ -10,6 +10,7 @@
 #include "image/fetch.h"
 #include "server/config.h"
 #include "server/host_ports.h"
+#include "sys/room.h"
 #include "sys/route.h"
 
 #include "base/banned.h"
@@ -75,6 +76,17 @@ static const char *check_disk_size(const void *value)
 		return NULL; /* not set */
 	return quantity_storage(str_of(*(const char *const *)value), &bytes, &(struct err){ 0 }) == 0 && bytes >= DISK_SIZE_MIN ?
 		       NULL : "must be an amount such as 40Gi, and at least 256Mi";
+}
+
+static const char *check_disk_reserve(const void *value)
+{
+	uint64_t bytes;
+
+	if (!(*(const char *const *)value)[0])
+		return NULL; /* not set */
+	return quantity_storage(str_of(*(const char *const *)value), &bytes, &(struct err){ 0 }) == 0 && bytes >= ROOM_RESERVE_MIN &&
+			       bytes <= ROOM_RESERVE_MAX ?
+		       NULL : "must be an amount such as 4Gi, and at least 64Mi";
 }
 
 static bool is_resolver(struct str text)
@@ -243,6 +255,8 @@ static const struct field native_fields[] = {
 	      .help = "the program that becomes PID 1 of each sandbox; the one beside this program"),
 	FIELD(struct config_native, disk_size, FIELD_STRING, "disk_size", .max = 32, .check = check_disk_size,
 	      .help = "what all sandboxes together may fill; can grow later; default: 80 % of what is free at first"),
+	FIELD(struct config_native, disk_reserve, FIELD_STRING, "disk_reserve", .max = 32, .check = check_disk_reserve,
+	      .help = "what stays free on the disk of state_dir: below it creates, pulls and uploads of images get 507; default: 5 %, at most 4Gi"),
 	FIELD(struct config_native, unsafe_no_disk_limit, FIELD_BOOL, "unsafe_no_disk_limit",
 	      .help = "allow a host without btrfs, where every sandbox can fill the disk"),
 	FIELD(struct config_native, network, FIELD_ENUM, "network", .names = networks,

@@ -176,6 +176,7 @@ static void problems_name_file_line_and_key(void **state)
 		{ "[native.images]\na = 3\n", ":2: native.images.a: " },
 		{ "[native]\ndefault_image = \"a\"\n[native.images]\nb = \"/x\"\n", ":2: native.default_image: 'a' is neither" },
 		{ "[native]\ndisk_size = \"much\"\n", ":2: native.disk_size: value error, must be an amount such as 40Gi" },
+		{ "[native]\ndisk_reserve = \"63Mi\"\n", ":2: native.disk_reserve: value error, must be an amount such as 4Gi" },
 		{ "[native]\ndisk_size = \"255Mi\"\n", ":2: native.disk_size: value error, must be an amount such as 40Gi" },
 		{ "[native]\nunsafe_no_disk_limit = 1\n", ":2: native.unsafe_no_disk_limit: " },
 		{ "[storage]\nallowed_host_paths = [\"x\"]\n", ":2: storage.allowed_host_paths: " },

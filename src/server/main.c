@@ -207,7 +207,7 @@ static struct puller *make_puller(struct loop *l, const struct config *c, struct
 	if (native_names(c, &n, e) < 0)
 		return NULL;
 	return puller_new(&(struct puller_spec){ .loop = l, .config = &c->images, .socket = n.fetch_socket,
-						 .blobs_dir = n.blobs_dir }, e);
+						 .blobs_dir = n.blobs_dir, .reserve = config_disk_reserve(c) }, e);
 }
 
 static struct runtime *make_native(struct loop *l, const struct config *c, struct puller *p, struct err *e)

@@ -12,6 +12,7 @@
 #include "base/json_out.h"
 #include "base/log.h"
 #include "server/pull_impl.h"
+#include "sys/room.h"
 
 #include "base/banned.h"
 
@@ -535,6 +536,11 @@ int puller_attach(struct puller *p, struct store *s, enum store_fault *ret_fault
 	if (p->sweep.is_wanted)
 		puller_wake(p);
 	return 0;
+}
+
+int puller_check_room(const struct puller *p, struct err *e)
+{
+	return room_check(p->blobs, p->spec.reserve, 0, e);
 }
 
 struct puller *puller_new(const struct puller_spec *spec, struct err *e)

@@ -85,11 +85,16 @@ struct puller_spec {
 	struct loop *loop;
 	const struct config_images *config; /* must outlive it */
 	const char *socket, *blobs_dir;     /* where fetchers are asked, and what they leave */
+	uint64_t reserve;                   /* what must stay free there; 0: see sys/room.h */
 };
 
 struct puller *puller_new(const struct puller_spec *spec, struct err *e);
 void puller_free(struct puller *p); /* without calling anybody back. NULL is fine */
 DEFINE_AUTO(struct puller *, puller_free)
+
+/* Whether anything may be begun that takes room: ERR_LIMIT with ENOSPC in `sys` (L7). Pulls and loads are looked after while they go
+ * on; this is for those who can still say it with a status. */
+int puller_check_room(const struct puller *p, struct err *e);
 
 /* Reads the catalogue and removes what no image needs from the folder. Once, before the store is started and before all below. */
 int puller_attach(struct puller *p, struct store *s, enum store_fault *ret_fault, struct err *e);

@@ -116,6 +116,7 @@ static void write_job(const struct pull_job *j, struct buf *b)
 	json_key(&o, "arch"), json_cstr(&o, j->arch);
 	json_key(&o, "seconds"), json_int(&o, c->pull_seconds);
 	json_key(&o, "stallSeconds"), json_int(&o, c->stall_seconds);
+	json_key(&o, "reserve"), json_uint(&o, j->p->spec.reserve);
 	if (j->username) {
 		json_key(&o, "username"), json_cstr(&o, j->username);
 		json_key(&o, "password"), json_cstr(&o, j->password);

@@ -173,6 +173,7 @@ static void write_order(const struct load_job *l, struct buf *b)
 	json_key(&o, "kind"), json_cstr(&o, "load");
 	json_key(&o, "os"), json_cstr(&o, platform.os);
 	json_key(&o, "arch"), json_cstr(&o, platform.arch);
+	json_key(&o, "reserve"), json_uint(&o, l->p->spec.reserve);
 	if (l->name)
 		json_key(&o, "name"), json_cstr(&o, l->name);
 	json_close(&o, '}');

@@ -72,6 +72,11 @@ static struct runtime_failure failure_of(const struct call *c, const struct err 
 
 	if (c->kind == WIRE_CREATE && (native_is_volume_fault(e, &f) || native_is_network_fault(c->n, e, &f)))
 		return f;
+	if (e->code == ERR_LIMIT && (e->sys == ENOSPC || e->sys == EDQUOT)) {
+		f.code = "INSUFFICIENT_STORAGE";
+		f.status = 507;
+		return f;
+	}
 	if (e->code == ERR_NOT_FOUND && c->kind != WIRE_CREATE && c->kind != WIRE_LAYER_PACK) {
 		f.code = "SANDBOX_NOT_FOUND";
 		f.status = 404;

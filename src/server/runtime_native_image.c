@@ -102,7 +102,8 @@ static void create_fail(struct image_create *ic, const struct runtime_failure *f
 
 static void pull_failed(struct image_create *ic, const struct err *e)
 {
-	struct runtime_failure f = { .code = RUNTIME_PULL_FAILED, .status = 500, .err = *e };
+	bool is_full = e->code == ERR_LIMIT && e->sys == ENOSPC;
+	struct runtime_failure f = { .code = RUNTIME_PULL_FAILED, .status = is_full ? 507 : 500, .err = *e };
 
 	(void)snprintf(f.says, sizeof(f.says), "image '%s': %s", SHOWN(str_of(ic->spec.image)), e->msg);
 	create_fail(ic, &f);

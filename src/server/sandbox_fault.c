@@ -44,6 +44,7 @@ static const char *sentence(const char *code)
 		{ "SNAPSHOT_DELETE_FAILED", "the snapshot could not be removed yet; the server goes on trying" },
 		{ "VOLUME_CREATE_FAILED", "the volume could not be made" },
 		{ "VOLUME_DELETE_FAILED", "the volume could not be removed yet; the server goes on trying" },
+		{ "INSUFFICIENT_STORAGE", "the server's disk is almost full" },
 		{ "DISK_LIMIT_UNSUPPORTED", "a disk limit cannot be enforced here" },
 	};
 

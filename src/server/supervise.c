@@ -90,7 +90,7 @@ struct supervisor {
 struct arguments {
 	const char *argv[40 + 2 * CONFIG_IMAGES_MAX + 2 * CONFIG_HOST_PATHS_MAX + 2 * CONFIG_PRIVATE_MAX];
 	size_t n;
-	char uid[24], egress_uid[24], slots[24], disk_size[24];
+	char uid[24], egress_uid[24], slots[24], disk_size[24], disk_reserve[24];
 };
 
 static void add(struct arguments *a, const char *option, const char *value)
@@ -130,6 +130,10 @@ static void make_arguments(const struct supervisor *s, struct arguments *a)
 	if (c->native.disk_size && quantity_storage(str_of(c->native.disk_size), &disk_size, &(struct err){ 0 }) == 0) {
 		(void)snprintf(a->disk_size, sizeof(a->disk_size), "%llu", (unsigned long long)disk_size);
 		add(a, "--disk-size", a->disk_size);
+	}
+	if (config_disk_reserve(c) > 0) {
+		(void)snprintf(a->disk_reserve, sizeof(a->disk_reserve), "%llu", (unsigned long long)config_disk_reserve(c));
+		add(a, "--disk-reserve", a->disk_reserve);
 	}
 	if (c->native.unsafe_no_disk_limit)
 		add(a, "--unsafe-no-disk-limit", NULL);

@@ -25,6 +25,17 @@ struct puller *request_puller(const struct request *rq, struct reply *rp)
 	return p;
 }
 
+int request_check_room(const struct request *rq, struct reply *rp, struct err *e)
+{
+	const struct puller *p = plane_of(rq)->spec.puller;
+
+	if (!p || puller_check_room(p, e) == 0)
+		return 0;
+	if (e->sys != ENOSPC)
+		return -1;
+	return reply_error(rp, 507, "INSUFFICIENT_STORAGE", "%s", e->msg) < 0 ? -1 : 1;
+}
+
 /* ---- images as JSON ---- */
 
 static void write_digest(struct json_out *o, const struct digest *digest)
@@ -241,6 +252,8 @@ int images_pull_post(struct request *rq, struct reply *rp, struct err *e)
 	struct watching *w;
 	int rc = p ? image_request_decode(rq, rp, &pr, e) : 1;
 
+	if (rc == 0)
+		rc = request_check_room(rq, rp, e);
 	if (rc != 0)
 		return rc < 0 ? -1 : 0;
 	w = calloc(1, sizeof(*w));

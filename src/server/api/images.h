@@ -19,6 +19,9 @@ struct request;
 /* NULL: the runtime's images are not ours, and the answer is on its way. */
 struct puller *request_puller(const struct request *rq, struct reply *rp);
 
+/* L7: 0 when something may be begun that takes room on the server's disk, where that is ours to look at; 1 when it was refused. */
+int request_check_room(const struct request *rq, struct reply *rp, struct err *e);
+
 /* Which image, for whom. */
 struct image_auth {
 	const char *username, *password; /* NULL: none */

@@ -190,6 +190,8 @@ int images_load_post(struct request *rq, struct reply *rp, struct err *e)
 	struct loading *l;
 	int rc = request_puller(rq, rp) ? request_query(rq, rp, load_query_fields, &q, e) : 1;
 
+	if (rc == 0)
+		rc = request_check_room(rq, rp, e);
 	if (rc != 0)
 		return rc < 0 ? -1 : 0;
 	service_note(rq, q.name ? q.name : "");

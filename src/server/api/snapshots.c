@@ -7,6 +7,7 @@
 #include "base/json_out.h"
 #include "net/url.h"
 #include "server/api/api.h"
+#include "server/api/images.h"
 #include "server/api/reply.h"
 #include "server/api/snapshots.h"
 
@@ -133,6 +134,9 @@ int sandbox_snapshots_post(struct request *rq, struct reply *rp, struct err *e)
 	sb = request_sandbox(rq, rp);
 	if (!sb)
 		return 0;
+	rc = request_check_room(rq, rp, e);
+	if (rc != 0)
+		return rc < 0 ? -1 : 0;
 	w = wait_new(rq, rp, e);
 	if (!w)
 		return -1;

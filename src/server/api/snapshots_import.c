@@ -75,6 +75,8 @@ int snapshots_import_post(struct request *rq, struct reply *rp, struct err *e)
 	struct importing *im;
 	int rc = request_puller(rq, rp) ? request_query(rq, rp, import_query_fields, &q, e) : 1;
 
+	if (rc == 0)
+		rc = request_check_room(rq, rp, e);
 	if (rc != 0)
 		return rc < 0 ? -1 : 0;
 	im = calloc(1, sizeof(*im));
