@@ -158,7 +158,7 @@ static int post_entries(struct osb_sandbox *s, const char *what, const char *rou
 		if (!op_need(op, entries[i].path && *entries[i].path, "an entry without a path"))
 			break;
 		json_key(o, entries[i].path), json_open(o, '{');
-		if (entries[i].mode > 0)
+		if (entries[i].mode != 0)
 			json_key(o, "mode"), json_int(o, entries[i].mode);
 		body_string(o, "owner", entries[i].owner);
 		body_string(o, "group", entries[i].group);

@@ -26,7 +26,7 @@ static void write_metadata(struct buf *b, const struct osb_entry *entry)
 		json_key(&o, "owner"), json_cstr(&o, entry->owner);
 	if (entry->group)
 		json_key(&o, "group"), json_cstr(&o, entry->group);
-	if (entry->mode > 0)
+	if (entry->mode != 0)
 		json_key(&o, "mode"), json_int(&o, entry->mode);
 	json_close(&o, '}');
 }

@@ -57,9 +57,11 @@ int place_open_regular(int root, const struct place *at, struct stat *ret, struc
 
 /* ---- attributes (files_attr.c) ---- */
 
-/* Digits that are read as octal: 644 is 0644; those above the last three count for nothing. False for a digit of 8 or 9 and
- * below 0. */
+/* Digits that are read as octal: 644 is 0644. Of 4755 the first counts for nothing; more than four are none, nor are a digit of
+ * 8 or 9 and what is below 0: false. */
+#define MODE_DIGITS_MAX 7777
 bool mode_from_digits(int64_t digits, mode_t *ret);
+const char *check_mode(const void *value); /* of FIELD_INT */
 int64_t mode_to_digits(mode_t mode);
 
 struct attr {

@@ -20,7 +20,7 @@ bool mode_from_digits(int64_t digits, mode_t *ret)
 {
 	mode_t mode = 0;
 
-	if (digits < 0)
+	if (digits < 0 || digits > MODE_DIGITS_MAX)
 		return false;
 	for (unsigned shift = 0; digits > 0; digits /= 10, shift += 3) {
 		mode_t digit = (mode_t)(digits % 10);
@@ -32,6 +32,13 @@ bool mode_from_digits(int64_t digits, mode_t *ret)
 	}
 	*ret = mode;
 	return true;
+}
+
+const char *check_mode(const void *value)
+{
+	mode_t ignored;
+
+	return mode_from_digits(*(const int64_t *)value, &ignored) ? NULL : "must have octal digits, like 755 or 644";
 }
 
 int64_t mode_to_digits(mode_t mode)
@@ -75,7 +82,7 @@ int attr_look_up(struct task *t, const struct attr *a, struct attr_ids *ret, str
 {
 	*ret = (struct attr_ids){ .has_mode = a->mode != 0 };
 	if (a->mode != 0 && !mode_from_digits(a->mode, &ret->mode))
-		return err_set(e, ERR_INTERNAL, "mode %lld is not made of octal digits", (long long)a->mode);
+		return err_set(e, ERR_INVALID, "mode %lld is not made of octal digits", (long long)a->mode);
 	if ((a->owner && *a->owner) || (a->group && *a->group))
 		return look_up_names(t, a, ret, e);
 	return 0;

@@ -43,7 +43,7 @@ static struct json *body_of(struct task *t, enum json_type type, struct err *e)
 }
 
 static const struct field attr_fields[] = {
-	FIELD(struct attr, mode, FIELD_INT, "mode"),
+	FIELD(struct attr, mode, FIELD_INT, "mode", .min = 0, .max = MODE_DIGITS_MAX, .check = check_mode),
 	FIELD(struct attr, owner, FIELD_STRING, "owner", .min = 0, .max = USERS_NAME_MAX),
 	FIELD(struct attr, group, FIELD_STRING, "group", .min = 0, .max = USERS_NAME_MAX),
 	{ 0 },

@@ -27,7 +27,7 @@ static void digits_are_octal(void **state)
 		bool ok;
 	} cases[] = {
 		{ 644, 0644, true },  { 755, 0755, true },  { 7, 07, true },       { 0, 0, true },          { 4755, 0755, true },
-		{ 17777, 0777, true }, { 8, 0, false },     { 649, 0, false },     { 800, 0, false },       { 8644, 0, false },
+		{ 17777, 0, false }, { 8, 0, false },     { 649, 0, false },     { 800, 0, false },       { 8644, 0, false }, { 10000, 0, false },
 		{ -1, 0, false },     { -644, 0, false },   { INT64_MIN, 0, false }, { INT64_MAX, 0, false },
 	};
 

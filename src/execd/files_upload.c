@@ -31,7 +31,7 @@ struct metadata {
 
 static const struct field metadata_fields[] = {
 	FIELD(struct metadata, path, FIELD_STRING, "path", .required = true, .min = 1, .max = PATH_BYTES_MAX),
-	FIELD(struct metadata, attr.mode, FIELD_INT, "mode"),
+	FIELD(struct metadata, attr.mode, FIELD_INT, "mode", .min = 0, .max = MODE_DIGITS_MAX, .check = check_mode),
 	FIELD(struct metadata, attr.owner, FIELD_STRING, "owner", .min = 0, .max = USERS_NAME_MAX),
 	FIELD(struct metadata, attr.group, FIELD_STRING, "group", .min = 0, .max = USERS_NAME_MAX),
 	{ 0 },
