@@ -176,6 +176,38 @@ def call_users(box):
         assert answer.status in (200, 400), answer.body
 
 
+def test_g11_users_may_be_many(box):
+    """What is looked up is found in files that execd has no room for; what is too large is named."""
+    def run_as(**ids):
+        return box.request("POST", "/command", json.dumps({"command": "id -u; id -g; id -G", **ids}), timeout=SECONDS)
+
+    long_line = "long:x:7000:" + "member," * 30000
+    upload(box, pair("/make.py", f"""
+with open("/etc/passwd", "a") as f:
+    for i in range(60000): f.write(f"user{{i}}:x:{{1000 + i % 60000}}:{{1000 + i % 60000}}:one of many:/home/user{{i}}:/bin/sh\\n")
+    f.write("last:x:64000:64001::/home/last:/bin/sh")
+with open("/etc/group", "a") as f:
+    f.write("{long_line}\\n")
+    for i in range(60000): f.write(f"group{{i}}:x:{{1000 + i % 60000}}:user1,user2\\n")
+    f.write("end:x:64002:user3,last\\nmore:x:64003:last")
+""".encode()))
+    box.command("python3 /make.py; touch /owned; chown 64000:64003 /owned")
+    assert int(box.command("stat -c %s /etc/passwd")) > 3 << 20
+    assert output_of(run_as(uid="last")) == "640006400164001 64002 64003"
+    assert output_of(run_as(uid=64000)) == "640006400164001 64002 64003"
+    assert output_of(run_as(uid="user9", gid="more")) == "10096400364003"
+    assert is_error(run_as(uid="nobody-at-all"), 400, "INVALID_REQUEST_BODY", "$.uid")
+    assert is_error(run_as(uid="last", gid="long"), 400, "INVALID_REQUEST_BODY", "$.gid")
+    assert (info(box, "/owned")["owner"], info(box, "/owned")["group"]) == ("last", "more")
+    assert is_empty(upload(box, pair("/for-last", b"1", owner="last", group="end")))
+    assert box.command("stat -c %u:%g /for-last") == "64000:64002"
+    for path in ("/etc/group", "/etc/passwd"):
+        box.command(f"truncate -s 17M {path}")
+        assert is_error(run_as(uid="last"), 400, "INVALID_REQUEST_BODY", path)
+        assert output_of(run_as(uid=5, gid=6)).startswith("56")
+    call_files(box)
+
+
 def test_g11_a_shell_that_is_gone_is_told_and_can_be_brought_back(box):
     shells = {name: get(box, "/files/download", path=f"/usr/bin/{name}").body for name in ("sh", "bash")}
     box.command("rm -f /usr/bin/sh /usr/bin/bash; mkfifo /usr/bin/sh")

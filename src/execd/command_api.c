@@ -145,7 +145,7 @@ static int look_up(const struct command_request *cr, struct reply *rp, struct id
 	struct err why = { 0 };
 	gid_t gid;
 
-	if (!(is_number(cr->user) && is_number(cr->group)) && users_read(&t, e) < 0)
+	if (!(is_number(cr->user) && is_number(cr->group)) && users_find(cr->user, cr->group, &t, e) < 0)
 		return e->code == ERR_INVALID ? refuse(rp, "uid", e->msg) : -1;
 	if (identity_of_name(&t.files, cr->user, ret, &why) < 0)
 		return refuse(rp, "uid", why.msg);

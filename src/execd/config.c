@@ -166,11 +166,13 @@ static int take_home(struct arena *a, const struct identity *as, struct env *env
 {
 	AUTO(users_text_done) struct users_text text = { 0 };
 	struct str home = as->uid == 0 ? STR("/root") : STR("/");
+	char number[16];
 	struct user u;
 
 	if (env_get(env, STR("HOME")))
 		return 0;
-	if (as->uid != 0 && users_read(&text, &(struct err){ 0 }) == 0 && passwd_by_uid(text.files.passwd, as->uid, &u) &&
+	(void)snprintf(number, sizeof(number), "%u", as->uid);
+	if (as->uid != 0 && users_find(str_of(number), STR(""), &text, &(struct err){ 0 }) == 0 && passwd_by_uid(text.files.passwd, as->uid, &u) &&
 	    str_starts(u.home, STR("/")))
 		home = u.home;
 	return env_set(env, a, STR("HOME"), home, e);

@@ -2,6 +2,7 @@
 #include "execd/users.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 
 #include "base/buf.h"
@@ -223,20 +224,89 @@ int identity_of_text(const struct users_files *f, struct str text, struct identi
 
 /* ---- the files ---- */
 
-/* As any program would see it; a missing file is an empty one. */
-static int read_users_file(const char *path, struct buf *b, struct err *e)
+/* As any program would see it. 1: there is none, which is as good as an empty one. */
+static int open_users_file(const char *path, int *ret, struct err *e)
 {
 	AUTO_FD root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	AUTO_FD fd = root < 0 ? -1 : root_open(root, path, O_RDONLY, 0, e);
+	struct err why = { 0 };
+	AUTO_FD fd = root < 0 ? -1 : root_open(root, path, O_RDONLY, 0, &why);
 	struct stat st;
 
-	if (fd < 0 && root >= 0 && e->sys == ENOENT)
-		return 0;
-	if (fd < 0)
-		return root < 0 ? err_sys(e, errno, "open '/'") : -1;
+	if (root < 0)
+		return err_sys(e, errno, "open '/'");
+	if (fd < 0 && why.sys == ENOENT)
+		return 1;
+	if (fd < 0) {
+		*e = why;
+		return -1;
+	}
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
 		return err_set(e, ERR_INVALID, "'%s' is no regular file", path);
+	if (st.st_size > USERS_FILE_MAX)
+		return err_set(e, ERR_INVALID, "'%s' is larger than %d bytes", path, USERS_FILE_MAX);
+	*ret = take_fd(&fd);
+	return 0;
+}
+
+static int read_users_file(const char *path, struct buf *b, struct err *e)
+{
+	AUTO_FD fd = -1;
+	int r = open_users_file(path, &fd, e);
+
+	if (r != 0)
+		return r < 0 ? -1 : 0;
 	return fd_read_all(fd, USERS_FILE_MAX, b, e) < 0 ? err_wrap(e, "read '%s'", path) : 0;
+}
+
+/* ---- some lines of the files ---- */
+
+/* True: enough. */
+typedef bool line_fn(struct str line, void *arg);
+
+/* Feeds the lines that are complete; the last one of a file is, too. True: enough. */
+static bool feed_lines(struct buf *piece, bool is_end, bool *is_skipping, line_fn *fn, void *arg)
+{
+	struct str rest = buf_str(piece), line, after;
+	bool is_enough = false;
+
+	while (!is_enough && rest.n > 0 && (str_cut(rest, '\n', &line, &after) || is_end)) {
+		is_enough = !*is_skipping && fn(line, arg);
+		*is_skipping = false;
+		rest = after;
+	}
+	buf_consume(piece, piece->n - rest.n);
+	if (piece->n >= USERS_LINE_MAX) { /* it is told by none of its ends */
+		*is_skipping = true;
+		buf_clear(piece);
+	}
+	return is_enough;
+}
+
+static int for_each_line(const char *path, line_fn *fn, void *arg, struct err *e)
+{
+	AUTO(buf_done) struct buf piece = BUF_INIT(2 * USERS_LINE_MAX);
+	AUTO_FD fd = -1;
+	bool is_skipping = false;
+	ssize_t n = 1;
+	int r = open_users_file(path, &fd, e);
+
+	if (r != 0)
+		return r < 0 ? -1 : 0;
+	for (size_t total = 0; n > 0; total += (size_t)n) {
+		char *room = buf_reserve(&piece, USERS_PIECE);
+
+		if (!room)
+			return err_no_memory(e);
+		n = read(fd, room, USERS_PIECE);
+		if (n < 0)
+			return err_sys(e, errno, "read '%s'", path);
+		if (total + (size_t)n > USERS_FILE_MAX) /* it grows while it is read */
+			return err_set(e, ERR_INVALID, "'%s' is larger than %d bytes", path, USERS_FILE_MAX);
+		buf_commit(&piece, (size_t)n);
+		if (feed_lines(&piece, n == 0, &is_skipping, fn, arg))
+			return 0;
+	}
+	return 0;
 }
 
 void users_text_done(struct users_text *t)
@@ -257,11 +327,85 @@ int users_read(struct users_text *ret, struct err *e)
 	return 0;
 }
 
+struct wanted {
+	struct str user, group; /* names or numbers */
+	struct users_text *out;
+	struct str name;        /* of the user, once that is known */
+	bool has_group;
+	size_t n;               /* groups that list the user */
+};
+
+static bool is_called(struct str name, struct str id, struct str wanted)
+{
+	uint32_t a, b;
+
+	return is_number(wanted) ? parse_id(id, &a) && parse_id(wanted, &b) && a == b : str_eq(name, wanted);
+}
+
+static bool keep_user(struct str line, void *arg)
+{
+	struct wanted *w = arg;
+	struct str rest = line, f[PASSWD_FIELDS];
+	uint32_t ignored;
+
+	if (!next_entry(&rest, f, PASSWD_FIELDS) || !parse_id(f[2], &ignored) || !parse_id(f[3], &ignored) ||
+	    !is_called(f[0], f[2], w->user))
+		return false;
+	buf_add_str(&w->out->passwd_bytes, line);
+	buf_add_char(&w->out->passwd_bytes, '\n');
+	return true;
+}
+
+/* Of the members the one that counts is kept: others may be many. */
+static bool keep_group(struct str line, void *arg)
+{
+	struct wanted *w = arg;
+	struct str f[GROUP_FIELDS];
+	bool is_listed, is_named;
+	gid_t gid;
+
+	if (!next_entry(&line, f, GROUP_FIELDS) || !parse_id(f[2], &gid))
+		return false;
+	is_listed = w->name.n > 0 && w->n < USERS_LINES_MAX && is_member(f[3], w->name);
+	is_named = w->group.n > 0 && !w->has_group && is_called(f[0], f[2], w->group);
+	w->n += is_listed;
+	w->has_group |= is_named;
+	if (is_listed || is_named)
+		buf_addf(&w->out->group_bytes, "%.*s::%u:%.*s\n", STR_ARG(f[0]), gid, STR_ARG(is_listed ? w->name : STR("")));
+	return false;
+}
+
+int users_find(struct str user, struct str group, struct users_text *ret, struct err *e)
+{
+	struct wanted w = { .user = user, .group = group, .out = ret };
+	struct str rest;
+	struct user u;
+	int r;
+
+	*ret = (struct users_text){ .passwd_bytes = BUF_INIT(2 * USERS_LINE_MAX),
+				    .group_bytes = BUF_INIT((size_t)4 * USERS_LINES_MAX * USERS_NAME_MAX) };
+	r = for_each_line("/etc/passwd", keep_user, &w, e);
+	rest = buf_str(&ret->passwd_bytes);
+	if (r == 0 && passwd_next(&rest, &u))
+		w.name = u.name;
+	if (r == 0)
+		r = for_each_line("/etc/group", keep_group, &w, e);
+	if (r == 0 && (ret->passwd_bytes.failed || ret->group_bytes.failed))
+		r = err_no_memory(e);
+	if (r < 0)
+		users_text_done(ret);
+	else
+		ret->files = (struct users_files){ buf_str(&ret->passwd_bytes), buf_str(&ret->group_bytes) };
+	return r;
+}
+
 int users_by_uid(uid_t uid, struct identity *ret, struct err *e)
 {
 	AUTO(users_text_done) struct users_text t = { 0 };
+	char number[16];
 
-	if (users_read(&t, e) < 0)
+	(void)snprintf(number, sizeof(number), "%u", uid);
+	if (users_find(str_of(number), STR(""), &t, e) < 0)
 		return -1;
 	identity_of_uid(&t.files, uid, ret);
 	return 0;
@@ -270,6 +414,8 @@ int users_by_uid(uid_t uid, struct identity *ret, struct err *e)
 int users_by_text(struct str text, struct identity *ret, struct err *e)
 {
 	AUTO(users_text_done) struct users_text t = { 0 };
+	struct str name, group;
 
-	return users_read(&t, e) < 0 ? -1 : identity_of_text(&t.files, text, ret, e);
+	(void)str_cut(text, ':', &name, &group);
+	return users_find(name, group, &t, e) < 0 ? -1 : identity_of_text(&t.files, text, ret, e);
 }

@@ -14,7 +14,10 @@
 
 struct err;
 
-#define USERS_FILE_MAX (1024 * 1024) /* bytes of each file; a larger one is refused */
+#define USERS_FILE_MAX (16 * 1024 * 1024) /* bytes of each file; a larger one is refused */
+#define USERS_LINE_MAX ((size_t)128 * 1024) /* a longer one is skipped */
+#define USERS_PIECE ((size_t)32 * 1024)
+#define USERS_LINES_MAX 256 /* groups that are looked at for one user */
 #define USERS_GROUPS_MAX 64          /* supplementary ones; further ones are left out */
 #define USERS_NAME_MAX 256
 
@@ -63,8 +66,13 @@ struct users_text {
 };
 void users_text_done(struct users_text *t);
 DEFINE_AUTO_DONE(struct users_text, users_text_done)
-int users_read(struct users_text *ret, struct err *e); /* on failure there is nothing to be done */
+/* All of both, for a worker: that much memory is not ours to take. On failure there is nothing to be done. ERR_INVALID names a
+ * file that is none or too large. */
+int users_read(struct users_text *ret, struct err *e);
+/* The lines about one user and one group, each by its name, its number, or empty; of the rest no more than a piece is in memory
+ * at a time. Errors are those of users_read(). */
+int users_find(struct str user, struct str group, struct users_text *ret, struct err *e);
 
-/* The same from the files in /etc, read anew each time. */
+/* Looked up in the files in /etc, read anew each time. */
 int users_by_uid(uid_t uid, struct identity *ret, struct err *e);
 int users_by_text(struct str text, struct identity *ret, struct err *e);
