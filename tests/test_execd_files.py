@@ -10,6 +10,7 @@ import os
 import pathlib
 import pwd
 import re
+import shutil
 import signal
 import socket
 import stat
@@ -787,6 +788,54 @@ def test_names_of_any_bytes_are_listed(execd, tmp_path):
         (tmp_path / os.fsdecode(name)).touch()
     names = [os.path.basename(e["path"]) for e in get(execd, "/directories/list", path=str(tmp_path)).json]
     assert names == ["\x01\x7f", "$HOME", "new\nline", 'quote"\\', "tab\t", "~", "€", "\ufffd\ufffd"]
+
+
+def test_names_that_are_no_text_can_be_used_everywhere(execd, tmp_path):
+    folder, name = os.fsencode(tmp_path), b"a\xff b%41\xfe"
+    (tmp_path / os.fsdecode(name)).write_bytes(b"line one\nline two")
+    (tmp_path / os.fsdecode(b"a\xfe b%41\xff")).write_bytes(b"other")
+    raw_path = urllib.parse.quote_from_bytes(folder + b"/" + name)
+    for route, more in (("/directories/list", {}), ("/files/search", {"pattern": "a*"})):
+        found = get(execd, route, path=str(tmp_path), **more).json
+        assert [set(e) for e in found] == [FIELDS | {"uri"}] * 2 and found[0]["path"] == found[1]["path"]
+        assert [urllib.parse.unquote_to_bytes(e["uri"])[len("file://"):] for e in found] == [folder + b"/a\xfe b%41\xff", folder + b"/" + name]
+    uri = found[1]["uri"]
+    for sent in (raw_path, urllib.parse.quote(uri)):
+        answer = execd.request("GET", f"/files/download?path={sent}")
+        assert answer.body == b"line one\nline two"
+        assert answer.headers["Content-Disposition"].endswith("filename*=UTF-8''a%EF%BF%BD%20b%2541%EF%BF%BD")
+        assert execd.request("GET", f"/files/download?path={sent}&offset=2").body == b"line two"
+        assert execd.request("GET", f"/files/info?path={sent}").json[uri]["uri"] == uri
+        assert execd.request("GET", f"/files/search?path={sent}").json[0]["uri"] == uri
+    assert execd.request("GET", "/files/info?" + "&".join(f"path={urllib.parse.quote(e['uri'])}" for e in found)).json.keys() == {e["uri"] for e in found}
+    assert is_empty(post(execd, "/files/permissions", {uri: {"mode": 600}}))
+    assert is_empty(post(execd, "/files/replace", {uri: {"old": "one", "new": "1"}}))
+    assert is_empty(post(execd, "/files/mv", [{"src": uri, "dest": f"file://{tmp_path}/%80/%C3%A9%2F..%81"}]))
+    moved = tmp_path / os.fsdecode(b"\x80") / "é" / os.fsdecode(b"..\x81")
+    assert moved.read_bytes() == b"line 1\nline two" and mode_of(moved) == 0o600
+    assert is_empty(upload(execd, pair(f"file://{tmp_path}/%80/up", b"1")))
+    assert is_empty(post(execd, "/directories", {f"file://{tmp_path}/%82": {}}))
+    assert len(get(execd, "/directories/list", path=f"file://{tmp_path}/%80").json) == 2
+    assert is_empty(execd.request("DELETE", f"/files?path={urllib.parse.quote_from_bytes(folder)}/%80/up"))
+    assert is_empty(delete(execd, "/directories", f"file://{tmp_path}/%80"))
+    assert sorted(os.listdir(folder)) == [b"a\xfe b%41\xff", b"\x82"]
+
+
+@pytest.mark.parametrize("path", ["file:///a%", "file:///a%zz", "file:///a%00b", "file:///%2e%2e/" + "a%20" * 2000])
+def test_o3_what_is_no_file_uri(execd, path):
+    for answer in (get(execd, "/files/info", path=path), get(execd, "/files/download", path=path), post(execd, "/directories", {path: {}})):
+        assert answer.status == 400 and answer.json["code"] == "INVALID_REQUEST_BODY"
+
+
+def test_what_is_called_like_a_uri_is_itself(execd, tmp_path):
+    execd_here = os.readlink(f"/proc/{execd.process.pid}/cwd")
+    path = pathlib.Path(execd_here) / "file:" / "here%41"
+    path.parent.mkdir()
+    try:
+        path.write_bytes(b"mine")
+        assert get(execd, "/files/download", path="file:///here%41").body == b"mine"
+    finally:
+        shutil.rmtree(path.parent)
 
 
 def test_o4_too_deep_is_413_and_not_a_short_list(execd, tmp_path):

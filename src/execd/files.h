@@ -18,6 +18,7 @@
 #include "base/str.h"
 #include "sys/path.h"
 
+struct buf;
 struct env;
 struct err;
 struct task;
@@ -34,8 +35,11 @@ enum {
 };
 
 /* A name with a '$' or a '~' that exists as it is means itself; otherwise variables and "~" come from ENV, and an
- * undefined one is ERR_INTERNAL. What is no path (O3) is ERR_INVALID. */
+ * undefined one is ERR_INTERNAL. What is no path (O3) is ERR_INVALID. A name need not be UTF-8, which JSON cannot say: as
+ * "file:///a%FFb", with its bytes escaped, it can be sent, and an entry that has such a name is told with that as its "uri". */
 int place_find(const struct env *env, int root, struct str sent, unsigned flags, struct place *ret, struct err *e);
+int place_check(struct str sent, struct err *e); /* what can be known without looking */
+void place_write_uri(struct buf *out, struct str path); /* of an absolute path */
 int task_place(struct task *t, struct str sent, unsigned flags, struct place *ret); /* -1: has answered */
 
 /* The directory that holds the last component, and that. "/" and what ends with "." or ".." has none: ERR_INVALID. */

@@ -186,7 +186,7 @@ int files_download_get(struct request *rq, struct reply *rp, struct err *e)
 	struct err why = { 0 };
 	struct query q;
 
-	if (query_parse(rq->query, rq->arena, &q, &why) < 0)
+	if (query_parse_bytes(rq->query, "path", rq->arena, &q, &why) < 0)
 		return reply_error(rp, 400, CODE_INVALID_BODY, "%s", why.msg);
 	path = query_get(&q, "path");
 	if (!path || path->value.n == 0)

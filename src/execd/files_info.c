@@ -9,6 +9,7 @@
 #include "base/rfc3339.h"
 #include "execd/execd.h"
 #include "execd/files.h"
+#include "execd/files_walk.h"
 #include "execd/task.h"
 
 #include "base/banned.h"
@@ -72,10 +73,20 @@ static const char *type_of(mode_t mode)
 	return S_ISREG(mode) ? "file" : S_ISDIR(mode) ? "directory" : S_ISLNK(mode) ? "symlink" : "other";
 }
 
+static void write_uri(struct json_out *o, struct str path)
+{
+	AUTO(buf_done) struct buf uri = BUF_INIT(4 * WALK_PATH_MAX);
+
+	place_write_uri(&uri, path);
+	json_key(o, "uri"), json_str(o, buf_str(&uri));
+}
+
 void info_write(struct json_out *o, struct str path, const struct stat *st, const struct names *names)
 {
 	json_open(o, '{');
 	json_key(o, "path"), json_str(o, path);
+	if (!utf8_valid(path))
+		write_uri(o, path);
 	json_key(o, "type"), json_cstr(o, type_of(st->st_mode));
 	json_key(o, "size"), json_int(o, st->st_size);
 	json_key(o, "modified_at"), write_time(o, st->st_mtim);
@@ -98,6 +109,7 @@ static bool was_asked_before(const struct query *q, const struct query_pair *p)
 
 static int add_info(struct task *t, struct json_out *o, struct str sent, const struct names *names)
 {
+	AUTO(buf_done) struct buf uri = BUF_INIT(4 * WALK_PATH_MAX);
 	AUTO_FD fd = -1;
 	struct err why = { 0 };
 	struct place at;
@@ -110,7 +122,12 @@ static int add_info(struct task *t, struct json_out *o, struct str sent, const s
 		(void)err_sys(&why, errno, "look at the file");
 	if (why.code)
 		return task_fail_path(t, sent, &why);
-	json_key_str(o, sent);
+	if (utf8_valid(sent)) {
+		json_key_str(o, sent);
+	} else { /* two that differ in such bytes would be the same as text */
+		place_write_uri(&uri, str_of(at.path));
+		json_key_str(o, buf_str(&uri));
+	}
 	info_write(o, str_of(at.path), &st, names);
 	return 0;
 }

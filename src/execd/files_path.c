@@ -10,6 +10,7 @@
 #include "execd/execd.h"
 #include "execd/files.h"
 #include "execd/task.h"
+#include "net/url.h"
 
 #include "base/banned.h"
 
@@ -42,6 +43,58 @@ static bool has_variables(struct str path)
 	return path.p[0] == '~' || memchr(path.p, '$', path.n);
 }
 
+/* ---- names that are no text ---- */
+
+#define URI_BEGIN STR("file:///")
+
+static bool is_uri(struct str path)
+{
+	return str_starts(path, URI_BEGIN);
+}
+
+int place_check(struct str sent, struct err *e)
+{
+	if (!is_uri(sent))
+		return path_check(sent, e);
+	return sent.n > PATH_BYTES_MAX ? err_set(e, ERR_INVALID, "path is longer than %d bytes", PATH_BYTES_MAX) : 0;
+}
+
+static int decode_uri(struct str sent, struct buf *out, struct err *e)
+{
+	AUTO(arena_done) struct arena a = ARENA_INIT((size_t)4 * PATH_BYTES_MAX);
+	struct str path = { 0 };
+
+	if (url_decode(str_skip(sent, URI_BEGIN.n - 1), &a, &path, e) < 0)
+		return err_wrap(e, "file URI");
+	return buf_add_str(out, path) ? 0 : err_no_memory(e);
+}
+
+void place_write_uri(struct buf *out, struct str path)
+{
+	buf_add_str(out, str_first(URI_BEGIN, URI_BEGIN.n - 1));
+	while (path.n > 0) {
+		struct str component;
+		bool more = str_cut(path, '/', &component, &path);
+
+		(void)url_encode_segment(out, component);
+		if (more)
+			buf_add_char(out, '/');
+	}
+}
+
+/* ---- places ---- */
+
+/* SENT without what stands for something else, in OUT if that is not what it was. */
+static int read_sent(const struct env *env, struct str sent, struct buf *out, struct err *e)
+{
+	if (is_uri(sent))
+		return decode_uri(sent, out, e);
+	if (env_expand_path(env, sent, out, e) == 0)
+		return 0;
+	e->code = ERR_INTERNAL;
+	return -1;
+}
+
 int place_find(const struct env *env, int root, struct str sent, unsigned flags, struct place *ret, struct err *e)
 {
 	AUTO(buf_done) struct buf text = BUF_INIT(PATH_BYTES_MAX);
@@ -49,17 +102,15 @@ int place_find(const struct env *env, int root, struct str sent, unsigned flags,
 	AUTO(buf_done) struct buf clean = BUF_INIT(PATH_BYTES_MAX);
 	struct str path = sent;
 
-	if (path_check(sent, e) < 0)
+	if (place_check(sent, e) < 0)
 		return -1;
-	if (has_variables(sent) && !exists(root, sent)) {
-		if (env_expand_path(env, sent, &text, e) < 0) {
-			e->code = ERR_INTERNAL;
+	if ((is_uri(sent) || has_variables(sent)) && !exists(root, sent)) {
+		if (read_sent(env, sent, &text, e) < 0)
 			return -1;
-		}
 		path = buf_str(&text);
-		if (path_check(path, e) < 0)
-			return -1;
 	}
+	if (path_check(path, e) < 0)
+		return -1;
 	if (make_absolute(path, &full, e) < 0 || path_check(buf_str(&full), e) < 0 ||
 	    path_clean(buf_str(&full), &clean, e) < 0)
 		return -1;

@@ -213,7 +213,7 @@ static int end_metadata(struct upload *u)
 	if (read_metadata(u, &m) < 0)
 		return -1;
 	item->sent = m.path;
-	if (path_check(str_of(m.path), &why) < 0 || attr_look_up(u->t, &m.attr, &item->ids, &why) < 0)
+	if (place_check(str_of(m.path), &why) < 0 || attr_look_up(u->t, &m.attr, &item->ids, &why) < 0)
 		return refuse(u, item, &why);
 	return u->pair < u->plan.files ? bring_in(u, item) : 0;
 }

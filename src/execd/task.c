@@ -226,7 +226,7 @@ static _Noreturn void run(struct task *t, work_fn *fn)
 	if (t->root < 0)
 		r = err_sys(&e, errno, "open '/'");
 	else
-		r = query_parse(t->rq->query, &t->arena, &t->query, &e);
+		r = query_parse_bytes(t->rq->query, "path", &t->arena, &t->query, &e);
 	if (r < 0 && e.code == ERR_LIMIT)
 		e.code = ERR_INVALID;
 	if (r == 0)

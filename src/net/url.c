@@ -143,7 +143,7 @@ static ssize_t unescape(struct str raw, bool plus_is_blank, char *out)
 	return (ssize_t)n;
 }
 
-static int decode_text(struct str raw, bool plus_is_blank, struct arena *a, struct str *ret_text, struct err *e)
+static int decode_bytes(struct str raw, bool plus_is_blank, struct arena *a, struct str *ret_text, struct err *e)
 {
 	struct str text = raw;
 
@@ -159,10 +159,25 @@ static int decode_text(struct str raw, bool plus_is_blank, struct arena *a, stru
 	}
 	if (contains(text, '\0'))
 		return err_set(e, ERR_INVALID, "NUL byte");
+	*ret_text = text;
+	return 0;
+}
+
+static int decode_text(struct str raw, bool plus_is_blank, struct arena *a, struct str *ret_text, struct err *e)
+{
+	struct str text = { 0 };
+
+	if (decode_bytes(raw, plus_is_blank, a, &text, e) < 0)
+		return -1;
 	if (!utf8_valid(text))
 		return err_set(e, ERR_INVALID, "not UTF-8");
 	*ret_text = text;
 	return 0;
+}
+
+int url_decode(struct str raw, struct arena *a, struct str *ret_bytes, struct err *e)
+{
+	return decode_bytes(raw, false, a, ret_bytes, e);
 }
 
 /* ---- path segments ----------------------------------------------------------------------------------------- */
@@ -208,14 +223,16 @@ int url_segment_decode(struct str raw, struct arena *a, struct str *ret_text, st
 
 /* ---- query strings ----------------------------------------------------------------------------------------- */
 
-static int decode_pair(struct str raw_key, struct str raw_value, struct arena *a, struct query_pair *ret_pair,
-		       struct err *e)
+static int decode_pair(struct str raw_key, struct str raw_value, const char *bytes_of, struct arena *a,
+		       struct query_pair *ret_pair, struct err *e)
 {
 	struct query_pair pair;
+	bool is_bytes;
 
 	if (decode_text(raw_key, true, a, &pair.key, e) < 0)
 		return err_wrap(e, "query key");
-	if (decode_text(raw_value, true, a, &pair.value, e) < 0)
+	is_bytes = bytes_of && str_is(pair.key, bytes_of);
+	if ((is_bytes ? decode_bytes : decode_text)(raw_value, true, a, &pair.value, e) < 0)
 		return err_wrap(e, "query value");
 	*ret_pair = pair;
 	return 0;
@@ -233,7 +250,7 @@ int query_iter_next(struct query_iter *it, struct arena *a, struct query_pair *r
 			return err_set(e, ERR_LIMIT, "more than %d query parameters", QUERY_PAIRS_MAX);
 		it->n++;
 		(void)str_cut(field, '=', &key, &value);
-		return decode_pair(key, value, a, ret_pair, e) < 0 ? -1 : 1;
+		return decode_pair(key, value, it->bytes_of, a, ret_pair, e) < 0 ? -1 : 1;
 	}
 	return 0;
 }
@@ -250,8 +267,13 @@ static struct query_pair *pairs_alloc(struct str raw, struct arena *a)
 
 int query_parse(struct str raw, struct arena *a, struct query *ret_query, struct err *e)
 {
+	return query_parse_bytes(raw, NULL, a, ret_query, e);
+}
+
+int query_parse_bytes(struct str raw, const char *bytes_of, struct arena *a, struct query *ret_query, struct err *e)
+{
 	struct query q = { .pairs = pairs_alloc(raw, a) };
-	struct query_iter it = { .rest = raw };
+	struct query_iter it = { .rest = raw, .bytes_of = bytes_of };
 	struct query_pair pair;
 	int got;
 
@@ -292,7 +314,7 @@ int query_parse_strict(struct str text, struct arena *a, struct query *ret_query
 			return err_set(e, ERR_LIMIT, "more than %d fields", QUERY_PAIRS_MAX);
 		if (!str_cut(field, '=', &key, &value))
 			return err_set(e, ERR_INVALID, "field %zu has no '='", fields + 1);
-		if (decode_pair(key, value, a, &pair, e) < 0)
+		if (decode_pair(key, value, NULL, a, &pair, e) < 0)
 			return err_wrap(e, "field %zu", fields + 1);
 		put_last(&q, pair);
 	}

@@ -65,6 +65,8 @@ struct query {
 /* Reads "a=1&b=x+y%21": '+' is a blank, empty fields are skipped. Refuses bad escapes, NUL, ill-formed UTF-8
  * (ERR_INVALID) and more than QUERY_PAIRS_MAX pairs (ERR_LIMIT). */
 int query_parse(struct str raw, struct arena *a, struct query *ret_query, struct err *e);
+/* The same, where values of the key BYTES_OF may be any bytes but NUL: names of files need not be UTF-8. */
+int query_parse_bytes(struct str raw, const char *bytes_of, struct arena *a, struct query *ret_query, struct err *e);
 
 /* The strict dialect of the "metadata" filter, whose text has been decoded once already by query_parse():
  * every field must have a '=', an empty field is an error, of equal keys the last one wins (and takes the place
@@ -75,12 +77,16 @@ int query_parse_strict(struct str text, struct arena *a, struct query *ret_query
 struct query_iter {
 	struct str rest;
 	size_t n; /* given out so far */
+	const char *bytes_of; /* as of query_parse_bytes(), or NULL */
 };
 int query_iter_next(struct query_iter *it, struct arena *a, struct query_pair *ret_pair, struct err *e);
 
 /* The first pair of that key, or NULL; query_next() gives the one that follows FOUND (NULL: the first). */
 const struct query_pair *query_get(const struct query *q, const char *key);
 const struct query_pair *query_next(const struct query *q, const char *key, const struct query_pair *found);
+
+/* Undoes percent escapes and nothing else. ERR_INVALID at a bad one and at a NUL. */
+int url_decode(struct str raw, struct arena *a, struct str *ret_bytes, struct err *e);
 
 /* Append S with everything escaped that the place does not allow. A query component keeps letters, digits and
  * "-._~" only; "." and ".." as a segment cannot be escaped and are the caller's to avoid. */
