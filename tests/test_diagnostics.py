@@ -113,6 +113,20 @@ def test_inspect_tells_what_there_is_and_no_value_of_the_environment(api, talker
     assert "hush" not in text and api.server.home.prefix not in text and str(api.server.home.folder) not in text
 
 
+@pytest.mark.parametrize("name", ["A\nid: forged", "A\r", "A\x1b[2J", "A\u0085", "A\u2028B", "\u202eA", "A=B", ""])
+def test_a9_names_of_variables_forge_no_line(api, name):
+    a = api.try_create(env={"GOOD": "1", name: "2"})
+    assert a.status == 400 and "env: '" in a.json["message"] and "is not a name" in a.json["message"], a
+    assert "\n" not in a.json["message"]
+
+
+def test_a9_words_of_the_entrypoint_forge_no_line(api, box):
+    sandbox_id = box(entrypoint=["/bin/sh", "-c", "sleep 1000\nid: forged\n# \"quoted\" \\\\ \u2028 é"])["id"]
+    text = diagnose(api, sandbox_id, "inspect").body.decode()
+    assert "id: forged" not in text.splitlines() and text.count("\u2028") == 0
+    assert 'entrypoint: /bin/sh -c sleep 1000\\nid: forged\\n# "quoted" \\\\ \\u2028 é' in text.splitlines(), text
+
+
 def test_inspect_of_what_is_over(api, box):
     sandbox_id = box(entrypoint=["/bin/sh", "-c", "kill -9 $$"])["id"]
     api.wait_state(sandbox_id, "Failed")

@@ -11,6 +11,19 @@ bool escape_needed(uint32_t rune)
 	       (rune >= 0x2028 && rune <= 0x202e) || (rune >= 0x2066 && rune <= 0x2069) || rune == 0xfeff;
 }
 
+bool escape_is_free(struct str s)
+{
+	while (s.n > 0) {
+		uint32_t rune;
+		size_t n = utf8_next(s, &rune);
+
+		if (n == 0 || escape_needed(rune))
+			return false;
+		s = str_skip(s, n);
+	}
+	return true;
+}
+
 struct str escape_next(struct str s, char out[ESCAPE_SIZE], size_t *ret_n)
 {
 	static const char names[] = "\n\r\t\"\\", letters[] = "nrt\"\\";

@@ -10,6 +10,7 @@
 
 /* Characters that could end a line, move the cursor or turn the reading direction of a terminal. */
 bool escape_needed(uint32_t rune);
+bool escape_is_free(struct str s); /* S is UTF-8 and has none of these */
 
 /* The character at the front of S as it is shown: itself, or its escape in OUT: these, '"' and '\' as in JSON, an
  * ill-formed byte as "\xff". *ret_n is how many bytes of S that takes. */

@@ -63,8 +63,9 @@ static int make_context(struct execd *x, const struct context_request *cr, bool 
 	struct env env = { 0 };
 	struct code_spec sp = { .language = cr->language, .kernel = cr->kernel && *cr->kernel ? cr->kernel : NULL, .env = &env,
 				.as = x->config->has_identity ? &x->config->as : NULL };
+	const char *bad = bad_env_name(&cr->envs);
 	struct err why = { 0 };
-	int r = execd_make_cwd(x, cr->cwd, a, rp, &sp.cwd, e);
+	int r = bad ? refuse_env_name(rp, "envs", bad) : execd_make_cwd(x, cr->cwd, a, rp, &sp.cwd, e);
 
 	if (r != 0)
 		return r;

@@ -13,6 +13,7 @@
 
 #include "base/decode.h"
 #include "base/err.h"
+#include "base/escape.h"
 #include "base/guest.h"
 #include "base/log.h"
 #include "base/own.h"
@@ -37,6 +38,24 @@ struct command_request {
 	struct string_map envs;
 };
 
+/* Names that could not be told apart in a list of lines are none (A9). */
+const char *bad_env_name(const struct string_map *envs)
+{
+	for (size_t i = 0; i < envs->n; i++) {
+		const char *name = envs->items[i].key;
+
+		if (name[0] == '\0' || strchr(name, '=') || !escape_is_free(str_of(name)))
+			return name;
+	}
+	return NULL;
+}
+
+int refuse_env_name(struct reply *rp, const char *field, const char *name)
+{
+	(void)reply_error(rp, 400, CODE_INVALID_BODY, "invalid request body: $.%s: '%s' is not a name", field, SHOWN(str_of(name)));
+	return 1;
+}
+
 const char *check_envs(const void *value)
 {
 	const struct string_map *envs = value;
@@ -45,8 +64,6 @@ const char *check_envs(const void *value)
 	for (size_t i = 0; i < envs->n; i++) {
 		const struct string_pair *p = &envs->items[i];
 
-		if (p->key[0] == '\0' || strchr(p->key, '='))
-			return "names must not be empty and must not have a '='";
 		bytes += strlen(p->key) + strlen(p->value) + 2;
 	}
 	return bytes > COMMAND_ENV_BYTES_MAX ? "more than 131072 bytes" : NULL;
@@ -99,6 +116,8 @@ static int check_request(const struct command_request *cr, struct reply *rp)
 		(void)reply_error(rp, 413, CODE_TOO_LARGE, "$.command: longer than %d bytes", COMMAND_TEXT_MAX);
 		return 1;
 	}
+	if (bad_env_name(&cr->envs))
+		return refuse_env_name(rp, "envs", bad_env_name(&cr->envs));
 	return cr->group.n > 0 && cr->user.n == 0 ? refuse(rp, "gid", "not without uid") : 0;
 }
 

@@ -25,6 +25,8 @@
 
 #define EXECD_PORT 44772
 
+struct string_map;
+
 /* What to run, from the spec of a guest or from a command line. */
 struct execd_config {
 	struct str token;     /* empty: none is asked for */
@@ -132,7 +134,9 @@ handler_fn proxied_no_port;
 #define COMMAND_ENVS_MAX 256
 #define CODE_BODY_MAX ((uint64_t)7 * 512 * 1024) /* the longest code, most of its characters written as they are */
 
-const char *check_envs(const void *value); /* of FIELD_MAP: names and sizes that an environment can have */
+const char *check_envs(const void *value); /* of FIELD_MAP: sizes that an environment can have */
+const char *bad_env_name(const struct string_map *envs); /* the first that is no name, or NULL */
+int refuse_env_name(struct reply *rp, const char *field, const char *name); /* answers 400; 1 */
 /* As POST /command with nothing but the command. */
 int command_run_text(struct execd *x, const char *text, bool is_background, struct arena *a, struct reply *rp, struct err *e);
 

@@ -215,7 +215,7 @@ static int check_env(const struct create_request *rq, struct sandbox_order *o, s
 	for (size_t i = 0; i < rq->env.n; i++) {
 		const struct string_pair *p = &rq->env.items[i];
 
-		if (p->key[0] == '\0' || strchr(p->key, '='))
+		if (p->key[0] == '\0' || strchr(p->key, '=') || !escape_is_free(str_of(p->key)))
 			return INVALID(f, "env: '%s' is not a name", SHOWN(str_of(p->key)));
 		bytes += strlen(p->key) + strlen(p->value) + 2; /* '=' and NUL */
 	}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/escape.h"
 #include "base/rfc3339.h"
 #include "server/api/diagnostics.h"
 
@@ -19,6 +20,19 @@ static bool is_in(const struct sandbox_event *ev, unsigned scopes)
 	return scopes & (1U << ev->scope);
 }
 
+/* One line, whatever it is: nothing that a client or a sandbox chose reads as a line of ours. */
+static void text_line(struct buf *b, struct str s)
+{
+	while (s.n > 0) {
+		char room[ESCAPE_SIZE];
+		size_t n = 1;
+		struct str shown = escape_next(s, room, &n);
+
+		buf_add_str(b, s.p[0] == '"' || s.p[0] == '\\' ? str_first(s, n) : shown);
+		s = str_skip(s, n);
+	}
+}
+
 void text_events(struct buf *b, const struct sandbox *sb, unsigned scopes, unsigned limit)
 {
 	size_t n = 0, skip;
@@ -35,7 +49,7 @@ void text_events(struct buf *b, const struct sandbox *sb, unsigned scopes, unsig
 		}
 		add_time(b, ev->at_us);
 		buf_addf(b, " %s %s ", event_scope_name(ev->scope), ev->type);
-		text_utf8(b, str_of(ev->message));
+		text_line(b, str_of(ev->message));
 		buf_add_char(b, '\n');
 	}
 }
@@ -52,7 +66,7 @@ static void add_words(struct buf *b, const char *key, const struct string_list *
 	buf_addf(b, "%s:", key);
 	for (size_t i = 0; i < l->n; i++) {
 		buf_add_char(b, ' ');
-		text_utf8(b, str_of(l->items[i]));
+		text_line(b, str_of(l->items[i]));
 	}
 	buf_add_char(b, '\n');
 }
@@ -60,13 +74,13 @@ static void add_words(struct buf *b, const char *key, const struct string_list *
 static void add_volume(struct buf *b, const struct row_volume *v)
 {
 	buf_addf(b, "volume: %s, %s ", v->name, v->kind == ROW_VOLUME_HOST ? "host" : "pvc");
-	text_utf8(b, str_of(v->source));
+	text_line(b, str_of(v->source));
 	if (v->sub_path[0]) {
 		buf_addf(b, ", ");
-		text_utf8(b, str_of(v->sub_path));
+		text_line(b, str_of(v->sub_path));
 	}
 	buf_addf(b, " at ");
-	text_utf8(b, str_of(v->mount_path));
+	text_line(b, str_of(v->mount_path));
 	buf_addf(b, "%s%s\n", v->is_read_only ? ", read-only" : "", v->is_made && v->is_deleted_with ? ", deleted with the sandbox" : "");
 }
 
@@ -74,8 +88,11 @@ static void add_record(struct buf *b, const struct sandbox *sb)
 {
 	const struct sandbox_row *r = &sb->row;
 
-	buf_addf(b, "id: %s\nimage: %s\nstate: %s\nreason: %s\nmessage: %s\n", r->id, r->image, sandbox_state_name(r->state),
-		 r->reason, r->message);
+	buf_addf(b, "id: %s\nimage: ", r->id);
+	text_line(b, str_of(r->image));
+	buf_addf(b, "\nstate: %s\nreason: %s\nmessage: ", sandbox_state_name(r->state), r->reason);
+	text_line(b, str_of(r->message));
+	buf_add_char(b, '\n');
 	line_time(b, "created", r->created_us);
 	line_time(b, "changed", r->changed_us);
 	if (r->expires_us != 0)
@@ -97,7 +114,7 @@ static void add_record(struct buf *b, const struct sandbox *sb)
 		buf_addf(b, "metadata: %s=%s\n", r->metadata.items[i].key, r->metadata.items[i].value);
 	for (size_t i = 0; i < r->env_names.n; i++) {
 		buf_addf(b, "env: ");
-		text_utf8(b, str_of(r->env_names.items[i]));
+		text_line(b, str_of(r->env_names.items[i]));
 		buf_addf(b, "=***\n");
 	}
 }
@@ -112,7 +129,7 @@ void text_inspect(struct buf *b, const struct sandbox *sb, const struct runtime_
 		buf_addf(b, "runtime_state: %s\n", states[info->state]);
 	for (size_t i = 0; info && i < info->n_facts; i++) {
 		buf_addf(b, "%s: ", info->facts[i].key);
-		text_utf8(b, str_of(info->facts[i].value));
+		text_line(b, str_of(info->facts[i].value));
 		buf_add_char(b, '\n');
 	}
 	if (stats)
