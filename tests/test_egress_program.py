@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The resolver, policies and relay of sandboxes, with this process as the warden (W4, W6-W9, W11; E7-E31)."""
+import base64
 import contextlib
+import hashlib
 import http.client
 import os
 import shutil
@@ -259,6 +261,9 @@ def tls_client(rig, address, name, source=BOX):
     return context.wrap_socket(rig.connect(address, 443, source), server_hostname=name)
 
 
+WEBSOCKET = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+
 def http_server(peer, seen):
     """Answers each request of a connection; agrees to any upgrade."""
     data = b""
@@ -272,7 +277,10 @@ def http_server(peer, seen):
         seen.append(head)
         if b"Upgrade:" in head:
             agrees = b"/refuse" not in head
-            peer.sendall(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n" if agrees else
+            words = dict(line.split(b": ", 1) for line in head.split(b"\r\n")[1:])
+            accept = base64.b64encode(hashlib.sha1(words.get(b"Sec-WebSocket-Key", b"") + WEBSOCKET).digest())
+            peer.sendall(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: " + words[b"Upgrade"] +
+                         b"\r\nSec-WebSocket-Accept: " + accept + b"\r\n\r\n" if agrees else
                          b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
             while agrees and (piece := peer.recv(65536)):
                 seen.append(piece)
@@ -351,12 +359,16 @@ def test_an_upgrade_is_opaque_only_once_the_server_agrees(rig):
     web = rig.web(WEB, 80, http_server)
     rig.warden.bind("box1", policy=deny_all_but("web.test"))
     rig.dig("web.test", "A")
-    head = b"GET %s HTTP/1.1\r\nHost: web.test\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"
+    head = (b"GET %s HTTP/1.1\r\nHost: web.test\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
     with rig.connect(WEB, 80) as s:
         s.sendall(head % b"/")
         assert s.recv(1000).startswith(b"HTTP/1.1 101")
         s.sendall(b"\0\1\2 anything")
         assert s.recv(100) == b"\0\1\2 anything"
+    with rig.connect(WEB, 80) as s:  # whatever this is, whom it speaks with could not be told any more
+        s.sendall(b"GET / HTTP/1.1\r\nHost: web.test\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nGET /secret HTTP/1.1\r\nHost: denied.test\r\n\r\n")
+        assert any(is_cut(s) for _ in range(5))  # the answer itself may come through
     with rig.connect(WEB, 80) as s:
         s.sendall(head % b"/refuse" + b"GET /secret HTTP/1.1\r\nHost: denied.test\r\n\r\n")
         assert s.recv(1000).endswith(b"ok")

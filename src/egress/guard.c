@@ -2,6 +2,7 @@
 #include "egress/guard.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -12,18 +13,17 @@
 #include "net/loop.h"
 #include "net/policy.h"
 #include "net/transport.h"
+#include "net/ws_handshake.h"
 
 #include "base/banned.h"
-
-static const char agreed[] = "HTTP/1.1 101 ";
-#define AGREED_LEN (sizeof(agreed) - 1)
 
 enum state {
 	GUARD_HEAD,    /* of a request is to come */
 	GUARD_LENGTH,  /* `left` bytes of a body */
 	GUARD_CHUNKS,
 	GUARD_UPGRADE, /* nothing passes before the server has answered */
-	GUARD_OPAQUE,  /* it has agreed */
+	GUARD_OPAQUE,  /* it has agreed to a WebSocket */
+	GUARD_OVER,    /* it has agreed to something else */
 };
 
 struct guard {
@@ -39,8 +39,9 @@ struct guard {
 	uint64_t left;
 	struct http_scan scan;
 	struct http_chunked chunked;
-	char answer[AGREED_LEN]; /* the beginning of what the server says to an upgrade */
-	size_t answered;
+	char key[WS_KEY_LEN + 1]; /* of the WebSocket that was asked for; "": another protocol was */
+	struct buf answer;        /* what the server has said to an upgrade, up to the end of its head */
+	struct http_scan answer_scan;
 };
 
 static struct guard *guard_of(const struct transport *t)
@@ -63,6 +64,18 @@ static int refuse(const struct guard *g, int sys)
 
 	(void)setsockopt(g->base.fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)); /* or it learns a little later */
 	return fail(sys);
+}
+
+/* Of a request that an answer with 101 makes a WebSocket (RFC 6455 section 4). Nothing is joined here: a header that is repeated is
+ * read by its first value, and what then does not fit ends the connection. */
+static void note_upgrade(struct guard *g, const struct http_head *h)
+{
+	const struct ws_request rq = { .connection = STR("Upgrade"), .upgrade = http_value(h, "Upgrade"),
+				       .version = http_value(h, "Sec-WebSocket-Version"), .key = http_value(h, "Sec-WebSocket-Key") };
+
+	g->key[0] = '\0';
+	if (str_is(h->method, "GET") && ws_handshake_check(&rq) == WS_HANDSHAKE_OK)
+		(void)snprintf(g->key, sizeof(g->key), "%.*s", STR_ARG(rq.key)); /* it was measured */
 }
 
 static enum state after_head(const struct http_head *h)
@@ -90,6 +103,8 @@ static int check_head(struct guard *g, struct str in)
 	g->requests++;
 	if (h.has_upgrade && (g->requests > 1 || h.framing != HTTP_NO_BODY))
 		return refuse(g, EPROTO); /* nobody could tell which answer belongs to it */
+	if (h.has_upgrade)
+		note_upgrade(g, &h);
 	g->state = after_head(&h);
 	g->left = h.length;
 	g->scan = (struct http_scan){ 0 };
@@ -138,6 +153,8 @@ static int check_some(struct guard *g, struct str in)
 	case GUARD_OPAQUE:
 		g->checked = g->in.n;
 		return 0;
+	case GUARD_OVER:
+		return refuse(g, EPROTO);
 	}
 	return 0;
 }
@@ -174,6 +191,8 @@ static ssize_t guard_recv(struct transport *t, void *p, size_t n)
 	struct guard *g = guard_of(t);
 	size_t out;
 
+	if (g->state == GUARD_OVER)
+		return fail(EPROTO);
 	if (g->checked == 0 && g->in.n > 0 && check(g) < 0)
 		return -1;
 	if (g->checked == 0) {
@@ -195,17 +214,45 @@ static ssize_t guard_recv(struct transport *t, void *p, size_t n)
 	return (ssize_t)out;
 }
 
-/* What the server answers to an upgrade decides what the client's bytes are. */
-static void watch_answer(struct guard *g, const struct iovec *iov, int n)
+/* Only a WebSocket is let be: its frames are masked, so that nothing between here and the server reads them as requests. After any
+ * other protocol there would be no telling whom the client speaks with. */
+static bool is_websocket(const struct guard *g, const struct http_head *h)
 {
-	for (int i = 0; i < n && g->answered < AGREED_LEN; i++) {
-		size_t k = MIN(iov[i].iov_len, AGREED_LEN - g->answered);
+	return g->key[0] && h->has_upgrade && str_eq_nocase(http_value(h, "Upgrade"), STR("websocket")) &&
+	       ws_accept_matches(str_of(g->key), http_value(h, "Sec-WebSocket-Accept"));
+}
 
-		memcpy(g->answer + g->answered, iov[i].iov_base, k);
-		g->answered += k;
+/* Both directions end: who reads next is told so, too. */
+static int give_up(struct guard *g)
+{
+	g->state = GUARD_OVER;
+	g->checked = 0;
+	return refuse(g, EPROTO);
+}
+
+/* What the server answers to an upgrade decides what the client's bytes are. 0, or -1: this is the end. */
+static int watch_answer(struct guard *g, struct str said)
+{
+	struct http_fault fault;
+	struct http_head h;
+	int k = 1;
+
+	buf_add_str(&g->answer, said);
+	if (g->answer.failed)
+		return give_up(g);
+	while (k == 1 && g->state == GUARD_UPGRADE) {
+		k = http_response_head(&g->answer_scan, buf_str(&g->answer), false, &h, &fault);
+		if (k < 0 || (k == 1 && h.status == 101 && !is_websocket(g, &h)))
+			return give_up(g);
+		if (k == 0)
+			return 0;
+		if (h.status == 101 || h.status >= 200)
+			g->state = h.status == 101 ? GUARD_OPAQUE : GUARD_HEAD;
+		buf_consume(&g->answer, h.size); /* an interim answer: the one that counts is behind it */
+		g->answer_scan = (struct http_scan){ 0 };
 	}
-	if (g->answered == AGREED_LEN)
-		g->state = memcmp(g->answer, agreed, AGREED_LEN) == 0 ? GUARD_OPAQUE : GUARD_HEAD;
+	buf_done(&g->answer);
+	return 0;
 }
 
 static ssize_t guard_send(struct transport *t, const struct iovec *iov, int n, bool more)
@@ -217,10 +264,8 @@ static ssize_t guard_send(struct transport *t, const struct iovec *iov, int n, b
 	if (g->state != GUARD_UPGRADE)
 		return g->inner->ops->send(g->inner, iov, n, more);
 	sent = g->inner->ops->send(g->inner, &first, 1, more);
-	if (sent > 0) {
-		first.iov_len = (size_t)sent;
-		watch_answer(g, &first, 1);
-	}
+	if (sent > 0 && watch_answer(g, (struct str){ first.iov_base, (size_t)sent }) < 0)
+		return -1;
 	return sent;
 }
 
@@ -240,6 +285,7 @@ static void guard_close(struct transport *t)
 
 	transport_close(g->inner);
 	buf_done(&g->in);
+	buf_done(&g->answer);
 	free(g);
 }
 
@@ -257,7 +303,7 @@ static bool guard_has_pending(const struct transport *t)
 {
 	const struct guard *g = guard_of(t);
 
-	return g->checked > 0 || (g->in.n > 0 && g->state != GUARD_UPGRADE && (g->state != GUARD_HEAD || g->scan.at < g->in.n));
+	return g->checked > 0 || g->state == GUARD_OVER || (g->in.n > 0 && g->state != GUARD_UPGRADE && (g->state != GUARD_HEAD || g->scan.at < g->in.n));
 }
 
 static const struct transport_ops guard_ops = {
@@ -271,6 +317,7 @@ struct transport *guard_new(struct transport *inner, struct str early, guard_fn 
 
 	if (g) {
 		g->in = BUF_INIT(GUARD_HELD_MAX);
+		g->answer = BUF_INIT(GUARD_HELD_MAX);
 		buf_add_str(&g->in, early);
 	}
 	if (!g || g->in.failed) {

@@ -71,6 +71,11 @@ static int passes(struct rig *r, struct buf *out)
 #define BODY "POST /b HTTP/1.1\r\nHost: good.test\r\nContent-Length: 5\r\n\r\nhello"
 #define CHUNKS "POST /c HTTP/1.1\r\nHost: good.test\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
 #define BAD "GET /secret HTTP/1.1\r\nHost: bad.test\r\n\r\n"
+#define WS_KEY "dGhlIHNhbXBsZSBub25jZQ=="
+#define WS_ACCEPT "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+#define WEBSOCKET "GET /w HTTP/1.1\r\nHost: good.test\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n" \
+		  "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " WS_KEY "\r\n\r\n"
+#define WS_ANSWER "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\nSec-WebSocket-Accept: " WS_ACCEPT "\r\n\r\n"
 #define UPGRADE "GET /u HTTP/1.1\r\nHost: good.test\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"
 
 static void requests_pass_as_they_came(void **state)
@@ -172,20 +177,108 @@ static void answer(struct rig *r, const char *text)
 	}
 }
 
-static void an_upgrade_waits_for_the_server(void **state)
+static void a_websocket_waits_for_the_server(void **state)
+{
+	static const char *const answers[] = {
+		WS_ANSWER, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" WS_ANSWER,
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(answers); i++) {
+		AUTO(buf_done) struct buf out = BUF_INIT(4096);
+		struct rig r;
+
+		rig_open(&r, WEBSOCKET);
+		say(&r, "\1\2 anything");
+		assert_int_equal(passes(&r, &out), EAGAIN);
+		assert_string_equal(buf_z(&out), WEBSOCKET);
+		answer(&r, answers[i]);
+		assert_true(r.guard->ops->has_pending(r.guard));
+		assert_int_equal(passes(&r, &out), EAGAIN);
+		assert_string_equal(buf_z(&out), WEBSOCKET "\1\2 anything");
+		answer(&r, "\x81\1x");
+		rig_close(&r);
+	}
+}
+
+/* Whether the server's words, in one piece, end the connection. */
+static bool ends(struct rig *r, const char *text)
+{
+	struct iovec iov = { (void *)(uintptr_t)text, strlen(text) };
+
+	return r->guard->ops->send(r->guard, &iov, 1, false) < 0;
+}
+
+static void no_other_upgrade_makes_a_connection_opaque(void **state)
+{
+	static const struct {
+		const char *asks, *says;
+	} rows[] = {
+		{ UPGRADE, "HTTP/1.1 101 Switching Protocols\r\n\r\n" },
+		{ UPGRADE, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n" },
+		{ UPGRADE, WS_ANSWER },
+		{ WEBSOCKET, "HTTP/1.1 101 Switching Protocols\r\n\r\n" },
+		{ WEBSOCKET, "HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n" },
+		{ WEBSOCKET, "HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: h2c\r\nSec-WebSocket-Accept: " WS_ACCEPT "\r\n\r\n" },
+		{ WEBSOCKET, "HTTP/1.1 101 X\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: " WS_ACCEPT "\r\n\r\n" },
+		{ WEBSOCKET, "HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
+			     "Sec-WebSocket-Accept: AAAAAAAAAAAAAAAAAAAAAAAAAAA=\r\n\r\n" },
+		{ WEBSOCKET, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 101 Switching Protocols\r\n\r\n" },
+		{ WEBSOCKET, "SSH-2.0-x\r\n\r\n" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		AUTO(buf_done) struct buf out = BUF_INIT(4096);
+		struct rig r;
+
+		rig_open(&r, rows[i].asks);
+		assert_int_equal(passes(&r, &out), EAGAIN);
+		if (!ends(&r, rows[i].says))
+			fail_msg("case %zu goes on", i);
+		assert_true(r.guard->ops->has_pending(r.guard)); /* so that who relays hears of it */
+		say(&r, GOOD);
+		assert_int_equal(passes(&r, &out), EPROTO);
+		rig_close(&r);
+	}
+}
+
+static void a_request_for_a_websocket_is_whole_or_none(void **state)
+{
+	static const char *const asks[] = {
+		"GET / HTTP/1.1\r\nHost: good.test\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: good.test\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+		"Sec-WebSocket-Key: short\r\n\r\n",
+		"OPTIONS / HTTP/1.1\r\nHost: good.test\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+		"Sec-WebSocket-Key: " WS_KEY "\r\n\r\n",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(asks); i++) {
+		AUTO(buf_done) struct buf out = BUF_INIT(4096);
+		struct rig r;
+
+		rig_open(&r, asks[i]);
+		assert_int_equal(passes(&r, &out), EAGAIN);
+		if (!ends(&r, WS_ANSWER))
+			fail_msg("case %zu goes on", i);
+		rig_close(&r);
+	}
+}
+
+static void the_head_of_an_answer_has_a_ceiling(void **state)
 {
 	AUTO(buf_done) struct buf out = BUF_INIT(4096);
+	AUTO(buf_done) struct buf big = BUF_INIT(1 << 20);
 	struct rig r;
 
 	(void)state;
-	rig_open(&r, UPGRADE);
-	say(&r, "\1\2 anything");
+	buf_addf(&big, "HTTP/1.1 101 X\r\nX: ");
+	while (big.n <= GUARD_HELD_MAX)
+		buf_add_char(&big, 'x');
+	rig_open(&r, WEBSOCKET);
 	assert_int_equal(passes(&r, &out), EAGAIN);
-	assert_string_equal(buf_z(&out), UPGRADE);
-	answer(&r, "HTTP/1.1 101 Switching Protocols\r\n\r\n");
-	assert_true(r.guard->ops->has_pending(r.guard));
-	assert_int_equal(passes(&r, &out), EAGAIN);
-	assert_string_equal(buf_z(&out), UPGRADE "\1\2 anything");
+	assert_true(ends(&r, buf_z(&big)));
 	rig_close(&r);
 }
 
@@ -247,7 +340,10 @@ int main(void)
 		cmocka_unit_test(the_first_request_for_another_host_ends_it),
 		cmocka_unit_test(what_is_no_http_ends_it),
 		cmocka_unit_test(heads_have_a_ceiling),
-		cmocka_unit_test(an_upgrade_waits_for_the_server),
+		cmocka_unit_test(a_websocket_waits_for_the_server),
+		cmocka_unit_test(no_other_upgrade_makes_a_connection_opaque),
+		cmocka_unit_test(a_request_for_a_websocket_is_whole_or_none),
+		cmocka_unit_test(the_head_of_an_answer_has_a_ceiling),
 		cmocka_unit_test(a_server_that_does_not_agree_gets_requests_that_are_checked),
 		cmocka_unit_test(the_end_comes_only_between_requests),
 		cmocka_unit_test(hosts_are_names_at_this_port),
