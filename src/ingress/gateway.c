@@ -15,11 +15,13 @@
 #include "net/addr.h"
 #include "net/attempts.h"
 #include "net/client.h"
+#include "net/cookie.h"
 #include "net/forward.h"
 #include "net/loop.h"
 
 #include "base/banned.h"
 
+#define ROUTE_SEGMENTS 2 /* of a path: /ID/PORT */
 #define LOOK_MS 5000 /* how often long streams are looked at, for the lives that they extend */
 
 /* A request in progress, from its handler to its end. */
@@ -35,6 +37,7 @@ struct passing {
 	struct led led; /* how it goes */
 	struct forward *forward;
 	uint64_t moved; /* bytes, when it was last looked at */
+	struct str target; /* as the sandbox is to see it */
 	char request_id[HTTP_REQUEST_ID_MAX + 1];
 };
 
@@ -81,9 +84,11 @@ static int say(struct reply *rp, unsigned status, const char *fmt, ...)
 static int on_headers(const struct request *rq, struct reply *rp, const struct http_head *head, void *arg, struct err *e)
 {
 	const struct passing *p = arg;
+	struct gateway_scope scope = { .target = p->target };
 
-	(void)rq;
-	if (gateway_response_headers(head, rp, e) < 0)
+	if (p->gateway->spec.mode == GATEWAY_URI)
+		scope.prefix = cookie_prefix(rq->path, ROUTE_SEGMENTS); /* without a signature: the next one is another */
+	if (gateway_response_headers(head, &scope, rp, e) < 0)
 		return -1;
 	(void)reply_header(rp, "X-Request-ID", str_of(p->request_id));
 	return 0;
@@ -153,6 +158,7 @@ static int make_request(struct passing *p, const struct finding *f, bool is_plai
 
 	if (!headers || !target.p)
 		return err_no_memory(e);
+	p->target = target;
 	n = gateway_request_headers(p->rq, p->gateway->spec.trust, headers, e);
 	if (n < 0 || (n = name_request(p, headers, n, e)) < 0)
 		return -1;

@@ -2,9 +2,11 @@
 #include "ingress/gateway_impl.h"
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/err.h"
 #include "ingress/trust.h"
 #include "net/addr.h"
+#include "net/cookie.h"
 #include "net/proxy_header.h"
 
 #include "base/banned.h"
@@ -51,7 +53,15 @@ int gateway_request_headers(const struct request *rq, const struct trust *trust,
 	return (int)n;
 }
 
-int gateway_response_headers(const struct http_head *head, struct reply *rp, struct err *e)
+static void pass_cookie(struct reply *rp, struct str value, const struct gateway_scope *scope)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(2 * GATEWAY_HEADER_BYTES_MAX);
+
+	if (cookie_confine(value, scope->prefix, scope->target, &b))
+		(void)reply_header(rp, "Set-Cookie", buf_str(&b)); /* what cannot stand in a header is left out */
+}
+
+int gateway_response_headers(const struct http_head *head, const struct gateway_scope *scope, struct reply *rp, struct err *e)
 {
 	size_t bytes = 0;
 
@@ -65,6 +75,10 @@ int gateway_response_headers(const struct http_head *head, struct reply *rp, str
 
 		if (h->name.n >= sizeof(name) || proxy_header_is_for_origin(h->name) || http_is_hop_by_hop(head, h->name))
 			continue;
+		if (str_eq_nocase(h->name, STR("Set-Cookie"))) {
+			pass_cookie(rp, h->value, scope);
+			continue;
+		}
 		memcpy(name, h->name.p, h->name.n);
 		name[h->name.n] = '\0';
 		(void)reply_header(rp, name, h->value); /* what cannot stand in a header is left out */

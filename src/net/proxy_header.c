@@ -33,8 +33,9 @@ bool proxy_header_is_token(struct str name)
 bool proxy_header_is_for_origin(struct str name)
 {
 	static const char *const list[] = {
-		"Date", "X-Request-ID", "Alt-Svc", "Clear-Site-Data", "Public-Key-Pins", "Service-Worker-Allowed",
-		"Strict-Transport-Security", NULL,
+		"Date", "X-Request-ID", "Accept-CH", "Alt-Svc", "Clear-Site-Data", "Critical-CH", "Expect-CT", "NEL", "Origin-Agent-Cluster",
+		"Public-Key-Pins", "Public-Key-Pins-Report-Only", "Report-To", "Service-Worker-Allowed", "Set-Cookie2", "Set-Login",
+		"Strict-Transport-Security", "Use-As-Dictionary", NULL,
 	};
 
 	return is_in(name, list);

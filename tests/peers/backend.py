@@ -57,7 +57,8 @@ def echo(s, f, line, raw, headers, query):
 
 
 def headers_of_all_kinds(s, f, line, raw, headers, query):
-    answer(s, "200 OK", b"ok", "Set-Cookie: a=1; Path=/", "Set-Cookie: b=2", "X-Twice: 1", "X-Twice: 2", "Content-Encoding: gzip",
+    answer(s, "200 OK", b"ok", "Set-Cookie: a=1; Path=/", "Set-Cookie: b=2", "Set-Cookie: c=3; Domain=localhost; Secure; path=/c",
+           "Set-Cookie: __Host-d=4; Secure; Path=/", "NEL: {}", "X-Twice: 1", "X-Twice: 2", "Content-Encoding: gzip",
            "Connection: close, X-Gone", "X-Gone: 1", "Keep-Alive: timeout=5", "Proxy-Authenticate: Basic", "Trailer: X-T", "Upgrade: h2c",
            "X-Request-ID: backend", "Strict-Transport-Security: max-age=1", "Clear-Site-Data: *", "Service-Worker-Allowed: /",
            "Content-Security-Policy: default-src 'self'", "Server: backend", "ETag: \"x\"", "Vary: A", "Location: /elsewhere")  # fmt: skip

@@ -3,9 +3,11 @@
 
 #include <stdio.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "net/addr.h"
+#include "net/cookie.h"
 #include "net/forward.h"
 #include "net/loop.h"
 #include "net/transport.h"
@@ -251,6 +253,28 @@ int proxy_make_request(struct request *rq, const char *id, unsigned port, struct
 
 /* ---- its answer ---- */
 
+/* "/sandboxes/ID/proxy/PORT", with or without a version before it; or "/ID/PORT" of a signed route. */
+static struct str cookie_place(const struct request *rq)
+{
+	bool has_version = str_starts(rq->path, STR("/v1/"));
+	struct str path = str_skip(rq->path, has_version ? 3 : 0);
+	size_t n = str_starts(path, STR("/sandboxes/")) ? 4 : 2;
+
+	return cookie_prefix(rq->path, n + has_version);
+}
+
+/* Towards a gateway they stay as they are: it knows the path that the client sees. */
+static void pass_cookie(const struct request *rq, struct reply *rp, struct str value)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(2 * PROXY_HEADER_BYTES_MAX);
+	struct str target = forward_target(rq);
+
+	if (service_is_gateway(rq))
+		(void)reply_header(rp, "Set-Cookie", value);
+	else if (cookie_confine(value, cookie_place(rq), target.p ? target : STR("/"), &b))
+		(void)reply_header(rp, "Set-Cookie", buf_str(&b));
+}
+
 int proxy_pass_headers(const struct request *rq, struct reply *rp, const struct http_head *head, struct err *e)
 {
 	const struct service *s = service_of(rq);
@@ -267,6 +291,10 @@ int proxy_pass_headers(const struct request *rq, struct reply *rp, const struct 
 
 		if (h->name.n >= sizeof(name) || !proxy_response_header_passes(head, h->name, with_cors))
 			continue;
+		if (str_eq_nocase(h->name, STR("Set-Cookie"))) {
+			pass_cookie(rq, rp, h->value);
+			continue;
+		}
 		memcpy(name, h->name.p, h->name.n);
 		name[h->name.n] = '\0';
 		(void)reply_header(rp, name, h->value); /* what cannot stand in a header is left out */

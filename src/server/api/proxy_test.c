@@ -69,8 +69,9 @@ static void start(struct rig *r)
 
 static void a_request_is_rebuilt_and_its_path_is_not(void **state)
 {
+	AUTO(arena_done) struct arena a = ARENA_INIT(4096);
 	struct rig *r = &rig;
-	const char *text;
+	const char *text, *place;
 	int fd;
 
 	(void)state;
@@ -84,7 +85,9 @@ static void a_request_is_rebuilt_and_its_path_is_not(void **state)
 		       "X-Request-ID: mine\r\nDate: never\r\n\r\nhi");
 	text = rig_receive(r, fd);
 	has(text, "HTTP/1.1 203 ");
-	has(text, "Set-Cookie: a=1\r\nSet-Cookie: b=2\r\nContent-Security-Policy: sandbox ");
+	place = arena_printf(&a, "Set-Cookie: a=1; Path=/sandboxes/%s/proxy/8000/a%%2Fb//..\r\nSet-Cookie: b=2; Path=/sandboxes/", id);
+	has(text, place);
+	has(text, "\r\nContent-Security-Policy: sandbox ");
 	has(text, "\r\n\r\nhi");
 	lacks(text, "Alt-Svc");
 	lacks(text, "mine");
