@@ -455,12 +455,14 @@ POST = {"Accept": ACCEPT, "Content-Type": "application/json"}
 
 @pytest.mark.parametrize("change, status", [
     ({}, 200), ({"Host": "evil.example:8000"}, 421), ({"Host": "localhost:1"}, 200), ({"Host": "[::1]:1"}, 200),
-    ({"Origin": "http://evil.example"}, 403), ({"Origin": "http://localhost:3000"}, 200), ({"Origin": "null"}, 403),
+    ({"Origin": "http://evil.example"}, 403), ({"Origin": "http://localhost:{}"}, 200), ({"Origin": "null"}, 403),
+    ({"Origin": "http://localhost:3000"}, 403), ({"Origin": "https://localhost:{}"}, 403), ({"Origin": "http://localhost"}, 403),
     ({"Content-Type": "text/plain"}, 400), ({"Content-Type": "application/json; charset=utf-8"}, 200),
     ({"Accept": "application/json"}, 406), ({"Accept": "text/event-stream"}, 406), ({"Accept": "*/*"}, 200),
     ({"Mcp-Session-Id": "nope"}, 404),
 ])
 def test_a_request_must_have_its_form(http_server, change, status):
+    change = {name: value.replace("{}", str(http_server.port)) for name, value in change.items()}
     found, headers, body = http_server.request("POST", INITIALIZE, {**POST, **change})
     assert found == status, body
     if status != 200:

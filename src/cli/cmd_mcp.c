@@ -45,8 +45,8 @@ const struct opt mcp_opts[] = {
 	    "address that others can reach needs a token."),
 	OPT(struct mcp_words, port, OPT_INT, "port", 0, "PORT", "Of HTTP: 8000; 0 is any.", .min = 0, .max = 65535),
 	OPT(struct mcp_words, path, OPT_STRING, "path", 0, "PATH", "Of HTTP: /mcp."),
-	OPT(struct mcp_words, hosts, OPT_LIST, "allowed-host", 0, "NAME", "Of HTTP: a name (or name:port) that may stand in Host and Origin, "
-	    "beside this machine's own."),
+	OPT(struct mcp_words, hosts, OPT_LIST, "allowed-host", 0, "NAME", "Of HTTP: a name (or name:port) that may stand in Host, beside "
+	    "this machine's own, and whose pages may use the server; or the origin of such pages (https://name:port)."),
 	OPT(struct mcp_words, token_file, OPT_STRING, "token-file", 0, "FILE", "Of HTTP: ask for the token in FILE as 'Authorization: Bearer'.",
 	    .is_file = true),
 	OPT(struct mcp_words, output, OPT_INT, "max-output", 0, "BYTES", "Of a command's output in one result; more is cut in the middle.",

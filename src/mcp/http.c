@@ -405,6 +405,7 @@ static int serve(struct mcp_http *h, const struct mcp_options *o, struct err *e)
 		return -1;
 	timer_in(&h->sweep, TICK_MS);
 	fd = http_guard_listen(o, BACKLOG, &h->port, e);
+	h->guard.port = h->port;
 	if (fd < 0)
 		return -1;
 	return http_server_listen(h->server, &fd, NULL, e);

@@ -43,11 +43,65 @@ bool http_guard_knows_host(const struct http_guard *g, struct str host)
 	return false;
 }
 
+/* ---- origins: scheme, name and port, all three ---- */
+
+struct origin {
+	bool is_tls;
+	struct str name;
+	unsigned port;
+};
+
+/* Of "http://name", "https://name:port"; nothing else is the origin of a page. */
+static bool read_origin(struct str text, struct origin *ret)
+{
+	bool is_tls = str_starts(text, STR("https://"));
+	struct str host = str_skip(text, is_tls ? 8 : 7);
+	uint64_t port = is_tls ? 443 : 80;
+
+	if (!is_tls && !str_starts(text, STR("http://")))
+		return false;
+	*ret = (struct origin){ .is_tls = is_tls, .name = without_port(host) };
+	if (ret->name.n < host.n && !str_to_u64(str_skip(host, ret->name.n + 1), 1, 65535, &port))
+		return false;
+	ret->port = (unsigned)port;
+	return ret->name.n > 0;
+}
+
+static bool is_same(const struct origin *a, const struct origin *b)
+{
+	return a->is_tls == b->is_tls && a->port == b->port && str_eq_nocase(a->name, b->name);
+}
+
+/* ENTRY is of the options: an origin, or a name that pages are from which something in front of us serves. Such a page has the port
+ * that ENTRY names, else its scheme's own, or ours. */
+static bool is_allowed_by(const struct http_guard *g, struct str entry, const struct origin *o)
+{
+	struct str name = without_port(entry);
+	struct origin whole;
+	uint64_t port;
+
+	if (read_origin(entry, &whole))
+		return is_same(&whole, o);
+	if (!str_eq_nocase(name, o->name))
+		return false;
+	if (name.n < entry.n)
+		return str_to_u64(str_skip(entry, name.n + 1), 1, 65535, &port) && port == o->port;
+	return o->port == (o->is_tls ? 443U : 80U) || (!o->is_tls && o->port == g->port);
+}
+
 bool http_guard_knows_origin(const struct http_guard *g, struct str origin)
 {
-	if (str_starts(origin, STR("http://")))
-		return http_guard_knows_host(g, str_skip(origin, 7));
-	return str_starts(origin, STR("https://")) && http_guard_knows_host(g, str_skip(origin, 8));
+	struct origin o;
+
+	if (!read_origin(origin, &o))
+		return false;
+	for (size_t i = 0; i < ARRAY_LEN(own_names); i++)
+		if (is_same(&o, &(struct origin){ .name = str_of(own_names[i]), .port = g->port }))
+			return true;
+	for (size_t i = 0; g->hosts[i]; i++)
+		if (is_allowed_by(g, str_of(g->hosts[i]), &o))
+			return true;
+	return false;
 }
 
 /* ---- requests ---- */

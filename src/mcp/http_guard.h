@@ -2,7 +2,8 @@
 /* mcp/http_guard.h - who may speak to an MCP server over HTTP, and in which form.
  *
  * A server on a loopback address is within reach of every web page that the user opens: by a name that resolves to it, or by a
- * request across origins. So the names in Host and Origin must be known ones. */
+ * request across origins. So the name in Host must be a known one, and the origin of a page this server's own or one of the options':
+ * with its scheme and port, since any program of the machine may serve pages at another port. */
 #pragma once
 #include <stdbool.h>
 
@@ -15,6 +16,7 @@ struct request;
 struct http_guard {
 	const char *const *hosts; /* of the options; NULL-terminated */
 	const char *token;        /* or NULL */
+	unsigned port;            /* that is listened on */
 };
 struct http_refusal {
 	unsigned status;
@@ -25,7 +27,7 @@ int http_guard_init(struct http_guard *g, const struct mcp_options *options, str
 bool http_guard_admits(const struct http_guard *g, const struct request *rq, struct http_refusal *ret);
 /* Of "name", "name:port", "[::1]:port": whether it is this machine's own, or one of HOSTS. */
 bool http_guard_knows_host(const struct http_guard *g, struct str host);
-bool http_guard_knows_origin(const struct http_guard *g, struct str origin);
+bool http_guard_knows_origin(const struct http_guard *g, struct str origin); /* "http://name:port", by all three parts */
 
 /* A listening socket. Without a token an address that others can reach is refused. */
 int http_guard_listen(const struct mcp_options *options, int backlog, unsigned *ret_port, struct err *e);

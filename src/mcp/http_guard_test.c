@@ -15,7 +15,7 @@
 
 #include "base/banned.h"
 
-static const char *const hosts[] = { "box.example", "other.example:444", NULL };
+static const char *const hosts[] = { "box.example", "other.example:444", "https://page.example:9443", NULL };
 
 static void only_known_names_are_let_in(void **state)
 {
@@ -35,11 +35,31 @@ static void only_known_names_are_let_in(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
 		if (http_guard_knows_host(&g, str_of(cases[i].host)) != cases[i].is_known)
 			fail_msg("%s", cases[i].host);
-	assert_true(http_guard_knows_origin(&g, STR("http://localhost:3000")));
-	assert_true(http_guard_knows_origin(&g, STR("https://box.example")));
-	assert_false(http_guard_knows_origin(&g, STR("https://evil.example")));
-	assert_false(http_guard_knows_origin(&g, STR("null")));
-	assert_false(http_guard_knows_origin(&g, STR("file://localhost")));
+}
+
+static void an_origin_is_scheme_name_and_port(void **state)
+{
+	static const struct {
+		const char *origin;
+		bool is_known;
+	} cases[] = {
+		{ "http://localhost:8000", true },        { "http://LOCALHOST:8000", true },       { "http://127.0.0.1:8000", true },
+		{ "http://[::1]:8000", true },            { "http://localhost:3000", false },      { "http://localhost", false },
+		{ "https://localhost:8000", false },      { "http://127.0.0.1:80001", false },     { "http://localhost:8000/", false },
+		{ "https://box.example", true },          { "http://box.example", true },          { "https://box.example:443", true },
+		{ "http://box.example:8000", true },      { "https://box.example:8000", false },   { "https://box.example:444", false },
+		{ "http://box.example:7", false },        { "https://other.example:444", true },   { "https://other.example", false },
+		{ "https://other.example:445", false },   { "https://page.example:9443", true },   { "http://page.example:9443", false },
+		{ "https://page.example", false },        { "https://evil.example", false },       { "null", false },
+		{ "file://localhost", false },            { "http://", false },                    { "http://:8000", false },
+		{ "http://evil@localhost:8000", false },  { "localhost:8000", false },             { "", false },
+	};
+	const struct http_guard g = { .hosts = hosts, .port = 8000 };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+		if (http_guard_knows_origin(&g, str_of(cases[i].origin)) != cases[i].is_known)
+			fail_msg("%s", cases[i].origin);
 }
 
 static unsigned verdict(const struct http_guard *g, const char *method, const struct http_header *headers, size_t n)
@@ -124,6 +144,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(only_known_names_are_let_in),
+		cmocka_unit_test(an_origin_is_scheme_name_and_port),
 		cmocka_unit_test(each_method_has_its_form),
 		cmocka_unit_test(a_token_is_asked_for),
 		cmocka_unit_test(what_others_can_reach_needs_a_token),
