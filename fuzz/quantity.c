@@ -33,18 +33,6 @@ static void check(quantity_fn fn, const char *unit, struct str text)
 		abort();
 }
 
-/* Milliseconds are the nanoseconds rounded up. */
-static void check_ms(struct str text)
-{
-	struct err e = { 0 };
-	uint64_t ns = 0, ms = 0;
-
-	if (quantity_duration_ms(text, &ms, &e) != quantity_duration_ns(text, &ns, &e))
-		abort();
-	if (ms != (ns + 999999) / 1000000)
-		abort();
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct str text = { (const char *)data, size };
@@ -52,7 +40,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check(quantity_cpu, "m", text);
 	check(quantity_memory, "b", text);
 	check(quantity_storage, "", text);
-	check(quantity_duration_ns, "ns", text);
-	check_ms(text);
 	return 0;
 }

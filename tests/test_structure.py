@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules of the house that a machine can check."""
+import collections
 import re
 import subprocess
 
 import pytest
 
-from conftest import ROOT
+from conftest import BIN, ROOT
 
 RANK = {"base": 0, "sys": 1, "net": 2, "image": 3, "box": 3, "client": 3, "cli": 5}
 PROGRAM = 4
@@ -29,6 +30,57 @@ def test_includes_point_downwards():
             up = RANK.get(there, PROGRAM) >= RANK.get(here, PROGRAM)
             if up:
                 wrong.append(f"{path.relative_to(ROOT)} includes {name}")
+    assert not wrong
+
+
+# What only tests (and benchmarks) call, and why it is there all the same.
+FOR_TESTS = {
+    "cgroup_attach": "puts a process of a test into a group from outside",
+    "cgroup_is_empty": "what tests see of a group",
+    "cgroup_wait_empty": "the same, later",
+    "cgroup_remove_top": "leaves the host as it was",
+    "cgroup_vacate": "for a server that is in a group of its own, on v2",
+    "layer_done": "the unpacker ends with its layer",
+    "namespace_inode": "what tests see of a namespace",
+    "sandboxes_count": "what tests see of the set",
+    "seccomp_judge": "F4: filters are run in a simulator",
+    "seccomp_simulate": "F4",
+    "tls_failure": "what tests see of a handshake",
+}
+
+
+def symbols():
+    """Per source: the names that it offers to others, and those that it takes from others."""
+    objects = {p: ROOT / "src" / p.relative_to(BIN.parent / "obj").with_suffix(".c") for p in (BIN.parent / "obj").rglob("*.o")}
+    objects = {p: source for p, source in objects.items() if source.exists()}
+    text = subprocess.run(["nm", "-A", *objects], capture_output=True, text=True, check=True).stdout
+    names = {"gives": collections.defaultdict(set), "takes": collections.defaultdict(set)}
+    sources = {str(p): source for p, source in objects.items()}
+    for line in text.splitlines():
+        path, _, rest = line.partition(":")
+        kind, name = rest.split()[-2:]
+        if kind in "TDRBU":
+            names["takes" if kind == "U" else "gives"][sources[path]].add(name)
+    return names["gives"], names["takes"]
+
+
+@pytest.mark.skipif(not (BIN.parent / "obj").exists(), reason="there are no objects beside the programs")
+def test_every_name_in_a_header_is_used():
+    """By another file; or by its own file and by a test of it. Everything else is static, or is not there."""
+    gives, takes = symbols()
+    taken = set().union(*(names for source, names in takes.items() if not source.stem.endswith("_test")))
+    tests = "\n".join(p.read_text() for pattern in ("src/**/*_test.c", "src/**/*_test.h", "src/**/test_*.h", "tests/**/*.c", "fuzz/*.c", "bench/*.c")
+                      for p in ROOT.glob(pattern))
+    tested = set(re.findall(r"\w+", tests))
+    wrong = []
+    for source, names in gives.items():
+        if source.stem.endswith("_test"):
+            continue
+        words = collections.Counter(re.findall(r"\w+", re.sub(r"/\*.*?\*/", "", source.read_text(), flags=re.S)))
+        for name in names - taken - FOR_TESTS.keys():
+            if name == "main" or name.startswith(("osb_", "__")) or (words[name] > 1 and name in tested):
+                continue
+            wrong.append(f"{source.relative_to(ROOT)}: {name}" + ("" if words[name] < 2 else ": make it static"))
     assert not wrong
 
 

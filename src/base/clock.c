@@ -22,12 +22,6 @@ uint64_t clock_mono_ms(void)
 	return clock_mono_us() / 1000;
 }
 
-uint64_t clock_now_ms(void *arg)
-{
-	(void)arg;
-	return clock_mono_ms();
-}
-
 struct timespec clock_wall(void)
 {
 	return now(CLOCK_REALTIME);

@@ -15,10 +15,6 @@ uint64_t clock_mono_us(void);
 struct timespec clock_wall(void);
 int64_t clock_wall_us(void); /* microseconds since 1970 */
 
-/* Where a module takes its time from: ARG is the module's own, a test passes a clock that it turns by hand. */
-typedef uint64_t (*clock_now_fn)(void *arg);
-uint64_t clock_now_ms(void *arg); /* the real one: clock_mono_ms(), ARG is not looked at */
-
 /* Between microseconds and seconds with nanoseconds, rounding down (also before 1970). */
 struct timespec timespec_from_us(int64_t us);
 int64_t timespec_to_us(struct timespec t); /* saturates */

@@ -23,7 +23,6 @@ static void the_monotonic_clock_does_not_go_back(void **state)
 		assert_true(t >= before);
 		before = t;
 	}
-	assert_true(clock_now_ms(NULL) >= before_ms);
 	assert_true(clock_mono_ms() - before_ms < 60000);
 }
 

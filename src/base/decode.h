@@ -124,8 +124,6 @@ int decode(struct decode *d, const struct json *v, const struct field *fields, v
 /* Problems that a table cannot find, added to those of decode(); e as there. Both return -1.
  * A rule about the whole document (KEY NULL) or one member of it, of which the input is never repeated: */
 int decode_refuse(struct decode *d, const char *key, const char *why, struct err *e);
-/* Text that is not JSON: OFFSET and WHY from json_parse(). */
-int decode_refuse_text(struct decode *d, size_t offset, const char *why, struct err *e);
 
 /* The problems as the "detail" array of a 422 answer: [{"type","loc":["body",...],"msg","input","ctx"}].
  * WHERE is the first element of each loc. */

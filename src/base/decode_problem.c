@@ -159,24 +159,6 @@ int decode_refuse(struct decode *d, const char *key, const char *why, struct err
 	return first_problem(d, e);
 }
 
-int decode_refuse_text(struct decode *d, size_t offset, const char *why, struct err *e)
-{
-	struct json *reason = arena_alloc(d->arena, sizeof(*reason));
-	struct binding b = { .d = d, .e = e };
-	struct spot root = { 0 };
-	struct spot at = { .up = &root, .index = offset };
-	struct decode_problem p = { .type = "json_invalid", .ctx_key = "error", .ctx_json = reason };
-	char *text = reason ? arena_dup(d->arena, str_of(why)) : NULL;
-
-	if (!text)
-		return decode_no_room(&b, 1, sizeof(*reason) + strlen(why));
-	reason->type = JSON_STRING;
-	reason->s = str_of(text);
-	if (problem_add(&b, &at, &p, "JSON decode error") < 0)
-		return -1;
-	return err_set(e, ERR_INVALID, "%s", text); /* WHY may be e->msg itself */
-}
-
 /* ---- the answer ---- */
 
 static void write_input(const struct decode_problem *p, struct json_out *o)

@@ -507,21 +507,6 @@ static void rules_of_the_caller_join_the_answer(void **state)
 			    "\"msg\":\"Value error, is required with image\"}]");
 }
 
-static void text_that_is_not_json_has_its_own_problem(void **state)
-{
-	AUTO(fixture_done) struct fixture *f = fixture_new();
-	struct json_out o = json_out(&f->detail);
-	size_t offset = 0;
-
-	(void)state;
-	assert_null(json_parse(&f->arena, STR("{\"a\":x}"), NULL, &offset, &f->e));
-	assert_int_equal(decode_refuse_text(&f->d, offset, f->e.msg, &f->e), -1);
-	assert_string_equal(f->e.msg, "$.a: byte 5: expected a value");
-	decode_write_detail(&f->d, "body", &o);
-	assert_string_equal(buf_z(&f->detail), "[{\"type\":\"json_invalid\",\"loc\":[\"body\",5],\"msg\":\"JSON decode error\","
-					       "\"ctx\":{\"error\":\"$.a: byte 5: expected a value\"}}]");
-}
-
 /* From 2^53 on a double may be the neighbour of what was written. */
 static void reals_that_may_be_inexact_are_no_integers(void **state)
 {
@@ -606,9 +591,6 @@ static void the_ceiling_of_the_arena_is_respected_everywhere(void **state)
 		}
 		assert_int_equal(f->e.code, i == 0 ? ERR_LIMIT : ERR_INVALID);
 		f->d.arena = &(struct arena){ .max = 64 };
-		assert_int_equal(decode_refuse_text(&f->d, 1, "why", &f->e), -1);
-		assert_int_equal(f->e.code, ERR_LIMIT);
-		arena_done(f->d.arena);
 		f->d.n_problems = 0;
 		assert_int_equal(decode_refuse(&f->d, "key", "why", &f->e), -1);
 		assert_int_equal(f->e.code, ERR_LIMIT);
@@ -653,7 +635,6 @@ int main(void)
 		cmocka_unit_test(secrets_are_never_repeated),
 		cmocka_unit_test(large_values_and_keys_are_not_repeated_in_full),
 		cmocka_unit_test(rules_of_the_caller_join_the_answer),
-		cmocka_unit_test(text_that_is_not_json_has_its_own_problem),
 		cmocka_unit_test(reals_that_may_be_inexact_are_no_integers),
 		cmocka_unit_test(only_the_whole_name_is_the_key),
 		cmocka_unit_test(many_unknown_keys_take_little_time),

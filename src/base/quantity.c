@@ -14,8 +14,6 @@ struct decimal {
 	bool has_point;
 };
 
-enum round { ROUND_DOWN, ROUND_UP };
-
 static struct str take_digits(struct str *in)
 {
 	struct str s = *in;
@@ -39,10 +37,10 @@ static struct decimal take_decimal(struct str *in)
 	return d;
 }
 
-/* D * UNIT in whole units of one; false when the result is above MAX (at most INT64_MAX). UNIT is at most
+/* D * UNIT in whole units of one, a part being one more; false when the result is above MAX (at most INT64_MAX). UNIT is at most
  * 2^60, so that ten times it fits. The part is multiplied digit by digit from its end:
  * 0.d1d2 * u = (d1 * u + (d2 * u) / 10) / 10, exact for any number of digits. */
-static bool scale(const struct decimal *d, uint64_t unit, enum round round, uint64_t max, uint64_t *ret)
+static bool scale(const struct decimal *d, uint64_t unit, uint64_t max, uint64_t *ret)
 {
 	uint64_t whole = 0, part = 0;
 	bool is_exact = true;
@@ -54,7 +52,7 @@ static bool scale(const struct decimal *d, uint64_t unit, enum round round, uint
 		is_exact = is_exact && part % 10 == 0;
 		part /= 10;
 	}
-	if (round == ROUND_UP && !is_exact)
+	if (!is_exact)
 		part++;
 	if (__builtin_mul_overflow(whole, unit, &whole) || __builtin_add_overflow(whole, part, &whole) || whole > max)
 		return false;
@@ -84,7 +82,7 @@ int quantity_cpu(struct str text, uint64_t *ret_milli, struct err *e)
 		unit = 1;
 	else if (in.n > 0)
 		return bad(e, what, text, "the only unit is 'm'");
-	if (!scale(&d, unit, ROUND_UP, QUANTITY_CPU_MAX_MILLI, &v))
+	if (!scale(&d, unit, QUANTITY_CPU_MAX_MILLI, &v))
 		return bad(e, what, text, "more than a million CPUs");
 	if (v == 0)
 		return bad(e, what, text, "must be above zero");
@@ -134,7 +132,7 @@ static int size_parse(const struct sizes *k, struct str text, struct str in, uin
 	u = find_unit(k->units, k->n_units, in, k->nocase);
 	if (!u)
 		return bad(e, k->what, text, k->problem);
-	if (!scale(&d, u->size, ROUND_UP, INT64_MAX, ret))
+	if (!scale(&d, u->size, INT64_MAX, ret))
 		return bad(e, k->what, text, "too large");
 	return 0;
 }
@@ -175,81 +173,4 @@ int quantity_storage(struct str text, uint64_t *ret_bytes, struct err *e)
 	};
 
 	return size_parse(&storage, text, text, ret_bytes, e);
-}
-
-static struct str take_unit(struct str *in)
-{
-	struct str s = *in;
-	size_t n = 0;
-
-	while (n < s.n && s.p[n] != '.' && (s.p[n] < '0' || s.p[n] > '9'))
-		n++;
-	*in = str_skip(s, n);
-	return str_first(s, n);
-}
-
-/* Adds one "1.5h" to *total; NULL, or what is wrong. */
-static const char *add_span(struct str *in, uint64_t *total)
-{
-	static const struct unit units[] = {
-		U("ns", 1),
-		U("us", 1000),
-		U("\xc2\xb5s", 1000), /* the micro sign */
-		U("\xce\xbcs", 1000), /* the Greek letter */
-		U("ms", 1000000),
-		U("s", 1000000000),
-		U("m", 60000000000),
-		U("h", 3600000000000),
-	};
-	struct decimal d = take_decimal(in);
-	struct str name = take_unit(in);
-	const struct unit *u = find_unit(units, ARRAY_LEN(units), name, false);
-	uint64_t ns;
-
-	if (d.whole.n + d.part.n == 0)
-		return "a number is missing";
-	if (name.n == 0)
-		return "a unit is missing, such as 's' for seconds";
-	if (!u)
-		return "unknown unit; known are h, m, s, ms, us and ns";
-	if (!scale(&d, u->size, ROUND_DOWN, INT64_MAX, &ns) || __builtin_add_overflow(*total, ns, total) ||
-	    *total > INT64_MAX)
-		return "too long a time";
-	return NULL;
-}
-
-int quantity_duration_ns(struct str text, uint64_t *ret_ns, struct err *e)
-{
-	static const char what[] = "duration";
-	struct str in = text;
-	uint64_t total = 0;
-
-	if (text.n > QUANTITY_TEXT_MAX)
-		return bad(e, what, text, "too long");
-	if (in.n > 0 && in.p[0] == '-')
-		return bad(e, what, text, "must not be negative");
-	if (in.n > 0 && in.p[0] == '+')
-		in = str_skip(in, 1);
-	if (in.n == 0)
-		return bad(e, what, text, "empty");
-	if (str_eq(in, STR("0")))
-		in.n = 0;
-	while (in.n > 0) {
-		const char *problem = add_span(&in, &total);
-
-		if (problem)
-			return bad(e, what, text, problem);
-	}
-	*ret_ns = total;
-	return 0;
-}
-
-int quantity_duration_ms(struct str text, uint64_t *ret_ms, struct err *e)
-{
-	uint64_t ns = 0;
-
-	if (quantity_duration_ns(text, &ns, e) < 0)
-		return -1;
-	*ret_ms = ns / 1000000 + (ns % 1000000 > 0);
-	return 0;
 }

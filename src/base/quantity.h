@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* base/quantity.h - amounts that people write with a unit: "500m" CPUs, "512Mi", "1h30m".
+/* base/quantity.h - amounts that people write with a unit: "500m" CPUs, "512Mi".
  *
  * All return ERR_INVALID with a message that says what is wrong ("bad memory size '1.5G': fractions are not
  * allowed"). Text is at most QUANTITY_TEXT_MAX bytes. Results never wrap: what does not fit is refused. */
@@ -24,8 +24,3 @@ int quantity_memory(struct str text, uint64_t *ret_bytes, struct err *e);
 /* "10Gi", "1.5Ti", "1000" as Kubernetes writes storage: Ki Mi Gi Ti Pi Ei in this case only, no blanks. A
  * part of a byte counts as a whole one; at most INT64_MAX. */
 int quantity_storage(struct str text, uint64_t *ret_bytes, struct err *e);
-
-/* "500ms", "1s", "1h30m", "1.5s", "0" in the syntax of Go, with the units h m s ms us (or µs) ns in any order;
- * not negative, at most INT64_MAX nanoseconds. In milliseconds a part counts as a whole one. */
-int quantity_duration_ns(struct str text, uint64_t *ret_ns, struct err *e);
-int quantity_duration_ms(struct str text, uint64_t *ret_ms, struct err *e);

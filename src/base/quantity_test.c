@@ -168,71 +168,12 @@ static void storage_sizes_follow_kubernetes(void **state)
 	check(quantity_storage, "storage size", cases, ARRAY_LEN(cases));
 }
 
-static void durations_follow_go(void **state)
-{
-	static const char unknown[] = "unknown unit; known are h, m, s, ms, us and ns";
-	static const struct quantity_case cases[] = {
-		{ "500ms", 500000000, NULL },
-		{ "1s", 1000000000, NULL },
-		{ "+1s", 1000000000, NULL },
-		{ "2m", UINT64_C(120000000000), NULL },
-		{ "1h30m", UINT64_C(5400000000000), NULL },
-		{ "30m1h", UINT64_C(5400000000000), NULL },
-		{ "1.5s", 1500000000, NULL },
-		{ ".5s", 500000000, NULL },
-		{ "1.s", 1000000000, NULL },
-		{ "1h2m3.004005006s", UINT64_C(3723004005006), NULL },
-		{ "3us", 3000, NULL },
-		{ "3\xc2\xb5s", 3000, NULL },
-		{ "3\xce\xbcs", 3000, NULL },
-		{ "7ns", 7, NULL },
-		{ "0.9ns", 0, NULL },
-		{ "0", 0, NULL },
-		{ "0s", 0, NULL },
-		{ "9223372036854775807ns", INT64_MAX, NULL },
-		{ "9223372036854775808ns", 0, "too long a time" },
-		{ "9223372036854775807ns1ns", 0, "too long a time" },
-		{ "2562048h", 0, "too long a time" },
-		{ "99999999999999999999999999h", 0, "too long a time" },
-		{ "", 0, "empty" },
-		{ "+", 0, "empty" },
-		{ "-1s", 0, "must not be negative" },
-		{ "5", 0, "a unit is missing, such as 's' for seconds" },
-		{ "1h5", 0, "a unit is missing, such as 's' for seconds" },
-		{ "00", 0, "a unit is missing, such as 's' for seconds" },
-		{ "s", 0, "a number is missing" },
-		{ ".s", 0, "a number is missing" },
-		{ " 1s", 0, "a number is missing" },
-		{ "1S", 0, unknown },
-		{ "1d", 0, unknown },
-		{ "1s ", 0, unknown },
-		{ "1h-5m", 0, unknown },
-		{ LONG_DIGITS "s", 0, "too long" },
-	};
-
-	(void)state;
-	check(quantity_duration_ns, "duration", cases, ARRAY_LEN(cases));
-}
-
-static void milliseconds_are_rounded_up(void **state)
-{
-	static const struct quantity_case cases[] = {
-		{ "1s", 1000, NULL },	  { "1ns", 1, NULL },	{ "1.0001s", 1001, NULL }, { "0", 0, NULL },
-		{ "x", 0, "a number is missing" },
-	};
-
-	(void)state;
-	check(quantity_duration_ms, "duration", cases, ARRAY_LEN(cases));
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(cpu_counts_become_thousandths),
 		cmocka_unit_test(memory_sizes_become_bytes),
 		cmocka_unit_test(storage_sizes_follow_kubernetes),
-		cmocka_unit_test(durations_follow_go),
-		cmocka_unit_test(milliseconds_are_rounded_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -121,16 +121,17 @@ static int put_up(struct box_network *n, struct network_io *io, struct err *e)
 	return network_open_uplinks(n, io, e) < 0 ? -1 : network_pass_docker(n, io, e);
 }
 
-int network_io_open(struct network_io *io, struct err *e)
+static int network_io_open(struct network_io *io, struct err *e)
 {
 	return netlink_open(&io->links, NETLINK_ROUTE, -1, e) < 0 ? -1 : nft_open(&io->nft, -1, e);
 }
 
-void network_io_done(struct network_io *io)
+static void network_io_done(struct network_io *io)
 {
 	netlink_done(&io->links);
 	netlink_done(&io->nft);
 }
+DEFINE_AUTO_DONE(struct network_io, network_io_done)
 
 int box_network_open(struct box_network *n, const struct box_network_spec *spec, struct err *e)
 {

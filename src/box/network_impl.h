@@ -12,9 +12,6 @@ struct network_io {
 	struct netlink links, nft;
 };
 #define NETWORK_IO_INIT ((struct network_io){ NETLINK_INIT, NETLINK_INIT })
-int network_io_open(struct network_io *io, struct err *e);
-void network_io_done(struct network_io *io);
-DEFINE_AUTO_DONE(struct network_io, network_io_done)
 
 /* network_range.c: whose we are, which range. */
 int network_name(struct box_network *n, const struct box_network_spec *spec, struct err *e);

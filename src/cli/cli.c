@@ -22,7 +22,6 @@
 #define SPIN_AFTER_MS 200 /* what is over sooner would only flicker */
 
 const struct opt cli_table_opts[] = { OPT_OUTPUT(struct only_output, output_table), { 0 } };
-const struct opt cli_table_raw_opts[] = { OPT_OUTPUT(struct only_output, output_table_raw), { 0 } };
 const struct opt cli_raw_opts[] = { OPT_OUTPUT(struct only_output, output_raw), { 0 } };
 
 void cli_done(struct cli *cli)

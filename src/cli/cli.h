@@ -65,7 +65,7 @@ struct osb_sandbox *cli_begin_in(struct cli *cli, int argc, char **argv, void *v
 struct only_output {
 	const char *output;
 };
-extern const struct opt cli_table_opts[], cli_table_raw_opts[], cli_raw_opts[];
+extern const struct opt cli_table_opts[], cli_raw_opts[];
 
 /* The row for a table of options: OPT_OUTPUT(struct x, output_table). */
 #define OPT_OUTPUT(type_, choices_) \

@@ -6,9 +6,6 @@
 
 struct cli;
 
-/* The whole tree, with the options that stand before a command (of struct cli). */
-extern const struct opt_command cli_program;
-
 /* Finds the command that the words name and runs it; returns the exit status. */
 int cli_run(struct cli *cli, int argc, char **argv);
 

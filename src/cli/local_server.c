@@ -30,7 +30,7 @@ void local_server_done(struct local_server *s)
 
 /* ---- the record ---- */
 
-int local_stat_parse(struct str stat, pid_t *ret_pid, uint64_t *ret_start)
+static int local_stat_parse(struct str stat, pid_t *ret_pid, uint64_t *ret_start)
 {
 	struct str head, rest, word;
 	uint64_t pid, start;

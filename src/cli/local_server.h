@@ -53,4 +53,3 @@ struct local_record {
 	uint64_t start; /* ticks since the boot */
 };
 int local_record_parse(struct str text, struct local_record *ret, struct err *e);
-int local_stat_parse(struct str stat, pid_t *ret_pid, uint64_t *ret_start);

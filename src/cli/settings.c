@@ -60,7 +60,8 @@ const char *settings_env(const char *const *env, const char *name)
 	return NULL;
 }
 
-const char *settings_path(const struct settings_flags *flags, const char *const *env, struct arena *a)
+/* The file that FLAGS or ENV (ended by NULL) say; ~/.opensandbox/config.toml if they do not. NULL: no memory. */
+static const char *settings_path(const struct settings_flags *flags, const char *const *env, struct arena *a)
 {
 	const char *home = settings_env(env, "HOME");
 

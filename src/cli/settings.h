@@ -31,9 +31,6 @@ struct settings {
 	bool file_exists;
 };
 
-/* The file that FLAGS or ENV (ended by NULL) say; ~/.opensandbox/config.toml if they do not. NULL: no memory. */
-const char *settings_path(const struct settings_flags *flags, const char *const *env, struct arena *a);
-
 /* Reads the file, if there is one. What *ret points to is in A or what the flags point to. */
 int settings_load(const struct settings_flags *flags, const char *const *env, struct arena *a, struct settings *ret, struct err *e);
 

@@ -116,7 +116,8 @@ static const struct opt_command commands[] = {
 	{ 0 },
 };
 
-const struct opt_command cli_program = {
+/* The whole tree, with the options that stand before a command (of struct cli). */
+static const struct opt_command cli_program = {
 	.name = "osb",
 	.summary = "manage sandboxes from a terminal",
 	.about = "Talks to an OpenSandbox server. Options that are said here stand before the command's name, its own behind it.",

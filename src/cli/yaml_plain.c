@@ -139,7 +139,8 @@ static bool is_time(struct str s)
 	return take_any(&s, "+-") && take_digits(&s, 1, 2) && (s.n == 0 || (take(&s, ':') && take_digits(&s, 2, 2) && s.n == 0));
 }
 
-bool yaml_is_special(struct str s)
+/* YAML 1.1 reads S as something else than a string: null, a boolean, a number, a time. */
+static bool yaml_is_special(struct str s)
 {
 	static const char *const words[] = {
 		"",     "~",     "null",  "Null",  "NULL", "yes", "Yes", "YES", "no",  "No",  "NO", "true", "True",

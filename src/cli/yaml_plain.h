@@ -17,6 +17,3 @@ enum yaml_form yaml_form(struct str s, bool is_key);
 
 /* May stand in YAML without an escape. */
 bool yaml_is_printable(uint32_t rune);
-
-/* YAML 1.1 reads S as something else than a string: null, a boolean, a number, a time. */
-bool yaml_is_special(struct str s);

@@ -115,7 +115,8 @@ int model_no_room(struct model_reader *r)
 	return json_no_room(r->arena, 0, r->e);
 }
 
-const char *model_text(struct model_reader *r, const struct json *v)
+/* A string as it is, anything else as JSON; NULL: no room. */
+static const char *model_text(struct model_reader *r, const struct json *v)
 {
 	AUTO(buf_done) struct buf b = BUF_INIT(RESULT_MAX);
 	struct json_out o = json_out(&b);

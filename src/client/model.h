@@ -94,9 +94,7 @@ void *model_read(const struct model *m, const struct json *v, struct err *e); /*
 int model_read_struct(struct model_reader *r, const struct model *m, const struct json *v, void *out);
 int model_bad(struct model_reader *r, const char *what);  /* ERR_INVALID, "$.items[3].id: it is missing"; or e as it stands */
 int model_no_room(struct model_reader *r);
-const char *model_text(struct model_reader *r, const struct json *v); /* a string as it is, anything else as JSON; NULL: no room */
 
 /* ---- showing ---- */
 
 void model_show(struct json_out *o, const struct model *m, const void *p);
-void model_show_time(struct json_out *o, const char *rfc3339); /* NULL: null */

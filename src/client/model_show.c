@@ -21,7 +21,7 @@ int64_t osb_time_ms(const char *rfc3339)
 }
 
 /* Six digits of a fraction or none, and Z for UTC. Another offset stays, as it does there. */
-void model_show_time(struct json_out *o, const char *rfc3339)
+static void model_show_time(struct json_out *o, const char *rfc3339)
 {
 	struct str text = str_of(rfc3339);
 	bool is_utc = str_ends(text, STR("Z")) || str_ends(text, STR("z")) || str_ends(text, STR("+00:00"));

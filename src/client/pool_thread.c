@@ -18,7 +18,7 @@ static void set_state(struct osb_pool *p, enum osb_pool_state state)
 	pthread_mutex_unlock(&p->mutex);
 }
 
-bool pool_is_running(struct osb_pool *p)
+static bool pool_is_running(struct osb_pool *p)
 {
 	bool is_running;
 

@@ -240,7 +240,9 @@ static void drop_spare(struct osb_client *c, size_t keep)
 	}
 }
 
-void remote_unref(struct remote *r)
+/* One that nobody refers to any more stays for a while, with its connections: REMOTES_SPARE of them, those used last. The next
+ * sandbox is often behind the same one. */
+static void remote_unref(struct remote *r)
 {
 	if (!r || --r->refs > 0)
 		return;
@@ -290,7 +292,7 @@ static void write_authority(struct remote *r)
 		(void)snprintf(r->authority + n, sizeof(r->authority) - (size_t)n, ":%u", r->port);
 }
 
-struct remote *remote_get(struct osb_client *c, const struct address *a, bool is_tls, struct err *e)
+static struct remote *remote_get(struct osb_client *c, const struct address *a, bool is_tls, struct err *e)
 {
 	unsigned port = a->port ? a->port : is_tls ? 443 : 80;
 	struct remote *r = c->remotes;
@@ -328,11 +330,6 @@ struct http_client *remote_http(struct remote *r)
 struct str remote_authority(const struct remote *r)
 {
 	return str_of(r->authority);
-}
-
-bool remote_is_tls(const struct remote *r)
-{
-	return r->is_tls;
 }
 
 /* ---- endpoints ---- */

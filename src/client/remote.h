@@ -31,14 +31,9 @@ struct address {
 };
 int address_parse(struct str text, struct address *ret, struct err *e); /* ERR_INVALID */
 
-/* One that nobody refers to any more stays for a while, with its connections: REMOTES_SPARE of them, those used last. The next
- * sandbox is often behind the same one. */
-struct remote *remote_get(struct osb_client *c, const struct address *a, bool is_tls, struct err *e);
-void remote_unref(struct remote *r); /* NULL is fine */
 void remotes_free(struct osb_client *c); /* the spare ones */
 struct http_client *remote_http(struct remote *r);
 struct str remote_authority(const struct remote *r); /* for Host */
-bool remote_is_tls(const struct remote *r);
 
 /* A place on a remote, with what must be sent along to it. */
 struct endpoint {

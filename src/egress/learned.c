@@ -44,7 +44,7 @@ struct learned_pair *learned_find(const struct learned *l, const char *name, uin
 	return map_get(&l->pairs, key_of(&wanted));
 }
 
-void learned_drop(struct learned *l, struct learned_pair *p)
+static void learned_drop(struct learned *l, struct learned_pair *p)
 {
 	(void)map_del(&l->pairs, key_of(p));
 	free(p);

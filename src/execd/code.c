@@ -488,11 +488,6 @@ void codes_done(struct codes *cs)
 
 /* ---- for requests ---- */
 
-const char *code_context_id(const struct code_context *c)
-{
-	return c->id;
-}
-
 void code_context_write(const struct code_context *c, struct json_out *o)
 {
 	json_open(o, '{');

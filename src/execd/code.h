@@ -43,7 +43,6 @@ struct code_context *code_context_default(const struct codes *cs, const char *la
 void code_context_delete(struct code_context *c); /* with all that it runs; streams end with that */
 void code_contexts_delete(struct codes *cs, struct str language);
 
-const char *code_context_id(const struct code_context *c);
 void code_context_write(const struct code_context *c, struct json_out *o);
 void code_contexts_write(const struct codes *cs, struct str language, struct json_out *o); /* empty: all */
 

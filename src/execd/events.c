@@ -131,7 +131,12 @@ void event_not_started(struct buf *b, const char *why)
 	event_failed(b, why, why, NULL);
 }
 
-const char *signal_text(int signo, struct signal_text *out)
+struct signal_text {
+	char z[48];
+};
+
+/* "killed" for SIGKILL; "signal 42" for one without a name. */
+static const char *signal_text(int signo, struct signal_text *out)
 {
 	static const char *const names[] = {
 		[SIGHUP] = "hangup",

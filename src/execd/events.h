@@ -42,11 +42,6 @@ void event_not_started(struct buf *b, const char *why);
 /* The end of a process: execution_complete for exit 0, else an error with the code, 128 + n for signal n. */
 void event_end(struct buf *b, const struct process_end *end, uint64_t took_ms, bool is_oom);
 
-/* "killed" for SIGKILL; "signal 42" for one without a name. */
-struct signal_text {
-	char z[48];
-};
-const char *signal_text(int signo, struct signal_text *out);
 struct end_text {
 	char z[96];
 };

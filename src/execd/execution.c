@@ -59,7 +59,7 @@ static bool is_all_said(const struct execution *x)
 	return x->has_ended && stream_is_said(&x->streams[0]) && stream_is_said(&x->streams[1]);
 }
 
-uint64_t execution_took_ms(const struct execution *x)
+static uint64_t execution_took_ms(const struct execution *x)
 {
 	return loop_now_ms(x->host->loop) - x->began_ms;
 }

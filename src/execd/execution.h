@@ -62,6 +62,5 @@ void execution_fail(struct execution *x, const struct err *why);
 /* The same from where `done` must not come: it comes when the stream proceeds. */
 void execution_fail_later(struct execution *x, const struct err *why);
 
-uint64_t execution_took_ms(const struct execution *x);
 /* Frees what it has; the stream, if there is one, is cut. Pipes are read to their ends elsewhere, unless taken before. */
 void execution_done(struct execution *x);

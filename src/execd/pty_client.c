@@ -71,7 +71,7 @@ void client_drop(struct pty_client *c)
 	client_free(c);
 }
 
-void client_send_away(struct pty_client *c, uint16_t code, struct str reason)
+static void client_send_away(struct pty_client *c, uint16_t code, struct str reason)
 {
 	leave(c);
 	ws_conn_close(c->ws, code, reason);

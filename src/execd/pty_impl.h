@@ -89,7 +89,6 @@ void client_catch_up(struct pty_client *c); /* from the ring, as far as there is
 void client_feed(struct pty_client *c);     /* stdin that waits */
 bool client_has_room(const struct pty_client *c);
 void client_send(const struct pty_client *c, struct str message);
-void client_say_exit(struct pty_client *c, const struct process_end *end); /* these four send it away */
+void client_say_exit(struct pty_client *c, const struct process_end *end); /* these three send it away */
 void client_say_failed(struct pty_client *c, const char *code, const char *why);
-void client_send_away(struct pty_client *c, uint16_t code, struct str reason);
 void client_drop(struct pty_client *c); /* without a word */

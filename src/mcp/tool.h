@@ -35,7 +35,6 @@ struct tool {
 };
 
 const struct tool *tool_find(struct str name); /* or NULL */
-const struct tool *tool_at(size_t i);          /* in the order of the list; NULL at the end */
 void tool_list_write(struct json_out *o);      /* the array of tools/list */
 
 /* What tools do, by file. */

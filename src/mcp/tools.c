@@ -240,11 +240,6 @@ static const struct tool tools[] = {
 	},
 };
 
-const struct tool *tool_at(size_t i)
-{
-	return i < ARRAY_LEN(tools) ? &tools[i] : NULL;
-}
-
 const struct tool *tool_find(struct str name)
 {
 	for (size_t i = 0; i < ARRAY_LEN(tools); i++)

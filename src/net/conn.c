@@ -132,7 +132,7 @@ size_t conn_pending(const struct conn *c)
 	return c->out.n - c->out_at + c->tail.n - c->tail_at;
 }
 
-bool conn_has_output(const struct conn *c)
+static bool conn_has_output(const struct conn *c)
 {
 	return conn_pending(c) > 0 || c->conduit.held > 0 || c->file_left > 0;
 }

@@ -184,14 +184,6 @@ struct dial *dial_start(struct loop *l, const struct dial_spec *spec, dial_fn *f
 	return take_ptr(&d);
 }
 
-struct dial *dial_tcp(struct loop *l, const struct sockaddr *to, socklen_t to_len, unsigned timeout_ms, dial_fn *fn,
-		      void *arg, struct err *e)
-{
-	struct dial_spec spec = { .fd = -1, .to = to, .to_len = to_len, .timeout_ms = timeout_ms };
-
-	return dial_start(l, &spec, fn, arg, e);
-}
-
 struct dial *dial_unix(struct loop *l, const char *path, unsigned timeout_ms, dial_fn *fn, void *arg, struct err *e)
 {
 	struct addr to;

@@ -50,6 +50,14 @@ static int listen_anywhere(struct addr *ret_addr)
 	return fd;
 }
 
+static struct dial *dial_tcp(struct loop *l, const struct sockaddr *to, socklen_t to_len, unsigned timeout_ms, dial_fn *fn, void *arg,
+			     struct err *e)
+{
+	struct dial_spec spec = { .fd = -1, .to = to, .to_len = to_len, .timeout_ms = timeout_ms };
+
+	return dial_start(l, &spec, fn, arg, e);
+}
+
 static void a_tcp_connection_comes_as_a_transport(void **state)
 {
 	struct wire w;

@@ -22,7 +22,7 @@ static int base36_digit(char c)
 
 /* ---- keys ---- */
 
-bool route_key_id_valid(char id)
+static bool route_key_id_valid(char id)
 {
 	return base36_digit(id) >= 0;
 }

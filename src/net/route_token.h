@@ -28,7 +28,6 @@ struct route_keys {
 	unsigned n;
 };
 
-bool route_key_id_valid(char id); /* 0-9 and a-z */
 /* SECRET in base64, padded or not, of one byte or more. Replaces one of the same id. The message never has the secret. */
 int route_keys_add(struct route_keys *k, char id, struct str secret, struct err *e);
 int route_keys_parse(struct route_keys *k, struct str list, struct err *e); /* "a=BASE64,b=BASE64"; empty: none */

@@ -171,6 +171,8 @@ static void seat_leave(struct http_server *s, struct seat *seat)
 	seat->s = NULL;
 }
 
+static void server_drained(struct http_server *s);
+
 static void seat_free(void *arg)
 {
 	struct seat *seat = arg;
@@ -343,7 +345,7 @@ static void call_drained(void *arg)
 	s->on_drained(s->on_drained_arg);
 }
 
-void server_drained(struct http_server *s)
+static void server_drained(struct http_server *s)
 {
 	defer(&s->drained, s->loop, call_drained, s, "http drained");
 }

@@ -32,6 +32,7 @@ typedef int handler_fn(struct request *rq, struct reply *rp, struct err *e);
 enum {
 	ROUTE_STREAM_IN = 1, /* the handler is called before the body arrives and takes it with request_read() */
 	ROUTE_ROOT = 2,      /* not repeated below the service's prefix */
+	ROUTE_PUBLIC = 4,    /* for `admit`: open to everybody, by exactly this path. The server itself does not look at it */
 };
 
 #define ROUTE_PARAMS_MAX 4

@@ -150,7 +150,6 @@ struct conn *conn_new(struct http_server *s, struct transport *t, struct seat *s
 void conn_kick(struct conn *c);
 void conn_kill(struct conn *c); /* at once; not from inside its own callbacks */
 size_t conn_pending(const struct conn *c); /* bytes of `out` and `tail` not sent yet */
-bool conn_has_output(const struct conn *c);
 void conn_out(struct conn *c, struct str bytes);
 void conn_widen(struct conn *c); /* for the file that it is to send */
 ssize_t conn_pass(struct conn *c, int from, uint64_t n); /* like reply_pass() */
@@ -172,7 +171,6 @@ void reply_end_quietly(struct reply *rp); /* whatever was promised */
 
 /* server.c */
 const char *server_date(struct http_server *s);
-void server_drained(struct http_server *s);
 
 /* route.c */
 enum route_result { ROUTE_FOUND, ROUTE_NONE, ROUTE_METHOD, ROUTE_SLASH, ROUTE_BAD };

@@ -238,7 +238,14 @@ static int decode_pair(struct str raw_key, struct str raw_value, const char *byt
 	return 0;
 }
 
-int query_iter_next(struct query_iter *it, struct arena *a, struct query_pair *ret_pair, struct err *e)
+struct query_iter {
+	struct str rest;
+	size_t n; /* given out so far */
+	const char *bytes_of; /* as of query_parse_bytes(), or NULL */
+};
+
+/* 1 and a pair, 0 at the end, -1. */
+static int query_iter_next(struct query_iter *it, struct arena *a, struct query_pair *ret_pair, struct err *e)
 {
 	while (it->rest.n > 0) {
 		struct str field, key, value;

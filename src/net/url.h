@@ -73,14 +73,6 @@ int query_parse_bytes(struct str raw, const char *bytes_of, struct arena *a, str
  * of the first). Empty text has no pairs. */
 int query_parse_strict(struct str text, struct arena *a, struct query *ret_query, struct err *e);
 
-/* One pair at a time: 1 and a pair, 0 at the end, -1 on an error. Start with { .rest = raw }. */
-struct query_iter {
-	struct str rest;
-	size_t n; /* given out so far */
-	const char *bytes_of; /* as of query_parse_bytes(), or NULL */
-};
-int query_iter_next(struct query_iter *it, struct arena *a, struct query_pair *ret_pair, struct err *e);
-
 /* The first pair of that key, or NULL; query_next() gives the one that follows FOUND (NULL: the first). */
 const struct query_pair *query_get(const struct query *q, const char *key);
 const struct query_pair *query_next(const struct query *q, const char *key, const struct query_pair *found);

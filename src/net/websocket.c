@@ -248,7 +248,8 @@ enum ws_event_kind ws_decode(struct ws_decoder *d, struct str *in, struct ws_eve
 
 /* ---- encoding ---------------------------------------------------------------------------------------------- */
 
-size_t ws_frame_head(uint8_t out[WS_HEAD_MAX], enum ws_opcode op, bool is_final, uint64_t n, const uint8_t *mask)
+/* Returns the length of the head. */
+static size_t ws_frame_head(uint8_t out[WS_HEAD_MAX], enum ws_opcode op, bool is_final, uint64_t n, const uint8_t *mask)
 {
 	size_t extra = n < LENGTH_16 ? 0 : n <= UINT16_MAX ? 2 : 8;
 	unsigned length = extra == 0 ? (unsigned)n : extra == 2 ? LENGTH_16 : LENGTH_64;

@@ -94,8 +94,6 @@ bool ws_encode(struct buf *b, enum ws_opcode op, bool is_final, struct str paylo
 /* REASON is cut to what fits, between characters; WS_CLOSE_NO_STATUS gives a frame without a code. */
 bool ws_encode_close(struct buf *b, uint16_t code, struct str reason, const uint8_t *mask);
 
-/* The head alone, for payloads that are sent from where they are. Returns its length. */
-size_t ws_frame_head(uint8_t out[WS_HEAD_MAX], enum ws_opcode op, bool is_final, uint64_t n, const uint8_t *mask);
 /* Masks or unmasks P in place; AT is the offset of its first byte in the payload. */
 void ws_mask(char *p, size_t n, const uint8_t mask[4], size_t at);
 bool ws_close_code_valid(uint16_t code); /* may appear on the wire */

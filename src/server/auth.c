@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "net/http1.h"
 #include "net/route_token.h"
+#include "net/server.h"
 #include "net/url.h"
 
 #include "base/banned.h"
@@ -31,12 +32,11 @@ int auth_init(struct auth *a, const struct auth_policy *policy, struct err *e)
 
 /* ---- paths ---- */
 
-bool auth_is_public_path(struct str path)
+/* By the bytes of the path, whatever the method: routing comes later. */
+static bool is_public(const struct route *routes, struct str path)
 {
-	static const char *const paths[] = { "/health", "/docs", "/redoc", "/openapi.json" };
-
-	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
-		if (str_is(path, paths[i]))
+	for (const struct route *r = routes; r->method; r++)
+		if ((r->flags & ROUTE_PUBLIC) && str_is(path, r->path))
 			return true;
 	return false;
 }
@@ -199,11 +199,12 @@ bool auth_has_key(const struct auth *a, const struct http_head *head)
 	return !a->has_key || check_key(a, head) == AUTH_OK;
 }
 
-enum auth_verdict auth_check(const struct auth *a, const struct http_head *head, struct str path, bool is_secure)
+enum auth_verdict auth_check(const struct auth *a, const struct route *routes, const struct http_head *head, struct str path,
+			     bool is_secure)
 {
 	if (!a->has_key)
 		return check_local(head, is_secure);
-	if (auth_is_preflight(head) || auth_is_public_path(path) || auth_is_proxy_path(path))
+	if (auth_is_preflight(head) || is_public(routes, path) || auth_is_proxy_path(path))
 		return AUTH_EXEMPT;
 	return check_key(a, head);
 }

@@ -13,6 +13,7 @@
 
 struct err;
 struct http_head;
+struct route;
 
 #define AUTH_HEADER "OPEN-SANDBOX-API-KEY"
 #define AUTH_KEY_MIN 22 /* characters: 128 bits in base64 */
@@ -41,11 +42,11 @@ enum auth_verdict {
 	AUTH_ORIGIN,  /* 403: without a key, a page of another origin */
 };
 
-/* PATH is the raw path of the request's target. */
-enum auth_verdict auth_check(const struct auth *a, const struct http_head *head, struct str path, bool is_secure);
+/* PATH is the raw path of the request's target. ROUTES say what is open to everybody (ROUTE_PUBLIC). */
+enum auth_verdict auth_check(const struct auth *a, const struct route *routes, const struct http_head *head, struct str path,
+			     bool is_secure);
 
 bool auth_is_preflight(const struct http_head *head); /* OPTIONS with Origin and Access-Control-Request-Method */
-bool auth_is_public_path(struct str path);            /* /health, /docs, /redoc, /openapi.json: exactly these */
 
 /* [/v1]/sandboxes/{id}/proxy/{digits}[/...], by whole raw segments: what is escaped, ".", ".." or empty up to the
  * port does not match. */

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/own.h"
 #include "net/http1.h"
+#include "server/api/api.h"
 
 #include "base/banned.h"
 
@@ -29,7 +30,7 @@ static enum auth_verdict check(const struct auth *a, const char *line, const cha
 	if (http_request_head(&scan, str_of(text), &head, &fault) != 1)
 		fail_msg("bad request in the test: %s: %s", line, fault.why);
 	(void)str_cut(head.target, '?', &path, &query);
-	return auth_check(a, &head, path, false);
+	return auth_check(a, api_routes, &head, path, false);
 }
 
 static struct auth with_key(void)

@@ -461,11 +461,6 @@ struct volumes *sandboxes_volumes(const struct sandboxes *s)
 	return s->volumes;
 }
 
-struct runtime *sandboxes_runtime(const struct sandboxes *s)
-{
-	return s->spec.runtime;
-}
-
 int64_t sandboxes_wall_us(const struct sandboxes *s)
 {
 	return s->spec.wall_us(s->spec.wall_arg);

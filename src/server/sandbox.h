@@ -89,7 +89,6 @@ struct sandbox *sandboxes_newest(const struct sandboxes *s);              /* by 
 size_t sandboxes_count(const struct sandboxes *s);
 size_t sandboxes_count_owned(const struct sandboxes *s); /* without those that are nobody's yet */
 unsigned sandboxes_creating(const struct sandboxes *s); /* how many are being made at the moment */
-struct runtime *sandboxes_runtime(const struct sandboxes *s);
 int64_t sandboxes_wall_us(const struct sandboxes *s);
 
 /* ---- one sandbox ---- */

@@ -165,7 +165,6 @@ const char *event_type_known(struct str type); /* the constant, or "Event" */
 int task_add(struct box *b, const struct task *t, struct fault *f); /* copies *t */
 void task_free(struct task *t);
 void task_done(struct task *t); /* what it holds; secrets are wiped */
-void task_kick(struct box *b);
 void task_finish(struct box *b, const struct fault *f); /* the first: tells, and goes on with the next */
 void task_stop_all(struct box *b);                      /* everybody who waits is told that the server stops */
 void box_drop(struct box *b);                           /* out of the set; whoever waits is told */
@@ -225,7 +224,6 @@ void remove_quietly(struct box *b, bool is_expiry);
 void on_expiry(void *arg);
 void on_retry(void *arg);
 void orphan_remove(struct sandboxes *s, const char *id);
-void orphan_forget(struct sandboxes *s, const char *id); /* gone already, but for its record */
 void orphans_free(struct sandboxes *s);
 
 /* sandbox_recover.c */

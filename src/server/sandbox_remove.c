@@ -41,6 +41,8 @@ static void release_volumes(struct box *b)
 	box_volumes_released(b);
 }
 
+static void orphan_forget(struct sandboxes *s, const char *id);
+
 static void finish(struct box *b)
 {
 	release_volumes(b);
@@ -293,7 +295,8 @@ void orphan_remove(struct sandboxes *s, const char *id)
 		log_error("a sandbox without a record stays", LOG_S("id", id));
 }
 
-void orphan_forget(struct sandboxes *s, const char *id)
+/* Gone already, but for its record. */
+static void orphan_forget(struct sandboxes *s, const char *id)
 {
 	struct orphan *o = orphan_new(s, id);
 

@@ -50,7 +50,7 @@ static void on_kick(void *arg)
 	begin(b, b->first);
 }
 
-void task_kick(struct box *b)
+static void task_kick(struct box *b)
 {
 	defer(&b->kick, b->pub.set->spec.loop, on_kick, b, "sandbox change");
 }

@@ -65,7 +65,10 @@ struct serving {
 
 /* ---- limits ---- */
 
-int serve_connection_limit(unsigned wanted, unsigned *ret_connections, struct err *e)
+#define FDS_RESERVED 256 /* for everything but connections */
+
+/* Raises the soft descriptor limit to the hard one. The connections that there can be: WANTED, or less. */
+static int serve_connection_limit(unsigned wanted, unsigned *ret_connections, struct err *e)
 {
 	struct rlimit r;
 	rlim_t room;
@@ -78,10 +81,10 @@ int serve_connection_limit(unsigned wanted, unsigned *ret_connections, struct er
 		if (setrlimit(RLIMIT_NOFILE, &raised) == 0) /* else what there is must do */
 			r = raised;
 	}
-	if (r.rlim_cur <= SERVE_FDS_RESERVED)
+	if (r.rlim_cur <= FDS_RESERVED)
 		return err_set(e, ERR_LIMIT, "the descriptor limit (%llu) is too low: more than %d are needed",
-			       (unsigned long long)r.rlim_cur, SERVE_FDS_RESERVED);
-	room = r.rlim_cur - SERVE_FDS_RESERVED;
+			       (unsigned long long)r.rlim_cur, FDS_RESERVED);
+	room = r.rlim_cur - FDS_RESERVED;
 	*ret_connections = room < wanted ? (unsigned)room : wanted;
 	return 0;
 }

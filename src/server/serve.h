@@ -60,7 +60,3 @@ struct serve_spec {
  * Nothing is left half-started when it fails. The calling process must have one thread and have called
  * signals_prepare(). */
 int serve(const struct serve_spec *spec, struct err *e);
-
-/* Raises the soft descriptor limit to the hard one. The connections that there can be: WANTED, or less. */
-#define SERVE_FDS_RESERVED 256 /* for everything but connections */
-int serve_connection_limit(unsigned wanted, unsigned *ret_connections, struct err *e);

@@ -83,7 +83,7 @@ struct str service_logged_path(const struct request *rq)
 
 static enum auth_verdict check_request(const struct service *s, const struct request *rq, struct ticket *t)
 {
-	enum auth_verdict v = auth_check(&s->spec.auth, rq->head, rq->path, rq->is_secure);
+	enum auth_verdict v = auth_check(&s->spec.auth, s->spec.routes, rq->head, rq->path, rq->is_secure);
 
 	if (!s->spec.is_proxy_origin)
 		return v;
@@ -230,7 +230,7 @@ static void service_finished(const struct request *rq, unsigned status, uint64_t
 
 /* ---- errors ---- */
 
-void service_write_error(unsigned status, const char *code, const char *message, struct buf *body)
+static void service_write_error(unsigned status, const char *code, const char *message, struct buf *body)
 {
 	struct json_out o = json_out(body);
 

@@ -68,4 +68,3 @@ int service_reply_problems(struct reply *rp, const struct decode *d, const char 
 
 /* ---- for tests ---- */
 bool origin_valid(struct str origin);
-void service_write_error(unsigned status, const char *code, const char *message, struct buf *body);

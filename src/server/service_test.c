@@ -75,9 +75,9 @@ static const struct route routes[] = {
 	{ "POST", "/pets", pet_post, 0, 65536 },
 	{ "GET", "/fail/:how", fail_get, 0, 0 },
 	{ "GET", "/hold", hold_get, 0, 0 },
-	{ "GET", "/health", health_get, ROUTE_ROOT, 0 },
-	{ "GET", "/docs", docs_get, ROUTE_ROOT, 0 },
-	{ "GET", "/openapi.json", openapi_get, ROUTE_ROOT, 0 },
+	{ "GET", "/health", health_get, ROUTE_ROOT | ROUTE_PUBLIC, 0 },
+	{ "GET", "/docs", docs_get, ROUTE_ROOT | ROUTE_PUBLIC, 0 },
+	{ "GET", "/openapi.json", openapi_get, ROUTE_ROOT | ROUTE_PUBLIC, 0 },
 	{ 0 },
 };
 

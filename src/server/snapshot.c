@@ -14,6 +14,8 @@
 
 #define SAVE_AGAIN_MS 2000
 
+static int64_t snapshots_wall_us(const struct snapshots *s);
+
 /* ---- one of them ---- */
 
 static void item_free(struct item *it)
@@ -521,7 +523,7 @@ struct snapshot *snapshots_newest(const struct snapshots *s)
 	return s->newest;
 }
 
-int64_t snapshots_wall_us(const struct snapshots *s)
+static int64_t snapshots_wall_us(const struct snapshots *s)
 {
 	return s->spec.wall_us ? s->spec.wall_us(s->spec.wall_arg) : clock_wall_us();
 }

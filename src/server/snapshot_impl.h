@@ -53,7 +53,6 @@ static inline struct item *item_of(struct snapshot *sn)
 }
 
 /* snapshot.c */
-int64_t snapshots_wall_us(const struct snapshots *s);
 void snapshots_settle(struct snapshots *s, const struct map *found); /* FOUND: names of layers */
 
 /* snapshot_layers.c */

@@ -78,7 +78,8 @@ static int enable_one(int dir, enum cgroup_controller c, const char *what, struc
 	return err_wrap(e, "hand '%s' on from group '/%s'", name, what);
 }
 
-int cg_enable(int dir, unsigned controllers, const char *what, struct err *e)
+/* v2: lets groups below DIR have the controllers. WHAT names the group in errors. */
+static int cg_enable(int dir, unsigned controllers, const char *what, struct err *e)
 {
 	AUTO(buf_done) struct buf b = BUF_INIT(CGROUP_FILE_MAX);
 	unsigned have;

@@ -16,7 +16,8 @@
 #define KILL_ROUND_MS 100    /* between two rounds of killing */
 #define KILL_FREEZE_MS 500   /* a process that does not freeze by then is killed as it is */
 
-int cg_control_dir(const struct cgroup *g, bool *ret_is_v2)
+/* Of the hierarchy that freezes and kills. */
+static int cg_control_dir(const struct cgroup *g, bool *ret_is_v2)
 {
 	int i = g->layout->where[CGROUP_FREEZER];
 

@@ -70,7 +70,8 @@ static size_t count_lines(struct str text)
 	return n;
 }
 
-bool cg_devices_match(struct str text, const struct cgroup_device *list, size_t n)
+/* v1: whether devices.list says exactly this. */
+static bool cg_devices_match(struct str text, const struct cgroup_device *list, size_t n)
 {
 	char rule[RULE_TEXT_MAX];
 

@@ -43,8 +43,6 @@ bool cg_pause(unsigned *delay_ms, uint64_t deadline);
  * neither populated nor frozen. */
 int cg_wait_event(int dir, const char *key, uint64_t want, uint64_t deadline, struct err *e);
 
-/* v2: lets groups below DIR have the controllers. WHAT names the group in errors. */
-int cg_enable(int dir, unsigned controllers, const char *what, struct err *e);
 /* Decides, now that there is a v2 group of ours (DIR, or -1), what v1 hierarchies are still needed. */
 void cg_layout_settle(struct cgroup_layout *l, int dir);
 
@@ -55,4 +53,3 @@ void cg_layout_settle(struct cgroup_layout *l, int dir);
 
 int cg_dir_for(const struct cgroup *g, unsigned controller); /* -1: nothing serves it */
 bool cg_is_v2(const struct cgroup *g, unsigned controller);
-int cg_control_dir(const struct cgroup *g, bool *ret_is_v2); /* of the hierarchy that freezes and kills */

@@ -2,7 +2,6 @@
 #include "sys/cgroup_stats.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -169,31 +168,6 @@ int cgroup_stats_read(const struct cgroup *g, struct cgroup_stats *ret, struct e
 
 /* ---- word of kills ------------------------------------------------------------------------------------- */
 
-/* The kernel says it through an eventfd that is named, with the file it is about, in a control file. */
-static int watch_v1(int dir, struct err *e)
-{
-	AUTO_FD about = openat(dir, "memory.oom_control", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	AUTO_FD event = -1;
-	int r;
-
-	if (about < 0)
-		return err_sys(e, errno, "open 'memory.oom_control'");
-	event = event_open(e);
-	if (event < 0)
-		return -1;
-	r = cg_writef(dir, "cgroup.event_control", e, "%d %d", event, about);
-	if (r == 0)
-		return err_set(e, ERR_UNAVAILABLE, "the kernel has no 'cgroup.event_control'");
-	return r < 0 ? -1 : take_fd(&event);
-}
-
-static int watch_v2(int dir, struct err *e)
-{
-	int fd = openat(dir, "memory.events", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-
-	return fd < 0 ? err_sys(e, errno, "open 'memory.events'") : fd;
-}
-
 int cgroup_oom_open(const struct cgroup *g, struct err *e)
 {
 	int dir = cg_dir_for(g, CGROUP_MEMORY), fd;
@@ -205,58 +179,3 @@ int cgroup_oom_open(const struct cgroup *g, struct err *e)
 	return fd < 0 ? err_sys(e, errno, "open '%s' of group '%s'", name, g->path) : fd;
 }
 
-int cgroup_oom_watch(const struct cgroup *g, struct cgroup_oom *ret, struct err *e)
-{
-	AUTO(cgroup_oom_done) struct cgroup_oom oom = CGROUP_OOM_INIT;
-	int dir = cg_dir_for(g, CGROUP_MEMORY);
-	bool is_v2 = cg_is_v2(g, CGROUP_MEMORY);
-	uint64_t before;
-
-	if (dir < 0)
-		return err_set(e, ERR_UNAVAILABLE, "watch memory of group '%s': no hierarchy can", g->path);
-	oom.events = is_v2 ? POLLPRI : POLLIN;
-	oom.dir = cg_open_dir(dir, ".", e);
-	if (oom.dir >= 0)
-		oom.fd = is_v2 ? watch_v2(dir, e) : watch_v1(dir, e);
-	if (oom.fd < 0 || cgroup_oom_take(&oom, &before, e) < 0)
-		return err_wrap(e, "watch memory of group '%s'", g->path);
-	*ret = oom;
-	oom = CGROUP_OOM_INIT;
-	return 0;
-}
-
-void cgroup_oom_done(struct cgroup_oom *oom)
-{
-	closep(&oom->fd);
-	closep(&oom->dir);
-	*oom = CGROUP_OOM_INIT;
-}
-
-/* A poll of memory.events is armed again by reading through the same descriptor. */
-static int rearm_v2(int fd, struct err *e)
-{
-	char text[512];
-	ssize_t n;
-
-	do
-		n = pread(fd, text, sizeof(text), 0);
-	while (n < 0 && errno == EINTR);
-	return n < 0 && errno != ENODEV ? err_sys(e, errno, "read 'memory.events'") : 0;
-}
-
-int cgroup_oom_take(struct cgroup_oom *oom, uint64_t *ret_kills, struct err *e)
-{
-	bool is_v2 = oom->events == POLLPRI;
-	uint64_t now = oom->seen;
-
-	/* Before the count is read, or a kill between the two would go unnoticed. */
-	if (is_v2 && rearm_v2(oom->fd, e) < 0)
-		return -1;
-	if (!is_v2)
-		(void)event_take(oom->fd);
-	if (read_oom_kills(oom->dir, is_v2, &now, e) < 0)
-		return -1;
-	*ret_kills = now > oom->seen ? now - oom->seen : 0;
-	oom->seen = MAX(now, oom->seen);
-	return 0;
-}

@@ -42,22 +42,3 @@ int cgroup_pids_count(const struct cgroup *parent, const char *name, uint64_t *r
 
 /* A file with a line "oom_kill N", for whoever may read it only through this descriptor. */
 int cgroup_oom_open(const struct cgroup *g, struct err *e);
-
-/* Becomes ready when processes of the group are killed for want of memory: poll `fd` for `events`, then take.
- * On v1 it becomes ready also when the group is removed, and the count may follow the word of it by a moment, so
- * take once more when a process has ended. Watch the leaf that has the processes. */
-struct cgroup_oom {
-	int fd;
-	short events; /* POLLPRI or POLLIN */
-	int dir;
-	uint64_t seen;
-};
-
-#define CGROUP_OOM_INIT ((struct cgroup_oom){ .fd = -1, .dir = -1 })
-
-int cgroup_oom_watch(const struct cgroup *g, struct cgroup_oom *ret, struct err *e);
-void cgroup_oom_done(struct cgroup_oom *oom);
-DEFINE_AUTO_DONE(struct cgroup_oom, cgroup_oom_done)
-
-/* *ret_kills: how many since the last call, 0 when the group is gone. */
-int cgroup_oom_take(struct cgroup_oom *oom, uint64_t *ret_kills, struct err *e);

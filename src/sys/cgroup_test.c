@@ -3,7 +3,6 @@
  * kernel makes of it is the subject of cgroup_root_test.c. */
 #include "sys/cgroup.h"
 
-#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -603,46 +602,6 @@ static void statistics_of_v1(void **state)
 	assert_int_equal(s.has, 0);
 }
 
-static void kills_are_told_once(void **state)
-{
-	AUTO(tree_done) struct tree t, u;
-	AUTO(cgroup_done) struct cgroup box = CGROUP_INIT, other = CGROUP_INIT;
-	AUTO(cgroup_oom_done) struct cgroup_oom oom = CGROUP_OOM_INIT;
-	struct err e = { 0 };
-	uint64_t kills = 9;
-
-	(void)state;
-	start_v2(&t, &box);
-	assert_int_equal(cgroup_oom_watch(&box, &oom, &e), -1);
-	tree_put(&t, V2_TOP "b1/memory.events", "oom_kill 3\n");
-	assert_int_equal(cgroup_oom_watch(&box, &oom, &e), 0);
-	assert_int_equal(oom.events, POLLPRI);
-	assert_int_equal(cgroup_oom_take(&oom, &kills, &e), 0);
-	assert_int_equal(kills, 0);
-	tree_put(&t, V2_TOP "b1/memory.events", "oom_kill 5\n");
-	assert_int_equal(cgroup_oom_take(&oom, &kills, &e), 0);
-	assert_int_equal(kills, 2);
-	assert_int_equal(unlinkat(t.dir, V2_TOP "b1/memory.events", 0), 0);
-	assert_int_equal(cgroup_oom_take(&oom, &kills, &e), 0);
-	assert_int_equal(kills, 0);
-	t.l.where[CGROUP_MEMORY] = -1;
-	assert_int_equal(cgroup_oom_watch(&box, &oom, &e), -1);
-	assert_int_equal(e.code, ERR_UNAVAILABLE);
-
-	start_v1(&u, &other);
-	cgroup_oom_done(&oom);
-	assert_int_equal(cgroup_oom_watch(&other, &oom, &e), -1);
-	tree_put(&u, "sys/fs/cgroup/memory/x/osb/b1/memory.oom_control", "oom_kill 0\n");
-	assert_int_equal(cgroup_oom_watch(&other, &oom, &e), -1);
-	assert_int_equal(e.code, ERR_UNAVAILABLE);
-	tree_put(&u, "sys/fs/cgroup/memory/x/osb/b1/cgroup.event_control", "");
-	assert_int_equal(cgroup_oom_watch(&other, &oom, &e), 0);
-	assert_int_equal(oom.events, POLLIN);
-	tree_put(&u, "sys/fs/cgroup/memory/x/osb/b1/memory.oom_control", "oom_kill 1\n");
-	assert_int_equal(cgroup_oom_take(&oom, &kills, &e), 0);
-	assert_int_equal(kills, 1);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -664,7 +623,6 @@ int main(void)
 		cmocka_unit_test(a_host_that_cannot_freeze_can_still_count),
 		cmocka_unit_test(statistics_of_v2),
 		cmocka_unit_test(statistics_of_v1),
-		cmocka_unit_test(kills_are_told_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

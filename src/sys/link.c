@@ -135,30 +135,6 @@ int link_set_ipv4(struct netlink *nl, int index, const struct link_setting *sett
 	return netlink_request(nl, &m, e) < 0 ? err_wrap(e, "set up IPv4 of link %d", index) : 0;
 }
 
-int link_set_name(struct netlink *nl, int index, const char *name, struct err *e)
-{
-	const struct ifinfomsg head = { .ifi_index = index };
-	struct netlink_msg m;
-
-	if (check_name(name, e) < 0)
-		return -1;
-	netlink_msg_init(&m);
-	netlink_begin(&m, RTM_NEWLINK, NLM_F_ACK, &head, sizeof(head));
-	netlink_put_z(&m, IFLA_IFNAME, name);
-	return netlink_request(nl, &m, e) < 0 ? err_wrap(e, "name link %d '%s'", index, name) : 0;
-}
-
-int link_set_mac(struct netlink *nl, int index, const uint8_t mac[LINK_MAC_BYTES], struct err *e)
-{
-	const struct ifinfomsg head = { .ifi_index = index };
-	struct netlink_msg m;
-
-	netlink_msg_init(&m);
-	netlink_begin(&m, RTM_NEWLINK, NLM_F_ACK, &head, sizeof(head));
-	netlink_put(&m, IFLA_ADDRESS, mac, LINK_MAC_BYTES);
-	return netlink_request(nl, &m, e) < 0 ? err_wrap(e, "set the address of link %d", index) : 0;
-}
-
 /* ---- addresses and routes ------------------------------------------------------------------------------ */
 
 /* Bytes of an address of its family, or 0. */

@@ -38,8 +38,6 @@ struct link_setting {
 	uint32_t value;
 };
 int link_set_ipv4(struct netlink *nl, int index, const struct link_setting *settings, size_t n, struct err *e);
-int link_set_name(struct netlink *nl, int index, const char *name, struct err *e);
-int link_set_mac(struct netlink *nl, int index, const uint8_t mac[LINK_MAC_BYTES], struct err *e);
 
 /* An address or a network. */
 struct link_ip {

@@ -125,25 +125,6 @@ static void a_pair_is_made_with_one_end_in_each_namespace(void **state)
 	assert_int_equal(e.code, ERR_NOT_FOUND);
 }
 
-static void name_and_mac_can_be_changed(void **state)
-{
-	static const uint8_t mac[LINK_MAC_BYTES] = { 2, 1, 2, 3, 4, 5 };
-	struct pair *p = *state;
-	struct link_row row;
-	struct err e = { 0 };
-	size_t n = 0;
-	int index;
-
-	NEEDS_ROOT(CLONE_NEWNET);
-	make_veth(p, "osbt0");
-	index = link_index(&p->in_box, "eth0", &e);
-	assert_int_equal(link_set_name(&p->in_box, index, "osb-inner", &e), 0);
-	assert_int_equal(link_set_mac(&p->in_box, index, mac, &e), 0);
-	assert_int_equal(link_list(&p->in_box, "osb-inner", &row, 1, &n, &e), 0);
-	assert_true(n == 1 && row.index == index);
-	assert_memory_equal(row.mac, mac, LINK_MAC_BYTES);
-}
-
 /* ---- traffic ------------------------------------------------------------------------------------------- */
 
 static void bring_up(struct netlink *nl, const char *name, const char *address, uint8_t prefix)
@@ -251,7 +232,6 @@ static void what_makes_no_sense_is_refused_before_the_kernel_sees_it(void **stat
 	assert_int_equal(e.code, ERR_INVALID);
 	assert_int_equal(link_make_veth(&nl, &bad, &good, 0, &e), -1);
 	assert_int_equal(link_index(&nl, "", &e), -1);
-	assert_int_equal(link_set_name(&nl, 1, "", &e), -1);
 	assert_int_equal(link_delete(&nl, 0, &e), -1);
 	assert_int_equal(e.code, ERR_INVALID);
 	assert_int_equal(link_add_address(&nl, 1, &ip, &e), -1);
@@ -268,7 +248,6 @@ static void what_the_kernel_refuses_has_its_reason(void **state)
 	struct pair *p = *state;
 	struct link_end a = { .name = "osbt0", .netns = -1 }, b = { .name = "x", .netns = 0 };
 	struct link_route r = { .to = { .family = AF_INET }, .via = ip4("10.9.9.9", 32) };
-	const uint8_t multicast[LINK_MAC_BYTES] = { 1, 0, 0, 0, 0, 1 };
 	struct link_ip ip = ip4("10.0.0.1", 32);
 	struct link_row row;
 	struct err e = { 0 };
@@ -281,9 +260,6 @@ static void what_the_kernel_refuses_has_its_reason(void **state)
 	assert_int_equal(link_set_up(&p->in_host, r.index, true, &e), 0);
 	assert_int_equal(link_add_route(&p->in_host, &r, &e), -1);
 	assert_non_null(strstr(e.msg, "Nexthop has invalid gateway"));
-	assert_int_equal(link_set_mac(&p->in_host, r.index, multicast, &e), -1);
-	assert_int_equal(link_set_name(&p->in_host, r.index, "lo", &e), -1);
-	assert_int_equal(e.code, ERR_CONFLICT);
 	assert_int_equal(link_delete(&p->in_host, 0x7ffffff0, &e), -1);
 	assert_int_equal(link_set_up(&p->in_host, 0x7ffffff0, true, &e), -1);
 	assert_int_equal(link_add_address(&p->in_host, 0x7ffffff0, &ip, &e), -1);
@@ -299,7 +275,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(lo_comes_up_and_goes_down, make_pair, drop_pair),
 		cmocka_unit_test_setup_teardown(a_pair_is_made_with_one_end_in_each_namespace, make_pair, drop_pair),
-		cmocka_unit_test_setup_teardown(name_and_mac_can_be_changed, make_pair, drop_pair),
 		cmocka_unit_test_setup_teardown(a_connection_crosses_the_pair, make_pair, drop_pair),
 		cmocka_unit_test_setup_teardown(version_6_addresses_and_routes_are_taken, make_pair, drop_pair),
 		cmocka_unit_test(what_makes_no_sense_is_refused_before_the_kernel_sees_it),

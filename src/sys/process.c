@@ -16,10 +16,6 @@
 #include "base/banned.h"
 
 /* Linux 6.9; linux/pidfd.h may be older. */
-#ifndef PIDFD_SIGNAL_PROCESS_GROUP
-#define PIDFD_SIGNAL_PROCESS_GROUP (1U << 2)
-#endif
-
 /* First version of the kernel's struct clone_args: linux/sched.h clashes with libc's sched.h. */
 struct clone_args_v0 {
 	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
@@ -195,18 +191,6 @@ int process_signal(int pidfd, int signo, struct err *e)
 	if (syscall(SYS_pidfd_send_signal, pidfd, signo, NULL, 0) < 0)
 		return err_sys(e, errno, "send signal %d", signo);
 	return 0;
-}
-
-int process_signal_group(int pidfd, pid_t pid, int signo, struct err *e)
-{
-	if (syscall(SYS_pidfd_send_signal, pidfd, signo, NULL, PIDFD_SIGNAL_PROCESS_GROUP) == 0)
-		return 0;
-	if (errno != EINVAL)
-		return err_sys(e, errno, "send signal %d to the group", signo);
-	/* Before Linux 6.9: while the leader has not been collected, its number cannot name another group. */
-	if (process_signal(pidfd, 0, e) < 0)
-		return -1;
-	return kill(-pid, signo) < 0 ? err_sys(e, errno, "send signal %d to the group", signo) : 0;
 }
 
 int process_kill_and_wait(int pidfd, int timeout_ms, struct process_end *ret, struct err *e)

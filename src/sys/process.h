@@ -86,9 +86,5 @@ int process_wait(int pidfd, int timeout_ms, struct process_end *ret, struct err 
 /* ERR_NOT_FOUND once it has been collected. */
 int process_signal(int pidfd, int signo, struct err *e);
 
-/* All of the process group that PID, the process of PIDFD, leads. Call it before the leader is collected:
- * afterwards only kernels from 6.9 on still find what is left of the group, others say ERR_NOT_FOUND. */
-int process_signal_group(int pidfd, pid_t pid, int signo, struct err *e);
-
 /* SIGKILL, then process_wait(). */
 int process_kill_and_wait(int pidfd, int timeout_ms, struct process_end *ret, struct err *e);

@@ -439,52 +439,6 @@ static bool ends_soon(int fd)
 	return poll(&p, 1, SOON_MS) == 1 && read(fd, &c, 1) == 0;
 }
 
-/* "family" leads a group and starts a "sleep" in it that holds the pipe: EOF means both are gone. */
-static int signal_family(void *arg)
-{
-	struct spawn_spec sp = SPAWN_INIT(SELF, ROLE((char[]){ "family" }));
-	const bool *is_old_kernel = arg;
-	struct process_end end = { 0 };
-	struct err e = { 0 };
-	int ends[2], pidfd;
-	pid_t pid = 0;
-	char ready;
-
-	if (*is_old_kernel && refuse_flag(SYS_pidfd_send_signal, 3, ~0U) < 0)
-		return 1;
-	if (pipe2(ends, O_CLOEXEC) < 0)
-		return 2;
-	sp.out = ends[1];
-	sp.new_group = true;
-	pidfd = process_spawn(&sp, &pid, &e);
-	(void)close(ends[1]);
-	if (pidfd < 0 || read(ends[0], &ready, 1) != 1)
-		return 3;
-	if (process_signal_group(pidfd, pid, SIGKILL, &e) < 0 || !ends_soon(ends[0]))
-		return 4;
-	if (process_wait(pidfd, SOON_MS, &end, &e) < 0 || end.code != SIGKILL)
-		return 5;
-	if (*is_old_kernel && (process_signal_group(pidfd, pid, SIGKILL, &e) == 0 || e.code != ERR_NOT_FOUND))
-		return 6;
-	return process_signal_group(-1, pid, SIGKILL, &e) < 0 && e.sys == EBADF ? 0 : 7;
-}
-
-static void a_signal_reaches_the_whole_group(void **state)
-{
-	bool is_old_kernel = false;
-
-	(void)state;
-	assert_int_equal(in_child(signal_family, &is_old_kernel), 0);
-}
-
-static void before_linux_6_9_the_group_is_found_by_number(void **state)
-{
-	bool is_old_kernel = true;
-
-	(void)state;
-	assert_int_equal(in_child(signal_family, &is_old_kernel), 0);
-}
-
 /* A "parent" starts a "sleep" with a death signal and ends when its input does. */
 static void the_death_signal_follows_the_parent(void **state)
 {
@@ -735,11 +689,6 @@ static int start_sleeper(int death_signal)
 	return process_spawn(&sp, NULL, &e) >= 0 && write(1, "r", 1) == 1 ? 0 : -1;
 }
 
-static int be_family(char **args)
-{
-	return start_sleeper(0) < 0 ? 1 : be_sleep(args);
-}
-
 static int be_parent(char **args)
 {
 	char c;
@@ -755,7 +704,7 @@ static const struct {
 	{ "exit", be_exit },     { "die", be_die },       { "fds", be_fds },       { "stdio", be_stdio },
 	{ "read", be_read },     { "env", be_env },       { "cwd", be_cwd },       { "signals", be_signals },
 	{ "limits", be_limits }, { "groups", be_groups }, { "ids", be_ids },       { "sleep", be_sleep },
-	{ "family", be_family }, { "parent", be_parent },
+	{ "parent", be_parent },
 };
 
 int main(int argc, char **argv)
@@ -780,8 +729,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(waiting_has_a_timeout),
 		cmocka_unit_test(signals_do_not_shorten_a_wait),
 		cmocka_unit_test(a_signal_reaches_the_process),
-		cmocka_unit_test(a_signal_reaches_the_whole_group),
-		cmocka_unit_test(before_linux_6_9_the_group_is_found_by_number),
 		cmocka_unit_test(the_death_signal_follows_the_parent),
 		cmocka_unit_test(a_parent_that_is_gone_already_is_noticed),
 		cmocka_unit_test(without_clone3_it_forks),

@@ -63,6 +63,13 @@ int box_net_keep(struct box *b, enum wire_network kind, int policy, struct err *
 	return b->net->policy < 0 ? err_sys(e, errno, "keep the policy of the sandbox") : 0;
 }
 
+/* The box has a slot: from now on its address is known. */
+static void box_net_place(struct box *b)
+{
+	b->net->address = box_network_address(&b->w->host.network, b->slot.number);
+	b->w->network.boxes[b->slot.number] = b;
+}
+
 /* Egress is asked as soon as it is there; what the kernel has is found by network_take_up(). */
 void box_net_adopt(struct box *b)
 {
@@ -94,12 +101,6 @@ int box_net_bind(struct box *b, struct err *e)
 	KILL_POINT("warden.bind.asked");
 	egress_bind(b->w, b);
 	return 0;
-}
-
-void box_net_place(struct box *b)
-{
-	b->net->address = box_network_address(&b->w->host.network, b->slot.number);
-	b->w->network.boxes[b->slot.number] = b;
 }
 
 bool box_net_is_pending(const struct box *b)

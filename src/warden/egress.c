@@ -187,11 +187,6 @@ void egress_answer(struct warden *w, uint64_t serial, const struct err *failure)
 	send_message(w->network.egress, &m, NULL, 0);
 }
 
-bool egress_is_there(const struct warden *w)
-{
-	return w->network.egress;
-}
-
 /* ---- receiving ---- */
 
 static void bound(struct egress *g, const struct egress_message *m)

@@ -104,7 +104,6 @@ void box_net_adopt(struct box *b);
 void box_net_release(struct box *b);
 void box_net_free(struct box *b); /* the memory alone */
 void box_net_sort(struct box *b); /* of rules that were taken up one by one */
-void box_net_place(struct box *b); /* the box has a slot: from now on its address is known */
 /* For box_net_bind() and egress.c: in box.c. FAILURE: NULL, it is bound. */
 void box_bound(struct box *b, const struct err *failure);
 /* Told by egress; the rules are checked. BOX_NET_LATER: what is left is done in a worker, which answers then. */
@@ -124,7 +123,6 @@ bool box_net_forbids(const struct box *b, const struct conntrack_flow *f); /* by
 
 int egress_open(struct warden *w, struct err *e); /* begins to listen */
 void egress_done(struct warden *w);
-bool egress_is_there(const struct warden *w);
 void egress_bind(struct warden *w, struct box *b); /* of a box that has a serial for it */
 void egress_unbind(struct warden *w, const struct box *b);
 void egress_answer(struct warden *w, uint64_t serial, const struct err *failure); /* DONE */

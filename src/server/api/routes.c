@@ -7,11 +7,11 @@
 #include "base/banned.h"
 
 #define SERVER_ROUTES \
-	/* method  path               handler       flags       max body */ \
-	{ "GET",   "/health",         health_get,   ROUTE_ROOT, 0 }, \
-	{ "GET",   "/docs",           docs_get,     ROUTE_ROOT, 0 }, \
-	{ "GET",   "/redoc",          docs_get,     ROUTE_ROOT, 0 }, \
-	{ "GET",   "/openapi.json",   openapi_get,  ROUTE_ROOT, 0 }
+	/* method  path               handler       flags                      max body */ \
+	{ "GET",   "/health",         health_get,   ROUTE_ROOT | ROUTE_PUBLIC, 0 }, \
+	{ "GET",   "/docs",           docs_get,     ROUTE_ROOT | ROUTE_PUBLIC, 0 }, \
+	{ "GET",   "/redoc",          docs_get,     ROUTE_ROOT | ROUTE_PUBLIC, 0 }, \
+	{ "GET",   "/openapi.json",   openapi_get,  ROUTE_ROOT | ROUTE_PUBLIC, 0 }
 
 #define PROXY_ROUTES { "*", "/sandboxes/:id/proxy/:port/*", proxy_any, ROUTE_STREAM_IN, HTTP_LENGTH_MAX }
 

@@ -271,6 +271,8 @@ int store_meta_get(struct store *s, const char *name, char out[STORE_META_MAX], 
 	return connection_meta(&s->connection, name, out, ret_n, e);
 }
 
+static int store_meta_put(struct store *s, const char *name, struct str value, struct err *e);
+
 /* The file is the copy: it is written when it is missing, and read when the database has lost its own. */
 int store_secret(struct store *s, unsigned char out[STORE_SECRET_SIZE], struct err *e)
 {
@@ -299,7 +301,7 @@ int store_secret(struct store *s, unsigned char out[STORE_SECRET_SIZE], struct e
 	return n == STORE_SECRET_SIZE ? 0 : store_meta_put(s, "secret", (struct str){ (const char *)out, STORE_SECRET_SIZE }, e);
 }
 
-int store_meta_put(struct store *s, const char *name, struct str value, struct err *e)
+static int store_meta_put(struct store *s, const char *name, struct str value, struct err *e)
 {
 	AUTO(store_tx_free) struct store_tx *tx = store_tx_new();
 

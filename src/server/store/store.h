@@ -110,7 +110,6 @@ int store_load_pools(struct store *s, store_pool_fn *fn, void *arg, enum store_f
 /* A small value of the store's own; *ret_n is 0 when there is none. */
 #define STORE_META_MAX 256
 int store_meta_get(struct store *s, const char *name, char out[STORE_META_MAX], size_t *ret_n, struct err *e);
-int store_meta_put(struct store *s, const char *name, struct str value, struct err *e);
 
 /* What tokens are derived from: in the database and in a file beside it, so that it survives either. Made when there is
  * none. */
