@@ -427,17 +427,28 @@ static size_t count_fds(void)
 	return n;
 }
 
-static void a_run_leaves_nothing_behind(void **state)
+/* Where root may, with mounts of its own: others may mount and unmount on the host meanwhile. */
+static int run_and_count(void *arg)
 {
 	static struct preflight_report r;
-	size_t mounts = count_lines("/proc/self/mountinfo"), fds = count_fds();
+	size_t mounts, fds;
 
-	(void)state;
+	(void)arg;
+	if (geteuid() == 0)
+		CHECK(unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0);
+	mounts = count_lines("/proc/self/mountinfo");
+	fds = count_fds();
 	preflight_run(&(struct preflight_host){ 0 }, &r);
-	assert_int_equal(count_lines("/proc/self/mountinfo"), mounts);
-	assert_int_equal(count_fds(), fds);
-	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-	assert_int_equal(errno, ECHILD);
+	CHECK(geteuid() != 0 || count_lines("/proc/self/mountinfo") == mounts);
+	CHECK(count_fds() == fds);
+	CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
+	return 0;
+}
+
+static void a_run_leaves_nothing_behind(void **state)
+{
+	(void)state;
+	assert_int_equal(in_child(run_and_count, NULL), 0);
 }
 
 static void a_writable_layer_is_tried_and_removed(void **state)
