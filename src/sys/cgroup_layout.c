@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
+#include <sys/xattr.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -137,15 +138,14 @@ static int set_base(char out[CGROUP_MOUNT_MAX + 1], struct str path, struct err 
 	return 0;
 }
 
-/* Our group as it is seen below the mount. After cgroup_vacate() it is the one above the one we are in. */
-static int set_own_base(struct finding *f, struct err *e)
+/* Our group as it is seen below the mount, in B. After cgroup_vacate() it is the one above the one we are in. */
+static int find_own(const struct finding *f, struct buf *b, struct str *ret, struct err *e)
 {
-	AUTO(buf_done) struct buf b = BUF_INIT(CGROUP_FILE_MAX);
 	struct str own, top = str_of(f->v2_root), leaf = STR("/" CGROUP_OWN_LEAF);
 
-	if (fd_read_file(f->root, "proc/self/cgroup", CGROUP_FILE_MAX, &b, e) < 0)
+	if (fd_read_file(f->root, "proc/self/cgroup", CGROUP_FILE_MAX, b, e) < 0)
 		return -1;
-	if (!cgroup_parse_own(buf_str(&b), &own))
+	if (!cgroup_parse_own(buf_str(b), &own))
 		return err_set(e, ERR_UNAVAILABLE, "this process has no group in the v2 hierarchy");
 	if (str_ends(own, leaf))
 		own.n -= leaf.n;
@@ -154,7 +154,47 @@ static int set_own_base(struct finding *f, struct err *e)
 	if (!str_starts(own, top) || (own.n > top.n && own.p[top.n] != '/'))
 		return err_set(e, ERR_UNAVAILABLE, "the group of this process is outside of what is mounted");
 	own = str_skip(own, top.n);
-	return set_base(f->l->v2_base, str_skip(own, 1), e);
+	*ret = str_skip(own, 1);
+	return 0;
+}
+
+static int set_own_base(struct finding *f, struct err *e)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(CGROUP_FILE_MAX);
+	struct str own;
+
+	return find_own(f, &b, &own, e) < 0 ? -1 : set_base(f->l->v2_base, own, e);
+}
+
+/* systemd's mark on a group that it leaves to its unit; the second one before version 251. */
+static bool is_delegated(int at, const char *path)
+{
+	static const char *const marks[] = { "user.delegate", "trusted.delegate" };
+	AUTO_FD dir = openat(at, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	char value[2];
+
+	for (size_t i = 0; dir >= 0 && i < ARRAY_LEN(marks); i++)
+		if (fgetxattr(dir, marks[i], value, sizeof(value)) == 1 && value[0] == '1')
+			return true;
+	return false;
+}
+
+/* A service cannot have its boxes in its own group: with groups that have controllers below it systemd could not put the process of the
+ * next start there. So they have a unit of their own. */
+static int set_base_beside(struct finding *f, const char *beside, struct err *e)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(CGROUP_FILE_MAX);
+	struct str own, service = STR(".service");
+	char path[CGROUP_MOUNT_MAX + 1];
+	int n;
+
+	if (f->l->n != 1 || find_own(f, &b, &own, &(struct err){ 0 }) < 0 || !str_ends(own, service))
+		return 0;
+	own.n -= service.n;
+	n = snprintf(path, sizeof(path), "%.*s%s.service", STR_ARG(own), beside);
+	if (n < 0 || (size_t)n >= sizeof(path) || !is_delegated(f->l->at[0].dir, path))
+		return 0;
+	return set_base(f->l->v2_base, str_of(path), e);
 }
 
 /* The v2 base group, or the nearest above it that exists. */
@@ -336,13 +376,27 @@ int cgroup_layout_find(const struct cgroup_find *how, struct cgroup_layout *ret,
 	if (set_base(l.base, base, e) < 0 || set_base(l.v2_base, base, e) < 0 || ask_kernel(&f, e) < 0 ||
 	    find_mounts(&f, how->v1_only, e) < 0)
 		return err_wrap(e, "look for control groups");
-	if (l.at[0].is_v2 && ((how->below_own && set_own_base(&f, e) < 0) || look_at_v2(&f, e) < 0))
+	if (l.at[0].is_v2 && ((how->below_own && set_own_base(&f, e) < 0) ||
+			      (how->beside && set_base_beside(&f, how->beside, e) < 0) || look_at_v2(&f, e) < 0))
 		return err_wrap(e, "look for control groups");
 	assign(&l);
 	report(&f);
 	*ret = l;
 	l.n = 0; /* the descriptors are the caller's now */
 	return 0;
+}
+
+bool cgroup_is_in_use(const struct cgroup_layout *l, const char *name)
+{
+	AUTO_FD base = -1, dir = -1;
+	struct stat st;
+	bool whole;
+
+	if (l->n == 0 || !l->at[0].is_v2)
+		return false;
+	base = open_v2_base(l, &whole, &(struct err){ 0 });
+	dir = base < 0 || !whole ? -1 : openat(base, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return dir >= 0 && fstat(dir, &st) == 0 && st.st_nlink > 2;
 }
 
 /* ---- the base as a group that hands on ------------------------------------------------------------------- */

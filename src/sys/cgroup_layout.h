@@ -55,6 +55,9 @@ struct cgroup_find {
 	const char *root; /* NULL: "/". Another tree is a test's: its files are not asked whether they are cgroups */
 	const char *base; /* NULL: "" */
 	bool below_own;   /* v2: below the group of this process (which is then delegated to us), not below `base` */
+	/* v2 alone: where this process is in NAME.service, below the group of the unit NAME + `beside` + .service next to it, if there is
+	 * one that systemd leaves to us (Delegate=); else below `base`. NULL: not looked for. */
+	const char *beside;
 	bool v1_only;     /* as if v2 were not mounted */
 };
 
@@ -67,6 +70,9 @@ DEFINE_AUTO_DONE(struct cgroup_layout, cgroup_layout_done)
 /* From now on groups below the top do without CONTROLLERS (bits) of their own: what the top has holds for all of them, or
  * nobody asks. They have no directory in v1 hierarchies that serve nothing else. */
 void cgroup_layout_share(struct cgroup_layout *l, unsigned controllers);
+
+/* Whether the group NAME below the v2 base is there with groups below it. */
+bool cgroup_is_in_use(const struct cgroup_layout *l, const char *name);
 
 /* For people, "disabled at boot" and so on; NULL when controller C is available. */
 const char *cgroup_lack_text(const struct cgroup_layout *l, enum cgroup_controller c);

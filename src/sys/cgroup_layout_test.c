@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <sys/xattr.h>
 #include <cmocka.h>
 
 #include "sys/cgroup_tree_test.h"
@@ -210,6 +211,81 @@ static void below_own_is_the_group_of_this_process(void **state)
 	}
 }
 
+static void mark(struct tree *t, const char *group, const char *value)
+{
+	char path[256];
+
+	(void)snprintf(path, sizeof(path), "%s/sys/fs/cgroup/%s", t->root, group);
+	if (setxattr(path, "user.delegate", value, strlen(value), 0) < 0) {
+		print_message("skipped: no extended attributes in /tmp\n");
+		skip();
+	}
+}
+
+static void a_service_has_its_groups_in_the_unit_beside_it_that_is_delegated(void **state)
+{
+	static const struct {
+		const char *own, *want;
+	} cases[] = {
+		{ "0::/system.slice/osb.service\n", "system.slice/osb-boxes.service" },
+		{ "0::/system.slice/other.service\n", "" },           /* no such unit */
+		{ "0::/system.slice/plain.service\n", "" },           /* one that is not delegated */
+		{ "0::/system.slice/kept.service\n", "" },            /* nor this one */
+		{ "0::/system.slice/osb.service/below\n", "" },
+		{ "0::/user.slice/osb.service\n", "" },
+		{ "0::/osb.service\n", "osb-boxes.service" },
+		{ "0::/system.slice/session-1.scope\n", "" },
+		{ "0::/\n", "" },
+		{ "3:memory:/a\n", "" },
+	};
+	AUTO(tree_done) struct tree t;
+	struct err e = { 0 };
+
+	(void)state;
+	tree_v2(&t, "0::/\n");
+	tree_v2_group(&t, "system.slice/", "cpu io memory hugetlb pids\n", "cpu io memory hugetlb pids\n");
+	tree_v2_group(&t, "system.slice/osb-boxes.service/", "cpu memory pids\n", "");
+	tree_v2_group(&t, "system.slice/plain-boxes.service/", "cpu memory pids\n", "");
+	tree_v2_group(&t, "system.slice/kept-boxes.service/", "cpu memory pids\n", "");
+	tree_v2_group(&t, "osb-boxes.service/", "cpu memory pids\n", "");
+	mark(&t, "system.slice/osb-boxes.service", "1");
+	mark(&t, "system.slice/kept-boxes.service", "0");
+	mark(&t, "osb-boxes.service", "1");
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		tree_put(&t, "proc/self/cgroup", cases[i].own);
+		tree_must_find(&t, (struct cgroup_find){ .beside = "-boxes" });
+		assert_string_equal(t.l.v2_base, cases[i].want);
+		if (i == 0)
+			assert_int_equal(t.l.lack[CGROUP_IO], CGROUP_NOT_DELEGATED);
+		cgroup_layout_done(&t.l);
+	}
+	/* What is above the unit is systemd's, and stays as it is. */
+	tree_put(&t, "proc/self/cgroup", cases[0].own);
+	tree_must_find(&t, (struct cgroup_find){ .beside = "-boxes" });
+	assert_false(cgroup_is_in_use(&t.l, "osb"));
+	tree_v2_group(&t, "system.slice/osb-boxes.service/osb/", "cpu memory pids\n", "");
+	assert_int_equal(cgroup_open_top(&t.l, "osb", NULL, &t.top, &e), 0);
+	tree_check(&t, "sys/fs/cgroup/cgroup.subtree_control", "cpu io memory hugetlb pids\n");
+	tree_check(&t, "sys/fs/cgroup/system.slice/cgroup.subtree_control", "cpu io memory hugetlb pids\n");
+	tree_check(&t, "sys/fs/cgroup/system.slice/osb-boxes.service/cgroup.subtree_control", "+pids");
+	assert_false(cgroup_is_in_use(&t.l, "osb"));
+	tree_mkdir(&t, "sys/fs/cgroup/system.slice/osb-boxes.service/osb/b1");
+	assert_true(cgroup_is_in_use(&t.l, "osb"));
+}
+
+static void a_host_with_v1_keeps_its_groups_where_they_are(void **state)
+{
+	AUTO(tree_done) struct tree t;
+
+	(void)state;
+	tree_v1(&t);
+	tree_put(&t, "proc/self/cgroup", "1:memory:/system.slice/osb.service\n0::/system.slice/osb.service\n");
+	tree_must_find(&t, (struct cgroup_find){ .beside = "-boxes" });
+	assert_string_equal(t.l.base, "");
+	assert_string_equal(t.l.v2_base, "");
+	assert_false(cgroup_is_in_use(&t.l, "osb"));
+}
+
 static void a_base_with_processes_is_vacated(void **state)
 {
 	AUTO(tree_done) struct tree t;
@@ -295,6 +371,8 @@ int main(void)
 		cmocka_unit_test(hosts_without_control_groups_are_refused),
 		cmocka_unit_test(paths_of_the_base_are_checked),
 		cmocka_unit_test(below_own_is_the_group_of_this_process),
+		cmocka_unit_test(a_service_has_its_groups_in_the_unit_beside_it_that_is_delegated),
+		cmocka_unit_test(a_host_with_v1_keeps_its_groups_where_they_are),
 		cmocka_unit_test(a_base_with_processes_is_vacated),
 		cmocka_unit_test(processes_at_the_true_root_are_no_obstacle),
 		cmocka_unit_test(controllers_are_handed_on_all_the_way_down),
