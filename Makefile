@@ -84,7 +84,7 @@ all: programs library
 
 help:
 	@echo 'make             build into build/bin/'
-	@echo 'make install     copy programs, manual, library, header and pkg-config file to DESTDIR/PREFIX (/usr/local)'
+	@echo 'make install     copy programs, manual, units of systemd, library, header and pkg-config file to DESTDIR/PREFIX (/usr/local)'
 	@echo 'make run         build and start the server on 127.0.0.1:8080'
 	@echo 'make test        every test; closes with "N passed, N failed, N skipped"'
 	@echo 'make bench       every benchmark (make bench-NAME: one), one JSON object per line'
@@ -334,6 +334,7 @@ Cflags: -I$${includedir}
 endef
 export PKG_CONFIG_FILE
 
+UNITS := opensandbox.service opensandbox-boxes.service
 COMPLETIONS := bash-completion/completions zsh/site-functions fish/vendor_completions.d
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
@@ -345,6 +346,9 @@ install: all
 	ln -sfn osb $(DESTDIR)$(PREFIX)/bin/opensandbox
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(COMPLETIONS:%=$(DESTDIR)$(PREFIX)/share/%)
 	install -m 644 build/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	for unit in $(UNITS); do \
+	    sed 's|@PREFIX@|$(PREFIX)|' deploy/systemd/$$unit.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit || exit 1; done
 	build/bin/osb completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/osb
 	build/bin/osb completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_osb
 	build/bin/osb completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/osb.fish

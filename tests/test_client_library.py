@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """libopensandbox as others get it: what it exports, its header in other dialects, and programs that are built against it."""
+import os
 import re
 import shutil
 import subprocess
@@ -73,6 +74,18 @@ def pkg_config(root, *args):
     env = {"PKG_CONFIG_PATH": f"{root}/opt/osb/lib/pkgconfig", "PKG_CONFIG_SYSROOT_DIR": str(root), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(["pkg-config", *args, "opensandbox"], env=env, capture_output=True, text=True, check=True)
     return done.stdout.split()
+
+
+def test_units_of_systemd_are_installed_with_the_place_of_the_programs(installed):
+    units = installed / "opt/osb/lib/systemd/system"
+    server, boxes = ((units / f"opensandbox{name}.service").read_text() for name in ("", "-boxes"))
+    program = re.search("^ExecStart=(.*)$", server, re.M).group(1)
+    assert program == "/opt/osb/bin/opensandbox-server" and os.access(f"{installed}{program}", os.X_OK)
+    assert "\nRequires=opensandbox-boxes.service\n" in server and "\nDelegate=yes\n" in boxes
+    assert "@" not in server + boxes
+    if analyze := shutil.which("systemd-analyze"):
+        done = subprocess.run([analyze, "--root", installed, "verify", "opensandbox-boxes.service"], capture_output=True, text=True, check=False)
+        assert "Unknown" not in done.stderr, done.stderr
 
 
 def test_an_installed_tree_is_all_that_a_program_needs(installed, tmp_path):

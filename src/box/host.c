@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "box/groups.h"
 #include "box/stage.h"
 #include "sys/cgroup_devices.h"
 #include "sys/cgroup_limits.h"
@@ -134,12 +135,23 @@ static int share_groups(struct box_host *h, struct err *e)
 	return cgroup_entry_open_shared(&h->top, &h->shared, e);
 }
 
+static int find_groups(struct box_host *h, const struct box_host_spec *spec, struct err *e)
+{
+	AUTO_FD state = open(spec->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (state < 0)
+		return err_sys(e, errno, "open '%s'", spec->state_dir);
+	if (box_groups_find(NULL, state, spec->prefix, &h->layout, e) < 0)
+		return -1;
+	return h->layout.v2_base[0] ? cgroup_vacate(&h->layout, true, e) : 0; /* of the process that keeps the unit */
+}
+
 int box_host_open(struct box_host *h, const struct box_host_spec *spec, struct err *e)
 {
 	*h = BOX_HOST_INIT;
 	if (make_folders(h, spec, e) < 0 || copy_execd(h, spec->execd_path, e) < 0 ||
 	    filter_compile(FILTER_NATIVE, &h->filter, e) < 0 ||
-	    cgroup_layout_find(&(struct cgroup_find){ 0 }, &h->layout, e) < 0 ||
+	    find_groups(h, spec, e) < 0 ||
 	    cgroup_open_top(&h->layout, spec->prefix, spec->prefix, &h->top, e) < 0 || limit_top(h, e) < 0) {
 		box_host_done(h);
 		return err_wrap(e, "prepare this host for sandboxes");

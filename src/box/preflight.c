@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/own.h"
+#include "box/groups.h"
 #include "box/preflight_impl.h"
 #include "sys/fd.h"
 
@@ -293,7 +294,7 @@ void preflight_run(const struct preflight_host *h, struct preflight_report *ret)
 	bool is_root = geteuid() == 0;
 
 	preflight_existing(state, existing, sizeof(existing));
-	t.has_layout = cgroup_layout_find(&(struct cgroup_find){ .root = h->root }, &t.layout, &t.layout_error) == 0;
+	t.has_layout = cgroup_layout_find(&(struct cgroup_find){ .root = h->root, .beside = BOX_UNIT_SUFFIX }, &t.layout, &t.layout_error) == 0;
 	ret->n = 0;
 	for (size_t i = 0; i < ARRAY_LEN(checks); i++)
 		if (!h->is_start || !checks[i].is_for_doctor)
