@@ -6,6 +6,7 @@
 #include <linux/netlink.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -362,6 +363,84 @@ int box_network_list(const struct box_network *n, unsigned **ret, size_t *ret_n,
 	*ret = take_ptr(&numbers);
 	*ret_n = count;
 	return 0;
+}
+
+/* ---- links that somebody else has changed ---- */
+
+struct ways {
+	const struct box_network *n;
+	unsigned char *has_route; /* by number */
+};
+
+static int take_way(const struct route_row *r, void *arg, struct err *e)
+{
+	const struct ways *w = arg;
+	int number = r->to.prefix == 32 && r->index > 0 ? box_network_number(w->n, r->to.address) : -1;
+
+	(void)e;
+	if (number >= 0)
+		w->has_route[number] = 1;
+	return 0;
+}
+
+static int find_up(const struct box_network *n, struct netlink *links, unsigned char *is_up, struct err *e)
+{
+	AUTO(free) struct link_row *rows = calloc(SLOT_NUMBER_MAX, sizeof(*rows));
+	char prefix[LINK_NAME_MAX + 1];
+	size_t n_rows = 0;
+
+	if (!rows)
+		return err_no_memory(e);
+	(void)snprintf(prefix, sizeof(prefix), "%s_", n->prefix);
+	if (link_list(links, prefix, rows, SLOT_NUMBER_MAX, &n_rows, e) < 0)
+		return -1;
+	for (size_t i = 0; i < n_rows; i++) {
+		int number = rows[i].group == n->owner ? number_of(n, rows[i].name) : -1;
+
+		if (number >= 0 && rows[i].is_up)
+			is_up[number] = 1;
+	}
+	return 0;
+}
+
+int box_network_find_broken(const struct box_network *n, const unsigned char *want, unsigned char *broken, struct err *e)
+{
+	AUTO(netlink_done) struct netlink links = NETLINK_INIT;
+	AUTO(free) unsigned char *is_up = calloc(2, SLOT_NUMBER_MAX);
+	struct ways w = { n, is_up ? is_up + SLOT_NUMBER_MAX : NULL };
+	const struct route unreachable = range_route(n);
+	const struct route_rule rule = range_rule(n);
+
+	if (!is_up)
+		return err_no_memory(e);
+	if (netlink_open(&links, NETLINK_ROUTE, -1, e) < 0 || route_add(&links, &unreachable, e) < 0 ||
+	    route_add_rule(&links, &rule, e) < 0 || find_up(n, &links, is_up, e) < 0 ||
+	    route_list(&links, n->routes, take_way, &w, e) < 0)
+		return -1;
+	for (unsigned i = 0; i < SLOT_NUMBER_MAX; i++)
+		broken[i] = want[i] && !(is_up[i] && w.has_route[i]);
+	return 0;
+}
+
+static bool is_ours(const struct box_network *n, struct netlink *links, const char *name)
+{
+	struct link_row row;
+
+	return link_find(links, name, &row, &(struct err){ 0 }) == 0 && row.group == n->owner && strcmp(row.kind, "veth") == 0;
+}
+
+int box_network_mend(const struct box_network *n, unsigned number, int netns, struct err *e)
+{
+	AUTO(netlink_done) struct netlink links = NETLINK_INIT;
+	AUTO(netlink_done) struct netlink inside = NETLINK_INIT;
+	char name[LINK_NAME_MAX + 1];
+
+	box_network_link(n, number, name);
+	if (netlink_open(&links, NETLINK_ROUTE, -1, e) < 0 || netlink_open(&inside, NETLINK_ROUTE, netns, e) < 0)
+		return -1;
+	if (is_ours(n, &links, name))
+		return set_up_outside(n, &links, number, name, e);
+	return box_network_attach(n, number, &(struct box_inside){ netns, -1, &inside }, e);
 }
 
 int box_network_turn_off(int netns, struct err *e)

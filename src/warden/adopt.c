@@ -198,7 +198,7 @@ static int sweep_disks(struct warden *w, struct err *e)
 }
 
 /* A number is taken before anything has it: what is listed and nobody's then stays nobody's. */
-int adopt_links(struct warden *w, struct err *e)
+static int sweep_links(struct warden *w, struct err *e)
 {
 	AUTO(free) unsigned *numbers = NULL;
 	size_t n = 0;
@@ -276,7 +276,7 @@ int adopt_all(struct warden *w, size_t *ret_alive, struct err *e)
 {
 	size_t alive = 0;
 
-	if (adopt_folders(w, &alive, e) < 0 || sweep_groups(w, e) < 0 || sweep_disks(w, e) < 0 || adopt_links(w, e) < 0)
+	if (adopt_folders(w, &alive, e) < 0 || sweep_groups(w, e) < 0 || sweep_disks(w, e) < 0 || sweep_links(w, e) < 0)
 		return err_wrap(e, "look for boxes of an earlier start");
 	KILL_POINT("warden.adopt.all");
 	*ret_alive = alive;

@@ -10,8 +10,6 @@
 struct err;
 struct warden;
 
-/* Removes links that have a number of nobody's: whoever held a box's network held those, too. */
-int adopt_links(struct warden *w, struct err *e);
 /* Marks in FOUND, which has SLOT_NUMBER_MAX bytes, every number that something of a box has: whoever it is. */
 int adopt_find(const struct warden *w, unsigned char *found, struct err *e);
 int adopt_all(struct warden *w, size_t *ret_alive, struct err *e);

@@ -108,6 +108,16 @@ bool box_net_is_pending(const struct box *b)
 	return b->net && !b->net->is_bound;
 }
 
+/* A loop that was held up comes by here before it has read what egress has answered meanwhile. */
+bool box_net_waits_on(struct box *b)
+{
+	if (b->file.stage != BOX_STARTING || !b->is_waking || !box_net_is_pending(b) || b->net->is_late || !b->w->network.egress)
+		return false;
+	b->net->is_late = true;
+	timer_in(&b->timer, NETWORK_LATE_MS);
+	return true;
+}
+
 /* ---- elements ---- */
 
 static struct nft_element class_element(const uint32_t *address, const uint32_t *class)
@@ -250,6 +260,18 @@ static int commit_rules(struct box *b, enum network_class class, const struct eg
 	return nft_commit(&b->w->network.nft, &batch, e);
 }
 
+/* Nothing passes without the table, and what is kept here is put into the next one: nobody has to wait for that. */
+static bool is_table_lost(struct warden *w, const struct err *why)
+{
+	struct err e = { 0 };
+
+	if (why->sys != ENOENT || nft_count_rules(&w->network.nft, w->host.network.table, &e) >= 0 || e.sys != ENOENT)
+		return false;
+	log_warn("rules are kept until the table of the network is back");
+	network_look_soon(w);
+	return true;
+}
+
 int box_net_set_rules(struct box *b, const struct egress_message *m, struct err *e)
 {
 	AUTO(free) struct egress_net *rules = NULL;
@@ -266,7 +288,7 @@ int box_net_set_rules(struct box *b, const struct egress_message *m, struct err 
 		n = tidy(rules, n);
 	}
 	class = class_of(m->allows, rules, n);
-	if (commit_rules(b, class, rules, n, e) < 0)
+	if (commit_rules(b, class, rules, n, e) < 0 && !is_table_lost(b->w, e))
 		return err_wrap(e, "set the rules of sandbox '%s'", b->file.id);
 	KILL_POINT("warden.rules.set");
 	free(net->rules);
@@ -461,21 +483,19 @@ void box_net_release(struct box *b)
 	box_net_free(b);
 }
 
-int box_net_put_back(struct box *b, struct err *e)
+void box_net_put_back(struct box *b, struct nft_batch *batch)
 {
-	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(b->w->host.network.table);
 	const struct box_net *net = b->net;
 	const uint64_t now = loop_now_ms(b->w->loop);
 	const uint32_t mark = net->class;
 	const struct nft_element class = class_element(&net->address, &mark);
 
 	if (net->class == NETWORK_CLOSED)
-		return 0;
+		return;
 	for (size_t i = 0; i < net->n_rules; i++)
-		change_rule(&batch, net, &net->rules[i], true);
+		change_rule(batch, net, &net->rules[i], true);
 	for (size_t i = 0; i < net->n_learned; i++)
 		if (net->learned[i].until_ms > now)
-			add_learned(&batch, net, &net->learned[i], net->learned[i].until_ms - now);
-	nft_add(&batch, "classes", &class);
-	return nft_commit(&b->w->network.nft, &batch, e);
+			add_learned(batch, net, &net->learned[i], net->learned[i].until_ms - now);
+	nft_add(batch, "classes", &class);
 }

@@ -15,18 +15,16 @@
 #include "base/own.h"
 #include "sys/nft.h"
 #include "sys/process.h"
-#include "warden/adopt.h"
 #include "warden/box.h"
 #include "warden/ready.h"
 #include "warden/warden.h"
 
 #include "base/banned.h"
 
-#define CHECK_MS 2000 /* between two looks at whether our rules are still there */
-#define BLIND_CHECKS 30 /* so many of them to one of what only other programs can see */
 #define BACKLOG 512
 #define END_MS 5000
 #define FORGET_TRIES 3
+#define PUT_BACK_BYTES ((size_t)1024 * 1024) /* of one change */
 
 struct box *network_box(const struct warden *w, uint32_t address)
 {
@@ -74,19 +72,30 @@ static struct nft_element pair_element(const struct warden *w, unsigned number, 
 	return (struct nft_element){ .key = pair, .n_key = sizeof(*pair) };
 }
 
-static int change_pair(struct warden *w, unsigned number, bool add, struct err *e)
+static int add_pair(struct warden *w, unsigned number, struct err *e)
 {
 	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(w->host.network.table);
 	struct network_pair pair;
 	const struct nft_element el = pair_element(w, number, &pair);
 
-	const struct nft_element drops = { .key = &pair.address, .n_key = sizeof(pair.address) };
+	nft_add(&batch, "pairs", &el);
+	return nft_commit(&w->network.nft, &batch, e);
+}
 
-	if (add)
-		nft_add(&batch, "pairs", &el);
-	else if (nft_delete_if(&batch, &w->network.nft, "pairs", &el, e) < 0 ||
-		 nft_delete_if(&batch, &w->network.nft, "drops", &drops, e) < 0)
-		return -1;
+/* All at once: each change waits for whoever else changes rules of this host. */
+static int delete_pairs(struct warden *w, const unsigned *numbers, size_t n, struct err *e)
+{
+	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(w->host.network.table);
+
+	for (size_t i = 0; i < n; i++) {
+		struct network_pair pair;
+		const struct nft_element el = pair_element(w, numbers[i], &pair);
+		const struct nft_element drops = { .key = &pair.address, .n_key = sizeof(pair.address) };
+
+		if (nft_delete_if(&batch, &w->network.nft, "pairs", &el, e) < 0 ||
+		    nft_delete_if(&batch, &w->network.nft, "drops", &drops, e) < 0)
+			return -1;
+	}
 	return nft_commit(&w->network.nft, &batch, e);
 }
 
@@ -95,74 +104,42 @@ void network_number_taken(struct warden *w, unsigned number)
 {
 	struct err e = { 0 };
 
-	if (w->network.is_on && change_pair(w, number, true, &e) < 0)
+	if (w->network.is_on && add_pair(w, number, &e) < 0)
 		log_warn("a slot stays without a network", LOG_U("number", number), LOG_ERR(&e));
 	KILL_POINT("warden.slot.pair");
 }
 
-void network_number_freed(struct warden *w, unsigned number)
+void network_numbers_freed(struct warden *w, const unsigned *numbers, size_t n)
 {
 	struct err e = { 0 };
 
-	if (w->network.is_on && change_pair(w, number, false, &e) < 0)
-		log_warn("an address of nobody's is left in the rules until the next sweep", LOG_U("number", number), LOG_ERR(&e));
+	if (w->network.is_on && n > 0 && delete_pairs(w, numbers, n, &e) < 0)
+		log_warn("addresses of nobody's are left in the rules until the next sweep", LOG_U("count", n), LOG_ERR(&e));
 }
 
-/* Everything that has a number: slots that wait, too. */
-static int put_back(struct warden *w, struct err *e)
+/* What there should be of this number: slots that wait have some, too. */
+void network_put_back(struct warden *w, unsigned number, struct nft_batch *batch)
+{
+	struct network_pair pair;
+	const struct nft_element el = pair_element(w, number, &pair);
+	struct box *b = w->network.boxes[number];
+
+	nft_add(batch, "pairs", &el);
+	if (b && b->net && b->net->address)
+		box_net_put_back(b, batch);
+}
+
+static int put_back_all(struct warden *w, struct err *e)
 {
 	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(w->host.network.table);
-	struct network_pair pair;
 
-	for (unsigned i = 0; i < SLOT_NUMBER_MAX; i++)
-		if (w->is_taken[i]) {
-			const struct nft_element el = pair_element(w, i, &pair);
-
-			nft_add(&batch, "pairs", &el);
-		}
-	if (nft_commit(&w->network.nft, &batch, e) < 0)
-		return -1;
-	for (struct box *b = w->boxes; b; b = b->next)
-		if (b->net && b->net->address && box_net_put_back(b, e) < 0)
+	for (unsigned i = 0; i < SLOT_NUMBER_MAX; i++) {
+		if (w->is_taken[i])
+			network_put_back(w, i, &batch);
+		if (batch.bytes.n > PUT_BACK_BYTES && nft_commit(&w->network.nft, &batch, e) < 0)
 			return -1;
-	return 0;
-}
-
-static int repair_work(void *arg, struct err *e)
-{
-	struct warden *w = arg;
-
-	return box_network_repair(&w->host.network, e);
-}
-
-static void on_repaired(const struct err *failure, void *arg)
-{
-	struct warden *w = arg;
-	struct err e = { 0 };
-
-	if (failure)
-		log_error("the rules of the network cannot be put back, trying again", LOG_ERR(failure));
-	else if (put_back(w, &e) < 0 || adopt_links(w, &e) < 0)
-		log_error("what belongs to the network's rules cannot be put right, trying again", LOG_ERR(&e));
-	timer_in(&w->network.check, CHECK_MS);
-}
-
-/* Whatever the look finds, and now and then what cannot be seen. */
-static void on_check(void *arg)
-{
-	struct warden *w = arg;
-	struct network *n = &w->network;
-	struct err e = { 0 };
-	int r = box_network_check(&w->host.network, &n->nft, &e);
-
-	if (r < 0)
-		log_error("the network of sandboxes cannot be looked at, trying again", LOG_ERR(&e));
-	if (r == 0)
-		log_warn("rules of the network were removed by somebody, putting them back");
-	if (r == 0 || ++n->checks % BLIND_CHECKS == 0)
-		worker_start(&n->repair, &w->workers, repair_work, on_repaired, w, -1);
-	else
-		timer_in(&n->check, CHECK_MS);
+	}
+	return nft_commit(&w->network.nft, &batch, e);
 }
 
 /* ---- beginning ---- */
@@ -172,7 +149,7 @@ static int open_all(struct warden *w, const struct box_network_spec *spec, struc
 	struct network *n = &w->network;
 
 	if (box_network_open(&w->host.network, spec, e) < 0 || nft_open(&n->nft, -1, e) < 0 ||
-	    netlink_open(&n->flows, NETLINK_NETFILTER, -1, e) < 0 || timer_init(&n->check, w->loop, on_check, w, "network", e) < 0 ||
+	    netlink_open(&n->flows, NETLINK_NETFILTER, -1, e) < 0 || network_look_open(w, e) < 0 ||
 	    flows_open(w, e) < 0)
 		return -1;
 	if (n->listener >= 0 && make_sockets(w, e) < 0)
@@ -192,7 +169,7 @@ void network_give_up(struct warden *w, const struct err *why)
 	n->is_on = w->host.network.is_on = false;
 	netlink_done(&n->nft);
 	netlink_done(&n->flows);
-	timer_done(&n->check);
+	network_look_done(w);
 	flows_done(w);
 	for (size_t i = 0; i < EGRESS_FDS; i++) {
 		closep(&n->sockets[i]);
@@ -220,8 +197,7 @@ void network_open(struct warden *w, const struct network_spec *spec, const char 
 #define N_TAKEN 5 /* of the sets: those that are taken up after a restart */
 static const char *const sets[] = { "pairs", "classes", "allowed", "denied", "learned", "drops" };
 
-/* The number of the box that the element is about; -1: of none. */
-static int element_number(const struct warden *w, const char *set, const struct nft_row *row)
+int network_element_number(const struct warden *w, const char *set, const struct nft_row *row)
 {
 	size_t at = strcmp(set, "pairs") == 0 ? offsetof(struct network_pair, address) : 0;
 	uint32_t address;
@@ -241,7 +217,7 @@ struct finding {
 static int find_element(const struct nft_row *row, void *arg, struct err *e)
 {
 	const struct finding *f = arg;
-	int number = element_number(f->w, f->set, row);
+	int number = network_element_number(f->w, f->set, row);
 
 	(void)e;
 	if (number >= 0)
@@ -278,7 +254,7 @@ static int forget_element(const struct nft_row *row, void *arg, struct err *e)
 	const struct forgetting *f = arg;
 
 	(void)e;
-	if (element_number(f->w, f->set, row) == f->number)
+	if (network_element_number(f->w, f->set, row) == f->number)
 		nft_delete(f->batch, f->set, &(struct nft_element){ .key = row->key.p, .n_key = row->key.n,
 								    .end = row->end.n > 0 ? row->end.p : NULL });
 	return 0;
@@ -430,9 +406,9 @@ int network_take_up(struct warden *w, struct err *e)
 
 	if (!n->is_on)
 		return 0;
-	if (take_up(w, e) < 0 || put_back(w, e) < 0 || flows_end_strays(w, e) < 0)
+	if (take_up(w, e) < 0 || put_back_all(w, e) < 0 || flows_end_strays(w, e) < 0)
 		return err_wrap(e, "take up the rules of sandboxes");
-	timer_in(&n->check, CHECK_MS);
+	network_look_start(w);
 	return n->listener >= 0 ? egress_open(w, e) : 0;
 }
 
@@ -446,11 +422,10 @@ void network_done(struct warden *w)
 	egress_done(w);
 	if (worker_is_busy(&n->repair) && worker_pidfd(&n->repair) >= 0) /* or it would put back what is removed now */
 		(void)process_kill_and_wait(worker_pidfd(&n->repair), END_MS, &(struct process_end){ 0 }, &(struct err){ 0 });
-	worker_forget(&n->repair);
+	network_look_done(w);
 	flows_done(w);
 	if (n->is_on && !w->boxes && box_network_remove(&w->host.network, &e) < 0)
 		log_warn("the network of sandboxes is left for the next start to remove", LOG_ERR(&e));
-	timer_done(&n->check);
 	netlink_done(&n->nft);
 	netlink_done(&n->flows);
 	for (size_t i = 0; i < EGRESS_FDS; i++)

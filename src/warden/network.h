@@ -23,9 +23,13 @@
 struct box;
 struct egress;
 struct err;
+struct network_look;
+struct nft_batch;
+struct nft_row;
 struct warden;
 
 #define NETWORK_BIND_MS 9000 /* one that does not answer is replaced within 7 s (server/supervise.c) */
+#define NETWORK_LATE_MS 1000 /* and so much more when there is somebody to answer */
 #define NETWORK_LEARNED_MAX 4096 /* of one box */
 
 struct network_spec {
@@ -49,9 +53,12 @@ struct network {
 	struct egress *egress; /* or NULL */
 	uint64_t n_egress;     /* how many there were */
 	uint64_t last_serial;
-	struct timer check;
+	struct timer check, put_back;
 	unsigned checks;
+	struct workers lookers;
 	struct worker repair;
+	struct network_look *look; /* what the worker has seen */
+	unsigned put_back_at, put_back_max; /* where the next turn goes on, and with how many boxes */
 	struct flows ends;
 	struct box *boxes[SLOT_NUMBER_MAX]; /* those that have an address, by their numbers */
 };
@@ -68,6 +75,7 @@ struct box_net {
 	int policy;      /* until it is bound: the sealed text; -1: none */
 	uint64_t serial; /* of the BIND that has no answer yet; 0: none */
 	bool is_bound;
+	bool is_late; /* it has waited for NETWORK_BIND_MS */
 	enum network_class class; /* in the kernel now */
 	struct egress_net *rules; /* likewise: those that decide, none within another of its kind */
 	size_t n_rules;
@@ -84,12 +92,22 @@ int network_take_up(struct warden *w, struct err *e);
 void network_give_up(struct warden *w, const struct err *why); /* none, after all */
 /* For ready.c: from the one to the other, the address of this number is somebody's. */
 void network_number_taken(struct warden *w, unsigned number);
-void network_number_freed(struct warden *w, unsigned number);
+void network_numbers_freed(struct warden *w, const unsigned *numbers, size_t n);
 /* In a worker, of a number that nobody can take meanwhile: every element of the rules that has its address goes. */
 int network_forget(const struct warden *w, unsigned number, struct err *e);
 /* In a worker: marks in FOUND, by number, whose elements there are. */
 int network_find(const struct warden *w, unsigned char *found, struct err *e);
 void network_done(struct warden *w); /* with all that is in the kernel, when there is no box any more */
+
+int network_element_number(const struct warden *w, const char *set, const struct nft_row *row); /* the box's; -1: of none */
+void network_put_back(struct warden *w, unsigned number, struct nft_batch *batch);
+
+/* ---- whether it is as it should be (network_look.c) ---- */
+
+int network_look_open(struct warden *w, struct err *e);
+void network_look_start(struct warden *w);
+void network_look_soon(struct warden *w); /* something is missing */
+void network_look_done(struct warden *w);
 
 /* ---- of one box (box_net.c) ---- */
 
@@ -98,6 +116,7 @@ int box_net_keep(struct box *b, enum wire_network kind, int policy, struct err *
 /* The box has a slot: tells egress, if that was not done. Later box_bound() is called, unless it is bound at once. */
 int box_net_bind(struct box *b, struct err *e);
 bool box_net_is_pending(const struct box *b); /* it has to wait before it wakes */
+bool box_net_waits_on(struct box *b); /* its time is over, and there is a little more of it */
 /* Of one that was taken up. */
 void box_net_adopt(struct box *b);
 /* Nothing of it passes any more, and its address is as new. */
@@ -113,8 +132,8 @@ int box_net_learn(struct box *b, const struct egress_message *m, struct err *e);
 int box_net_forget(struct box *b, const struct egress_message *m, struct err *e);
 void box_net_forget_all(struct box *b); /* all that was learned */
 int box_net_cut(struct box *b, const struct egress_message *m, struct err *e);
-/* What is known of it, into a table that has nothing. */
-int box_net_put_back(struct box *b, struct err *e);
+/* What is known of it, for a table that may have nothing. */
+void box_net_put_back(struct box *b, struct nft_batch *batch);
 uint64_t box_net_refused(const struct box *b); /* packets that it has sent in vain; 0 also when nobody can tell */
 struct conntrack_flow;
 bool box_net_forbids(const struct box *b, const struct conntrack_flow *f); /* by its rules as they are */

@@ -44,10 +44,16 @@ int number_take(struct warden *w, struct err *e)
 	return err_set(e, ERR_LIMIT, "all %d boxes of this host are in use", SLOT_NUMBER_MAX);
 }
 
+void numbers_free(struct warden *w, const unsigned *numbers, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		w->is_taken[numbers[i]] = false;
+	network_numbers_freed(w, numbers, n);
+}
+
 void number_free(struct warden *w, unsigned number)
 {
-	w->is_taken[number] = false;
-	network_number_freed(w, number);
+	numbers_free(w, &number, 1);
 }
 
 /* ---- slots that wait ---- */
@@ -389,7 +395,7 @@ static bool is_known(pid_t pid, void *arg)
 	const struct warden *w = arg;
 
 	if (w->workers.running > 0 || w->removers.running > 0 || images_are_busy(w) || volumes_are_busy(w) ||
-	    sweep_is_busy(w))
+	    sweep_is_busy(w) || w->network.lookers.running > 0)
 		return true;
 	for (const struct box *b = w->boxes; b; b = b->next)
 		if (b->slot.pid == pid)

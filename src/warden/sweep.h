@@ -18,7 +18,7 @@
 struct err;
 struct warden;
 
-#define SWEEP_MS 20000
+#define SWEEP_MS 10000
 #define SWEEP_SOON_MS 1500 /* longer than SWEEP_MARGIN_US */
 #define SWEEP_MARGIN_US 1000000 /* files are dated by a clock that ticks */
 #define SWEEP_NUMBERS_MAX 64 /* of one turn; what is left has its turn soon */

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes that somebody else makes to the network of sandboxes are noticed and put right, while everything goes on."""
+import os
+import re
+import signal
+import time
+
+import pytest
+
+import census
+import network_left
+from api import wait_for
+from internet import OTHER
+from network import MISSING, net  # noqa: F401
+
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING or "")
+
+REACHES = f"isinstance(tried(http, {OTHER!r}, 'other.test', 8080), dict)"
+
+
+@pytest.fixture
+def box(net):  # noqa: F811
+    b = net.box(None)
+    assert b.py(REACHES)
+    yield b
+    b.delete()
+
+
+def links_of(net):  # noqa: F811
+    """The host's ends that boxes have: parked slots, too."""
+    return [n for n in net.internet.host.links() if n.startswith(net.server.home.prefix + "_")]
+
+
+def route_table(net):  # noqa: F811
+    there = network_left.range_of(net.server.home.prefix, net.internet.host.name)
+    return [r["table"] for r in network_left.rows("rule", netns=net.internet.host.name) if f"{r.get('dst')}/{r.get('dstlen')}" == there][0]
+
+
+def change_down(net, host):  # noqa: F811
+    for link in links_of(net):
+        host.ip("link", "set", link, "down")
+
+
+def change_gone(net, host):  # noqa: F811
+    for link in links_of(net):
+        host.ip("link", "del", link)
+
+
+def change_routes(net, host):  # noqa: F811
+    host.ip("route", "flush", "table", str(route_table(net)))
+
+
+def change_rule(net, host):  # noqa: F811
+    host.ip("rule", "del", "table", str(route_table(net)))
+
+
+def change_gateway(net, host):  # noqa: F811
+    host.ip("addr", "del", f"{network_left.gateway(net.server.home.prefix, host.name)}/32", "dev", "lo")
+
+
+def change_elements(net, host):  # noqa: F811
+    table = network_left.table(net.server.home.prefix)
+    host.run("nft", "flush", "set", "inet", table, "pairs")
+    host.run("nft", "flush", "map", "inet", table, "classes")
+
+
+CHANGES = [change_down, change_gone, change_routes, change_rule, change_gateway, change_elements]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda f: f.__name__)
+def test_what_somebody_has_changed_is_put_right(net, box, change):  # noqa: F811
+    change(net, net.internet.host)
+    wait_for(lambda: box.py(REACHES), 15, what="its network coming back")
+    other = net.box(None)  # of a slot that waited meanwhile, or of the next one
+    wait_for(lambda: other.py(REACHES), 15, what="the network of a new one")
+    other.delete()
+
+
+def stopped_looker(net):  # noqa: F811
+    """The worker that puts the rules back, in the midst of it: it has a child, which is nft."""
+    for w in census.workers([net.server.warden_pid]):
+        if any(census.name_of(c) == "nft" for c in census.workers([w])):
+            os.kill(w, signal.SIGSTOP)
+            return w
+    return None
+
+
+def test_creates_go_on_while_rules_are_put_back(net, box):  # noqa: F811
+    """However long that takes."""
+    net.internet.host.run("nft", "delete", "table", "inet", network_left.table(net.server.home.prefix))
+    worker = wait_for(lambda: stopped_looker(net), 10, what="the worker")
+    try:
+        other = net.box(None)
+        time.sleep(2.5)  # longer than the pause between two looks
+        third = net.box(None)
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    for b in box, other, third:
+        wait_for(lambda: b.py(REACHES), 15, what="its network")
+    other.delete()
+    third.delete()
+    slow = [int(ms) for ms in re.findall(r"loop was held up by=\S+ took=(\d+)ms", net.server.stderr)]
+    assert max(slow, default=0) < 2000, slow
+
+
+def test_what_nobody_has_is_removed_while_it_runs(net, box):  # noqa: F811
+    """Elements, groups and a folder of a number that is free."""
+    host, home, number = net.internet.host, net.server.home, 9000
+    table, gateway = network_left.table(home.prefix), network_left.gateway(home.prefix, net.internet.host.name).split(".")
+    address = f"{gateway[0]}.{gateway[1]}.{int(gateway[2]) + (number + 2) // 256}.{(number + 2) % 256}"
+    host.run("nft", "-f", "-", text=f"""add element inet {table} pairs {{ "{home.prefix}_{number:x}" . {address} }}
+        add element inet {table} classes {{ {address} : 0x03000000 }}
+        add element inet {table} allowed {{ {address} . 192.0.2.1 }}
+        add element inet {table} learned {{ {address} . 192.0.2.1 . 443 timeout 1h }}\n""")
+    for top in census.tops(home.prefix):
+        (top / f"b{number}").mkdir(exist_ok=True)
+    (home.state / "boxes" / f"b{number}").mkdir()
+
+    def left():
+        groups = [t for t in census.tops(home.prefix) if (t / f"b{number}").exists()]
+        return [address in host.run("nft", "list", "table", "inet", table), bool(groups), (home.state / "boxes" / f"b{number}").exists()]
+
+    assert left() == [True, True, True]
+    wait_for(lambda: not any(left()), 20, what="removing it")
+    assert box.py(REACHES)
+
+
+def test_a_create_without_egress_is_told_to_come_back(net, box):  # noqa: F811
+    pid = net.server.egress_pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        a = net.api.post("/sandboxes", {"image": {"uri": "host"}, "entrypoint": ["sleep", "100"], "resourceLimits": {}})
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert a.status in (202, 503), a  # it may have been replaced in time
+    assert a.status == 202 or a.headers["Retry-After"]
+    if a.status == 202:
+        net.adopt(a.json["id"]).delete()
