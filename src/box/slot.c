@@ -43,7 +43,7 @@
 #define SPLIT (CGROUP_BIT(CGROUP_MEMORY) | CGROUP_BIT(CGROUP_PIDS)) /* what execd and the sandbox have apart */
 #define BACKLOG 1024 /* above the connections that execd serves at once: those that are too many hear so from it */
 #define KILL_MS 5000
-#define FREEZE_MS 5000
+#define FREEZE_MS 15000 /* every process has to have its turn, on a host that may be busy */
 
 void slot_name(unsigned number, char out[16])
 {

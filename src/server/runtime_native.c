@@ -54,6 +54,12 @@ void native_call_free(struct call *c)
 	free(c);
 }
 
+/* What was not done in time is not done at all: the warden undoes it. */
+static bool is_switch(enum wire_call kind)
+{
+	return kind == WIRE_PAUSE || kind == WIRE_RESUME;
+}
+
 static struct runtime_failure failure_of(const struct call *c, const struct err *e)
 {
 	static const char *const codes[] = {
@@ -95,7 +101,7 @@ static struct runtime_failure failure_of(const struct call *c, const struct err 
 	} else if ((c->kind == WIRE_SNAPSHOT || c->kind == WIRE_LAYER_PACK) && e->code == ERR_LIMIT) {
 		f.status = 507;
 		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the sandbox's own files, or the room for all */
-	} else if (e->code == ERR_UNAVAILABLE || e->code == ERR_LIMIT) {
+	} else if (e->code == ERR_UNAVAILABLE || e->code == ERR_LIMIT || (e->code == ERR_TIMEOUT && is_switch(c->kind))) {
 		f.status = 503;
 	}
 	return f;

@@ -472,6 +472,23 @@ static void a_failure_gets_the_code_of_its_operation(void **state)
 	assert_int_equal(f->failure.status, 404);
 }
 
+static void a_pause_that_was_not_done_in_time_can_be_tried_again(void **state)
+{
+	struct fixture *f = *state;
+	AUTO(passed_done) struct passed got = PASSED_INIT;
+	struct wire_request rq;
+	struct wire_reply rp;
+
+	f->rt->ops->pause(f->rt, "ab-12", on_done, f);
+	rq = hear(f, &got);
+	rp = reply_to(&rq);
+	rp.failed = 1;
+	(void)err_set(&rp.err, ERR_TIMEOUT, "not within 15000 ms");
+	say(f, &rp, NULL, 0);
+	assert_string_equal(f->failure.code, "SANDBOX_PAUSE_FAILED");
+	assert_int_equal(f->failure.status, 503);
+}
+
 static void a_disk_that_cannot_be_limited_is_told_by_name(void **state) /* L3 */
 {
 	struct fixture *f = *state;
@@ -734,6 +751,7 @@ int main(void)
 		TEST(a_create_names_its_layers_the_uppermost_first),
 		TEST(snapshots_are_taken_listed_and_removed),
 		TEST(a_snapshot_that_has_no_room_says_so),
+		TEST(a_pause_that_was_not_done_in_time_can_be_tried_again),
 		TEST(a_disk_that_cannot_be_limited_is_told_by_name),
 		TEST(a_failure_gets_the_code_of_its_operation),
 		TEST(volumes_follow_their_create),

@@ -66,6 +66,7 @@ struct box {
 	struct worker worker;
 	struct snapshot *snapshot; /* that the worker takes, or NULL */
 	bool needs_thaw;           /* RUNNING: a worker that froze it was cut off, and it could not be let go on yet */
+	uint64_t pause_ms;         /* when it was asked for */
 	unsigned thaws;            /* workers in a row that failed to resume it */
 	box_fn *thawed;            /* what comes after it was let go on, or NULL */
 	struct hog hog;

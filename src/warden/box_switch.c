@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Pausing and resuming a box. */
+#include "base/clock.h"
 #include "base/kill_point.h"
 #include "base/log.h"
 #include "base/own.h"
@@ -10,6 +11,9 @@
 #include "base/banned.h"
 
 #define THAWS_MAX 3 /* workers in a row */
+/* Whoever asks for a pause waits a minute for the answer, and FREEZE_MS (box/slot.c) come after this. */
+#define PAUSE_TURN_MS 30000 /* for its turn */
+#define PAUSES_WAITING_MAX 1024
 
 static void refuse(struct box *b, const struct ticket *t, enum err_code code, const char *what)
 {
@@ -24,6 +28,8 @@ static int freeze_work(void *arg, struct err *e)
 	struct box *b = arg;
 
 	KILL_POINT("warden.pause.begun");
+	if (clock_mono_ms() - b->pause_ms > PAUSE_TURN_MS)
+		return err_set(e, ERR_UNAVAILABLE, "too many sandboxes are being paused");
 	if (snapshot_let_go(&b->w->host, &b->slot, e) < 0) /* or it would be taken for what froze it */
 		return -1;
 	if (slot_freeze(&b->w->host, &b->slot, e) < 0)
@@ -152,11 +158,14 @@ static void switch_to(struct box *b, bool is_paused, const struct ticket *t)
 		refuse(b, t, ERR_CONFLICT, is_paused ? "is paused already" : "is not paused");
 	} else if (worker_is_busy(&b->worker)) {
 		refuse(b, t, ERR_CONFLICT, "is being paused or resumed");
+	} else if (is_paused && b->w->freezers.waiting >= PAUSES_WAITING_MAX) {
+		refuse(b, t, ERR_UNAVAILABLE, "cannot be paused now: too many others are");
 	} else if (box_add_waiter(b, t, &e) < 0) {
 		answer(b->w, t, &e);
 	} else if (is_paused) {
 		hog_let_go(b);
-		worker_start(&b->worker, &b->w->workers, freeze_work, on_frozen, b, -1);
+		b->pause_ms = clock_mono_ms();
+		worker_start(&b->worker, &b->w->freezers, freeze_work, on_frozen, b, -1);
 	} else {
 		worker_start(&b->worker, &b->w->workers, thaw_work, on_thawed, b, -1);
 	}

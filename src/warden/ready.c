@@ -394,7 +394,7 @@ static bool is_known(pid_t pid, void *arg)
 {
 	const struct warden *w = arg;
 
-	if (w->workers.running > 0 || w->removers.running > 0 || images_are_busy(w) || volumes_are_busy(w) ||
+	if (w->workers.running > 0 || w->freezers.running > 0 || w->removers.running > 0 || images_are_busy(w) || volumes_are_busy(w) ||
 	    sweep_is_busy(w) || w->network.lookers.running > 0)
 		return true;
 	for (const struct box *b = w->boxes; b; b = b->next)

@@ -37,6 +37,7 @@
 #define STATE_ATTR "trusted.opensandbox.state"
 #define WORKERS_MAX 16
 #define REMOVERS_MAX 3
+#define FREEZERS_MAX 8
 #define REMOVERS_NICE 10 /* nobody waits for them */
 #define DRAIN_MS 10000
 #define SLOW_MS 100 /* S10: a callback that takes longer is a defect */
@@ -356,6 +357,7 @@ int warden_open(struct warden *w, const struct warden_spec *spec, struct err *e)
 	loop_set_slow(w->loop, SLOW_MS, on_slow, NULL);
 	w->workers = (struct workers){ .loop = w->loop, .max = WORKERS_MAX };
 	w->removers = (struct workers){ .loop = w->loop, .max = REMOVERS_MAX, .nice = REMOVERS_NICE };
+	w->freezers = (struct workers){ .loop = w->loop, .max = FREEZERS_MAX };
 	if (spec->pulse >= 0 && fd_set_cloexec(spec->pulse, true, e) < 0)
 		return -1;
 	if (open_signals(w, e) < 0 || lock_state(w, spec->state_dir, e) < 0 || boot_id_read(w->boot, e) < 0)

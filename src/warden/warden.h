@@ -55,6 +55,7 @@ struct warden {
 	int lock; /* of the state directory */
 	bool is_locked_out; /* it could not be had: another warden runs there */
 	struct workers workers;  /* for what somebody waits for */
+	struct workers freezers; /* for pauses: few, since each waits for busy processes to have their turn */
 	struct workers removers; /* few: they wait for the same locks of the kernel that creates need */
 	char boot[BOOT_ID_SIZE];
 	char host_layer[SLOT_LAYER_NAME_MAX + 1];
