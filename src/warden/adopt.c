@@ -138,6 +138,7 @@ static void adopt_one(struct warden *w, const char *name, unsigned number, size_
 	}
 	if (r > 0 && take_up(w, number, &file, alive, &e) == 0)
 		return;
+	w->has_unknown = true;
 	log_error("a box cannot be taken up and is left alone", LOG_U("number", number), LOG_ERR(&e));
 }
 

@@ -414,7 +414,28 @@ int network_take_up(struct warden *w, struct err *e)
 
 /* ---- the end ---- */
 
-void network_done(struct warden *w)
+/* The kernel takes the networks of boxes down some time after their last user: their links need not be waited for. */
+static int delete_links(const struct warden *w, struct err *e)
+{
+	AUTO(free) unsigned *numbers = NULL;
+	size_t n = 0;
+
+	if (box_network_list(&w->host.network, &numbers, &n, e) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++)
+		if (box_network_detach(&w->host.network, numbers[i], e) < 0)
+			return -1;
+	return 0;
+}
+
+static int remove_all(const struct warden *w, struct err *e)
+{
+	if (box_network_remove(&w->host.network, e) == 0)
+		return 0;
+	return e->code == ERR_CONFLICT && delete_links(w, e) == 0 ? box_network_remove(&w->host.network, e) : -1;
+}
+
+void network_done(struct warden *w, bool is_last)
 {
 	struct network *n = &w->network;
 	struct err e = { 0 };
@@ -424,7 +445,7 @@ void network_done(struct warden *w)
 		(void)process_kill_and_wait(worker_pidfd(&n->repair), END_MS, &(struct process_end){ 0 }, &(struct err){ 0 });
 	network_look_done(w);
 	flows_done(w);
-	if (n->is_on && !w->boxes && box_network_remove(&w->host.network, &e) < 0)
+	if (n->is_on && is_last && remove_all(w, &e) < 0)
 		log_warn("the network of sandboxes is left for the next start to remove", LOG_ERR(&e));
 	netlink_done(&n->nft);
 	netlink_done(&n->flows);

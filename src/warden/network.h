@@ -97,7 +97,7 @@ void network_numbers_freed(struct warden *w, const unsigned *numbers, size_t n);
 int network_forget(const struct warden *w, unsigned number, struct err *e);
 /* In a worker: marks in FOUND, by number, whose elements there are. */
 int network_find(const struct warden *w, unsigned char *found, struct err *e);
-void network_done(struct warden *w); /* with all that is in the kernel, when there is no box any more */
+void network_done(struct warden *w, bool is_last); /* with all that is in the kernel, when nobody needs it any more */
 
 int network_element_number(const struct warden *w, const char *set, const struct nft_row *row); /* the box's; -1: of none */
 void network_put_back(struct warden *w, unsigned number, struct nft_batch *batch);

@@ -44,6 +44,7 @@
 #define ROOM_TRIES 25
 #define ROOM_PAUSE_MS 200
 #define TRIAL_MS 60000 /* the first box after the start of a machine: modules of the kernel are loaded for it */
+#define GROUPS_MS 1000
 #define PROBLEMS_MAX ((size_t)64 * 1024)
 #define TRIAL_SPEC "{\"id\":\"preflight\",\"entrypoint\":[]}"
 
@@ -356,8 +357,8 @@ int warden_open(struct warden *w, const struct warden_spec *spec, struct err *e)
 		return -1;
 	loop_set_slow(w->loop, SLOW_MS, on_slow, NULL);
 	w->workers = (struct workers){ .loop = w->loop, .max = WORKERS_MAX };
-	w->removers = (struct workers){ .loop = w->loop, .max = REMOVERS_MAX, .nice = REMOVERS_NICE };
 	w->freezers = (struct workers){ .loop = w->loop, .max = FREEZERS_MAX };
+	w->removers = (struct workers){ .loop = w->loop, .max = REMOVERS_MAX, .nice = REMOVERS_NICE };
 	if (spec->pulse >= 0 && fd_set_cloexec(spec->pulse, true, e) < 0)
 		return -1;
 	if (open_signals(w, e) < 0 || lock_state(w, spec->state_dir, e) < 0 || boot_id_read(w->boot, e) < 0)
@@ -379,8 +380,28 @@ int warden_run(struct warden *w, struct err *e)
 	return loop_run(w->loop, e);
 }
 
+/* A box that is over keeps its files, and needs nothing of the kernel. */
+static bool is_needed(const struct warden *w)
+{
+	for (const struct box *b = w->boxes; b; b = b->next)
+		if (b->has_slot && !b->has_ended)
+			return true;
+	return w->has_unknown;
+}
+
+/* What boxes that are over have left, and then the top: with processes in it, it stays. */
+static void remove_groups(struct warden *w)
+{
+	struct err e = { 0 };
+
+	if (cgroup_remove_top(&w->host.layout, w->host.top.path, GROUPS_MS, &e) < 0)
+		log_warn("groups are left for the next start to remove", LOG_ERR(&e));
+}
+
 void warden_done(struct warden *w)
 {
+	bool is_last;
+
 	if (!w->loop)
 		return;
 	peers_done(w);
@@ -388,8 +409,9 @@ void warden_done(struct warden *w)
 	guard_done(w);
 	ready_done(w);
 	sweep_done(w);
-	network_done(w);
-	boxes_done(w);
+	is_last = w->has_host && !is_needed(w);
+	boxes_done(w); /* with their networks, which links go with */
+	network_done(w, is_last);
 	snapshots_done(w);
 	layers_done(w);
 	layer_packs_done(w);
@@ -400,6 +422,8 @@ void warden_done(struct warden *w)
 	timer_done(&w->stop_by);
 	pulse_done(&w->pulse);
 	closep(&w->signals);
+	if (is_last)
+		remove_groups(w);
 	if (w->has_host)
 		box_host_done(&w->host);
 	closep(&w->lock);
