@@ -409,3 +409,36 @@ NOT_YET = [r[0] for r in REFUSED if r[3].split(".")[0] in ("networkPolicy", "cre
 def test_the_description_allows_what_is_only_not_there_yet(spec, changes):
     body = {k: v for k, v in {**BODY, **changes}.items() if v is not ...}
     assert not list(spec.problems("CreateSandbox", body)), body
+
+
+@pytest.mark.parametrize("limits, says", [
+    ({"cpu": "99999"}, "resourceLimits.cpu: must be at most 1024000m"), ({"cpu": "1024001m"}, "resourceLimits.cpu"),
+    ({"memory": "1126t"}, "resourceLimits.memory: must be at most"), ({"memory": "8388607Ti"}, "resourceLimits.memory"),
+    ({"disk": "1025Ti"}, "resourceLimits.disk: must be at most"), ({"storage": "8388607Ti"}, "resourceLimits.disk"),
+    ({"inodes": "1000"}, "resourceLimits.inodes: cannot be enforced here"), ({"gpu": "1"}, "resourceLimits.gpu"),
+])
+def test_G4_a_limit_that_cannot_be_enforced_is_400_and_named(api, limits, says):
+    api.refused(api.try_create(resourceLimits=limits), 400, "SANDBOX::INVALID_PARAMETER", says)
+
+
+def test_as_much_as_can_be_enforced_is_given(api, box):
+    made = box(resourceLimits={"cpu": "1024", "memory": "900Ti", "disk": "1024Ti"})
+    assert api.run(made["id"], "echo runs") == ["runs"]
+    text = api.call("GET", f"/sandboxes/{made['id']}/diagnostics/inspect").body.decode()
+    assert "limits: cpu 1024000m" in text and "inodes" not in text
+
+
+def test_G4_what_the_operator_allows_is_the_most_and_bounds_the_rest(start_server, spec):
+    server = start_server(env={"OPENSANDBOX_NATIVE_MAX_CPU": "500m", "OPENSANDBOX_NATIVE_MAX_MEMORY": "128Mi",
+                               "OPENSANDBOX_NATIVE_MAX_DISK": "64Mi"})
+    api = Api(server, spec, "/v1")
+    for limits, says in (({"cpu": "501m"}, "resourceLimits.cpu: must be at most 500m"),
+                         ({"memory": "129Mi"}, "resourceLimits.memory: must be at most 134217728 bytes"),
+                         ({"disk": "65Mi"}, "resourceLimits.disk: must be at most 67108864 bytes")):
+        api.refused(api.try_create(resourceLimits=limits), 400, "SANDBOX::INVALID_PARAMETER", says)
+    claim = {"name": "v", "mountPath": "/data", "pvc": {"claimName": "large", "storage": "65Mi"}}
+    api.refused(api.try_create(volumes=[claim]), 400, "SANDBOX::INVALID_PARAMETER", "storage must be at most 67108864 bytes")
+    made = api.create(resourceLimits={})
+    text = api.call("GET", f"/sandboxes/{made['id']}/diagnostics/inspect").body.decode()
+    assert "limits: cpu 500m, memory 134217728, pids 4096, disk 67108864" in text, text
+    api.delete(made["id"])

@@ -125,7 +125,7 @@ static int check_create(const struct wire_request *rq, struct err *e)
 	for (size_t i = 0; i < rq->n_layers; i++)
 		if (rq->layers[i].kind < WIRE_LAYER_BLOB || rq->layers[i].kind > WIRE_LAYER_SNAPSHOT)
 			return bad(e, "an unknown kind of layer");
-	if (l->cpu_milli == 0 || l->memory_bytes == 0 || l->pids == 0 || l->disk_bytes == 0 || l->inodes == 0)
+	if (l->cpu_milli == 0 || l->memory_bytes == 0 || l->pids == 0 || l->disk_bytes == 0)
 		return bad(e, "a limit of 0");
 	return 0;
 }

@@ -70,7 +70,8 @@ struct wire_layer {
 };
 
 struct wire_limits {
-	uint64_t cpu_milli, memory_bytes, pids, disk_bytes, inodes;
+	uint64_t cpu_milli, memory_bytes, pids, disk_bytes;
+	uint64_t reserved; /* names and inodes count as bytes of the disk, and have no limit of their own */
 };
 
 struct wire_request {

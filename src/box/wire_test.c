@@ -139,7 +139,7 @@ static void anything_else_is_refused(void **state)
 	memcpy(bad[5].id, "../x", 5);
 	bad[6].id[0] = '\0';
 	bad[7].limits.memory_bytes = 0;
-	bad[8].limits.inodes = 0;
+	bad[8].limits.disk_bytes = 0;
 	bad[9].call = UINT32_MAX;
 	bad[10].image = WIRE_IMAGE_NONE;
 	bad[11].n_layers = WIRE_LAYERS_MAX + 1;

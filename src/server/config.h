@@ -14,6 +14,7 @@
 struct arena;
 struct buf;
 struct err;
+struct runtime_limits;
 
 #define CONFIG_FILE_MAX ((size_t)1024 * 1024)
 #define CONFIG_ENV_VALUE_MAX ((size_t)64 * 1024)
@@ -57,6 +58,7 @@ struct config_native {
 	struct string_map images; /* name -> directory or tar, in the order of the file: image 1, 2, ... of the warden */
 	const char *disk_size; /* an amount of storage; NULL: the warden's own choice */
 	const char *disk_reserve; /* likewise; NULL: see sys/room.h */
+	const char *max_cpu, *max_memory, *max_disk; /* that a sandbox may ask for; NULL: what can be enforced at all */
 	bool unsafe_no_disk_limit;
 	int network; /* of sandboxes whose create names none */
 	const char *network_range; /* of addresses; NULL: the warden's own choice */
@@ -251,6 +253,8 @@ bool config_image_name(struct str name);
 
 /* native.disk_reserve in bytes; 0: it is not set. */
 uint64_t config_disk_reserve(const struct config *c);
+/* What a sandbox may ask for. */
+struct runtime_limits config_ceilings(const struct config *c);
 
 /* The name of the variable that overrides a key: "server.port" -> "OPENSANDBOX_SERVER_PORT". */
 bool config_env_name(struct buf *b, const char *key);

@@ -10,6 +10,7 @@
 #include "base/escape.h"
 #include "base/quantity.h"
 #include "server/config_impl.h"
+#include "server/runtime.h"
 
 #include "base/banned.h"
 
@@ -37,6 +38,21 @@ static bool is_run_of(struct str s, const char *extra, size_t max)
 		if (!((s.p[i] >= 'a' && s.p[i] <= 'z') || (s.p[i] >= '0' && s.p[i] <= '9') || memchr(extra, s.p[i], strlen(extra))))
 			return false;
 	return s.n > 0 && s.n <= max;
+}
+
+struct runtime_limits config_ceilings(const struct config *c)
+{
+	const struct config_native *n = &c->native;
+	struct runtime_limits l = RUNTIME_CEILINGS;
+	struct err e; /* they were checked */
+
+	if (n->max_cpu && n->max_cpu[0])
+		(void)quantity_cpu(str_of(n->max_cpu), &l.cpu_milli, &e);
+	if (n->max_memory && n->max_memory[0])
+		(void)quantity_storage(str_of(n->max_memory), &l.memory_bytes, &e);
+	if (n->max_disk && n->max_disk[0])
+		(void)quantity_storage(str_of(n->max_disk), &l.disk_bytes, &e);
+	return l;
 }
 
 uint64_t config_disk_reserve(const struct config *c)

@@ -10,6 +10,7 @@
 #include "image/fetch.h"
 #include "server/config.h"
 #include "server/host_ports.h"
+#include "server/runtime.h"
 #include "sys/room.h"
 #include "sys/route.h"
 
@@ -66,6 +67,8 @@ static const char *check_size(const void *value)
 		       NULL : "must be an amount such as 1Gi";
 }
 
+#define MAX_MEMORY_LEAST (UINT64_C(16) << 20) /* with less no sandbox can be made */
+#define MAX_DISK_LEAST (UINT64_C(1) << 20)
 #define DISK_SIZE_MIN (UINT64_C(256) << 20) /* what the warden takes */
 
 static const char *check_disk_size(const void *value)
@@ -87,6 +90,33 @@ static const char *check_disk_reserve(const void *value)
 	return quantity_storage(str_of(*(const char *const *)value), &bytes, &(struct err){ 0 }) == 0 && bytes >= ROOM_RESERVE_MIN &&
 			       bytes <= ROOM_RESERVE_MAX ?
 		       NULL : "must be an amount such as 4Gi, and at least 64Mi";
+}
+
+static bool is_ceiling(const void *value, uint64_t least, uint64_t most)
+{
+	const char *text = *(const char *const *)value;
+	uint64_t bytes;
+
+	return !text[0] || (quantity_storage(str_of(text), &bytes, &(struct err){ 0 }) == 0 && bytes >= least && bytes <= most);
+}
+
+static const char *check_max_cpu(const void *value)
+{
+	const char *text = *(const char *const *)value;
+	uint64_t milli;
+
+	return !text[0] || (quantity_cpu(str_of(text), &milli, &(struct err){ 0 }) == 0 && milli <= RUNTIME_CEILINGS.cpu_milli) ?
+		       NULL : "must be a number of processors such as 4 or 500m, and at most 1024";
+}
+
+static const char *check_max_memory(const void *value)
+{
+	return is_ceiling(value, MAX_MEMORY_LEAST, RUNTIME_CEILINGS.memory_bytes) ? NULL : "must be an amount such as 16Gi, and at least 16Mi";
+}
+
+static const char *check_max_disk(const void *value)
+{
+	return is_ceiling(value, MAX_DISK_LEAST, RUNTIME_CEILINGS.disk_bytes) ? NULL : "must be an amount such as 50Gi, and at least 1Mi";
 }
 
 static bool is_resolver(struct str text)
@@ -257,6 +287,12 @@ static const struct field native_fields[] = {
 	      .help = "what all sandboxes together may fill; can grow later; default: 80 % of what is free at first"),
 	FIELD(struct config_native, disk_reserve, FIELD_STRING, "disk_reserve", .max = 32, .check = check_disk_reserve,
 	      .help = "what stays free on the disk of state_dir: below it creates, pulls and uploads of images get 507; default: 5 %, at most 4Gi"),
+	FIELD(struct config_native, max_cpu, FIELD_STRING, "max_cpu", .max = 32, .check = check_max_cpu,
+	      .help = "the most processors that one sandbox may ask for, as 4 or 500m; default: 1024"),
+	FIELD(struct config_native, max_memory, FIELD_STRING, "max_memory", .max = 32, .check = check_max_memory,
+	      .help = "the most memory that one sandbox may ask for, as 16Gi; default: no ceiling"),
+	FIELD(struct config_native, max_disk, FIELD_STRING, "max_disk", .max = 32, .check = check_max_disk,
+	      .help = "the largest disk that one sandbox may ask for, as 50Gi; default: no ceiling"),
 	FIELD(struct config_native, unsafe_no_disk_limit, FIELD_BOOL, "unsafe_no_disk_limit",
 	      .help = "allow a host without btrfs, where every sandbox can fill the disk"),
 	FIELD(struct config_native, network, FIELD_ENUM, "network", .names = networks,

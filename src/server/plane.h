@@ -40,6 +40,7 @@ struct plane_spec {
 	const char *eip;         /* what clients know it by, or NULL */
 	unsigned proxy_port;
 	int64_t max_timeout_s;   /* 0: no ceiling */
+	struct runtime_limits ceilings; /* of one sandbox */
 	struct string_list host_paths; /* of the host, that may be mounted; borrowed */
 	uint64_t volume_bytes;         /* of a named volume that names no size */
 	enum runtime_network network;  /* of a sandbox whose create says nothing about it */

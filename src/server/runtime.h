@@ -40,12 +40,16 @@ struct runtime_failure {
 /* ---- what a sandbox is made from ---- */
 
 struct runtime_limits { /* none is 0 */
-	uint64_t cpu_milli, memory_bytes, pids, disk_bytes, inodes;
+	uint64_t cpu_milli, memory_bytes, pids, disk_bytes;
 };
 #define RUNTIME_LIMITS_DEFAULT /* where a request names none */ \
 	((struct runtime_limits){ \
 		.cpu_milli = 1000, .memory_bytes = UINT64_C(512) << 20, .pids = 4096, .disk_bytes = UINT64_C(10) << 30, \
-		.inodes = 1000000, \
+	})
+
+#define RUNTIME_CEILINGS /* what can be enforced at all */ \
+	((struct runtime_limits){ \
+		.cpu_milli = 1024 * 1000, .memory_bytes = UINT64_C(1) << 50, .pids = 4194304, .disk_bytes = UINT64_C(1) << 50, \
 	})
 
 enum runtime_limit { /* bits: which limits a runtime can hold a sandbox to */

@@ -297,8 +297,7 @@ struct wire_request native_request(const struct runtime_spec *spec, uint32_t ima
 	return (struct wire_request){
 		.image = image,
 		.network = native_network(spec),
-		.limits = { spec->limits.cpu_milli, spec->limits.memory_bytes, spec->limits.pids, spec->limits.disk_bytes,
-			    spec->limits.inodes },
+		.limits = { spec->limits.cpu_milli, spec->limits.memory_bytes, spec->limits.pids, spec->limits.disk_bytes, 0 },
 	};
 }
 

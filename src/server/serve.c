@@ -321,7 +321,7 @@ static int start_plane(struct serving *s, const struct serve_spec *spec, struct 
 	struct plane_spec plane = {
 		.loop = s->loop, .state_dir = spec->state_dir, .boot_id = s->boot_id, .host = c->server.host,
 		.eip = c->server.eip, .proxy_port = (unsigned)c->server.proxy_port,
-		.max_timeout_s = c->server.max_sandbox_timeout_seconds, .renews_on_access = c->renew_intent.enabled,
+		.max_timeout_s = c->server.max_sandbox_timeout_seconds, .ceilings = config_ceilings(c), .renews_on_access = c->renew_intent.enabled,
 		.renew_interval_s = c->renew_intent.min_interval_seconds, .host_paths = c->storage.allowed_host_paths,
 		.network = RUNTIME_NET_OPEN,
 		.max_rules = (size_t)c->egress.max_rules,

@@ -85,7 +85,7 @@ static inline void rig_open(struct rig *r)
 
 	r->spec = (struct plane_spec){
 		.loop = r->loop, .runtime = &r->fake.rt, .state_dir = r->state, .boot_id = r->boot_id, .creates_max = r->creates_max,
-		.wall_us = rig_wall, .wall_arg = r, .host = "127.0.0.1", .eip = r->spec.eip, .proxy_port = 8081, .max_timeout_s = 86400,
+		.wall_us = rig_wall, .wall_arg = r, .host = "127.0.0.1", .eip = r->spec.eip, .proxy_port = 8081, .max_timeout_s = 86400, .ceilings = RUNTIME_CEILINGS,
 		.host_paths = { host_paths, 3 }, .volume_bytes = UINT64_C(1) << 30, .renews_on_access = true, .renew_interval_s = 60,
 	};
 	r->plane = plane_open(&r->spec, &fault, &r->e);

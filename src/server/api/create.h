@@ -92,6 +92,7 @@ int create_decode(struct request *rq, struct reply *rp, struct create_request *r
 struct create_rules {
 	struct runtime *runtime;
 	int64_t max_timeout_s; /* 0: no ceiling */
+	struct runtime_limits ceilings;
 	const struct snapshots *snapshots; /* that can be named; NULL: none */
 	const struct sandbox_row *source;  /* of a fork: what the request does not say is as it is there; NULL: no fork */
 	struct volumes *volumes; /* named ones that there are */

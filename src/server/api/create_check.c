@@ -309,12 +309,35 @@ static const struct limit_key *find_limit(const char *name)
 	return NULL;
 }
 
+/* What the request does not name is no more than the operator allows. */
+static struct runtime_limits limits_default(const struct runtime_limits *most)
+{
+	struct runtime_limits l = RUNTIME_LIMITS_DEFAULT;
+
+	l.cpu_milli = MIN(l.cpu_milli, most->cpu_milli);
+	l.memory_bytes = MIN(l.memory_bytes, most->memory_bytes);
+	l.disk_bytes = MIN(l.disk_bytes, most->disk_bytes);
+	return l;
+}
+
+/* Of a fork as well: what its source has may be more than is allowed today (I7). */
+static int check_ceilings(const struct runtime_limits *l, const struct runtime_limits *most, struct fault *f)
+{
+	if (l->cpu_milli > most->cpu_milli)
+		return INVALID(f, "resourceLimits.cpu: must be at most %llum", (unsigned long long)most->cpu_milli);
+	if (l->memory_bytes > most->memory_bytes)
+		return INVALID(f, "resourceLimits.memory: must be at most %llu bytes", (unsigned long long)most->memory_bytes);
+	if (l->disk_bytes > most->disk_bytes)
+		return INVALID(f, "resourceLimits.disk: must be at most %llu bytes", (unsigned long long)most->disk_bytes);
+	return 0;
+}
+
 static int check_limits(const struct create_request *rq, const struct create_rules *rules, struct sandbox_order *o,
 			struct fault *f)
 {
 	unsigned seen = 0;
 
-	o->limits = rules->source ? rules->source->limits : RUNTIME_LIMITS_DEFAULT;
+	o->limits = rules->source ? rules->source->limits : limits_default(&rules->ceilings);
 	for (size_t i = 0; i < rq->limits.n; i++) {
 		const struct string_pair *p = &rq->limits.items[i];
 		const struct limit_key *k = find_limit(p->key);
@@ -334,7 +357,7 @@ static int check_limits(const struct create_request *rq, const struct create_rul
 		if (k->parse(str_of(p->value), &o->limits, &e) < 0)
 			return INVALID(f, "resourceLimits.%s: %s", k->name, e.msg);
 	}
-	return 0;
+	return check_ceilings(&o->limits, &rules->ceilings, f);
 }
 
 /* ---- the rest ---- */

@@ -231,6 +231,9 @@ static int check_size(struct checking *c, uint64_t *ret)
 	if (quantity_storage(str_of(text), ret, &e) < 0 || *ret < STORAGE_MIN || *ret > STORAGE_MAX)
 		return fault_set(c->f, 400, "SANDBOX", "INVALID_PARAMETER", "volumes '%s': storage must be 1Mi to 1024Ti",
 				 c->volume->name);
+	if (*ret > c->rules->ceilings.disk_bytes)
+		return fault_set(c->f, 400, "SANDBOX", "INVALID_PARAMETER", "volumes '%s': storage must be at most %llu bytes",
+				 c->volume->name, (unsigned long long)c->rules->ceilings.disk_bytes);
 	return 0;
 }
 

@@ -103,10 +103,9 @@ static void add_record(struct buf *b, const struct sandbox *sb)
 	if (r->os)
 		buf_addf(b, "platform: %s/%s\n", r->os, r->arch);
 	add_words(b, "entrypoint", &r->entrypoint);
-	buf_addf(b, "limits: cpu %llum, memory %llu, pids %llu, disk %llu, inodes %llu\n",
+	buf_addf(b, "limits: cpu %llum, memory %llu, pids %llu, disk %llu\n",
 		 (unsigned long long)r->limits.cpu_milli, (unsigned long long)r->limits.memory_bytes,
-		 (unsigned long long)r->limits.pids, (unsigned long long)r->limits.disk_bytes,
-		 (unsigned long long)r->limits.inodes);
+		 (unsigned long long)r->limits.pids, (unsigned long long)r->limits.disk_bytes);
 	buf_addf(b, "network: %s\n", row_network_name(r->network));
 	for (size_t i = 0; i < r->n_volumes; i++)
 		add_volume(b, &r->volumes[i]);

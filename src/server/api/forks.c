@@ -75,7 +75,7 @@ static void on_forked(const char (*ids)[ID_MAX + 1], size_t n, const struct faul
 static int fork_source(struct request *rq, struct reply *rp, const struct forking *fk, struct sandbox *source, struct err *e)
 {
 	struct plane *plane = plane_of(rq);
-	const struct create_rules rules = { .runtime = plane->spec.runtime, .max_timeout_s = plane->spec.max_timeout_s,
+	const struct create_rules rules = { .runtime = plane->spec.runtime, .max_timeout_s = plane->spec.max_timeout_s, .ceilings = plane->spec.ceilings,
 					    .snapshots = plane->snapshots, .source = &source->row, .max_rules = plane->spec.max_rules,
 					    .volumes = sandboxes_volumes(plane->sandboxes), .host_paths = &plane->spec.host_paths,
 					    .volume_bytes = plane->spec.volume_bytes };
@@ -129,7 +129,7 @@ static const struct field rollback_fields[] = {
 static const struct snapshot *check_rollback(const struct request *rq, const struct rolling *r, const struct sandbox *sb, struct fault *f)
 {
 	struct plane *plane = plane_of(rq);
-	const struct create_rules rules = { .runtime = plane->spec.runtime, .max_timeout_s = plane->spec.max_timeout_s,
+	const struct create_rules rules = { .runtime = plane->spec.runtime, .max_timeout_s = plane->spec.max_timeout_s, .ceilings = plane->spec.ceilings,
 					    .snapshots = plane->snapshots, .source = &sb->row };
 	const struct create_request as_create = { .env = r->env };
 	struct str id = str_trim(str_of(r->snapshot_id));

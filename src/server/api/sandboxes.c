@@ -65,7 +65,7 @@ int sandboxes_post(struct request *rq, struct reply *rp, struct err *e)
 {
 	struct plane *plane = plane_of(rq);
 	struct create_rules rules = {
-		.runtime = plane->spec.runtime, .max_timeout_s = plane->spec.max_timeout_s, .snapshots = plane->snapshots,
+		.runtime = plane->spec.runtime, .max_timeout_s = plane->spec.max_timeout_s, .ceilings = plane->spec.ceilings, .snapshots = plane->snapshots,
 		.volumes = sandboxes_volumes(plane->sandboxes), .host_paths = &plane->spec.host_paths,
 		.volume_bytes = plane->spec.volume_bytes, .network = plane->spec.network, .max_rules = plane->spec.max_rules, .has_host_ports = plane->host_ports != NULL,
 	};

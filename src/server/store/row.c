@@ -109,7 +109,10 @@ static const struct field platform_fields[] = {
 #define LIMIT(member) \
 	FIELD(struct spec_limits, member, FIELD_INT, #member, .required = true, .min = 1, .max = INT64_MAX)
 static const struct field limit_fields[] = {
-	LIMIT(cpu), LIMIT(memory), LIMIT(pids), LIMIT(disk), LIMIT(inodes), { 0 },
+	LIMIT(cpu), LIMIT(memory), LIMIT(pids), LIMIT(disk),
+	/* Of records from before, where nothing ever came of it. */
+	FIELD(struct spec_limits, inodes, FIELD_INT, "inodes", .min = 1, .max = INT64_MAX),
+	{ 0 },
 };
 
 static const struct field spec_fields[] = {
@@ -178,7 +181,6 @@ bool row_write_spec(const struct sandbox_row *r, struct buf *b)
 	json_key(&o, "memory"), json_uint(&o, r->limits.memory_bytes);
 	json_key(&o, "pids"), json_uint(&o, r->limits.pids);
 	json_key(&o, "disk"), json_uint(&o, r->limits.disk_bytes);
-	json_key(&o, "inodes"), json_uint(&o, r->limits.inodes);
 	json_close(&o, '}');
 	if (r->n_volumes > 0) {
 		json_key(&o, "volumes");
@@ -234,7 +236,6 @@ static int load_spec(struct str text, struct arena *a, struct sandbox_row *r, st
 	r->limits = (struct runtime_limits){
 		.cpu_milli = (uint64_t)s.limits.cpu, .memory_bytes = (uint64_t)s.limits.memory,
 		.pids = (uint64_t)s.limits.pids, .disk_bytes = (uint64_t)s.limits.disk,
-		.inodes = (uint64_t)s.limits.inodes,
 	};
 	return 0;
 }

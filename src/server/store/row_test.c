@@ -22,7 +22,7 @@
 	"\"volumes\":[" list "]}"
 #define SPEC \
 	"{\"image\":\"host\",\"entrypoint\":[\"a\",\"\"],\"env\":[\"X\"],\"platform\":{\"os\":\"linux\",\"arch\":\"amd64\"}," \
-	"\"limits\":{\"cpu\":1,\"memory\":2,\"pids\":3,\"disk\":4,\"inodes\":5},\"volumes\":[" VOLUME "],\"renew\":300," \
+	"\"limits\":{\"cpu\":1,\"memory\":2,\"pids\":3,\"disk\":4},\"volumes\":[" VOLUME "],\"renew\":300," \
 	"\"secure\":true,\"ports\":[{\"inside\":8080,\"host\":40001},{\"inside\":1,\"host\":65535}]}"
 
 static struct row_columns good(void)
@@ -49,7 +49,7 @@ static void a_row_reads_back_as_it_was_written(void **state)
 	assert_int_equal(r.state, SANDBOX_PAUSED);
 	assert_int_equal(r.intent, INTENT_RESUME);
 	assert_int_equal(r.entrypoint.n, 2);
-	assert_int_equal(r.limits.inodes, 5);
+	assert_int_equal(r.limits.disk_bytes, 4);
 	assert_int_equal(r.renew_s, 300);
 	assert_true(r.is_secure && r.n_ports == 2 && r.ports[1].inside == 1 && r.ports[1].host == 65535);
 	assert_int_equal(r.n_volumes, 1);
@@ -63,7 +63,7 @@ static void a_row_reads_back_as_it_was_written(void **state)
 #define DIGEST "sha256:abababababababababababababababababababababababababababababababab"
 #define WITH_DIGEST(digest) \
 	"{\"image\":\"h\",\"digest\":\"" digest "\",\"entrypoint\":[\"a\"],\"env\":[]," \
-	"\"limits\":{\"cpu\":1,\"memory\":2,\"pids\":3,\"disk\":4,\"inodes\":5},\"renew\":0}"
+	"\"limits\":{\"cpu\":1,\"memory\":2,\"pids\":3,\"disk\":4},\"renew\":0}"
 
 static void the_image_is_known_by_its_digest_where_it_has_one(void **state)
 {
