@@ -305,6 +305,24 @@ def test_a_rollback_keeps_the_policy(net, box):
     assert net.api.delete_snapshot(snapshot).status == 204
 
 
+def test_who_is_made_from_a_snapshot_may_reach_what_its_source_could(net, box):
+    source = box(rules("+good.test"))
+    source.change("PATCH", [{"action": "allow", "target": "other.test"}])
+    held = source.policy()["policy"]
+    snapshot = net.api.snapshot(source.id)
+    source.change("PUT", {})
+    source.delete()
+    restored = net.adopt(net.api.restore(snapshot))
+    assert restored.policy()["policy"] == held == rules("+other.test", "+good.test")
+    assert restored.py("[web('good.test')['host'], web('other.test')['host'], tried(resolve, 'bad.test')]") == ["good.test", "other.test", "NXDOMAIN"]
+    again = net.adopt(net.api.restore(net.api.snapshot(restored.id)))
+    assert again.policy()["policy"] == held
+    opened = net.adopt(net.api.restore(snapshot, extensions={"network.mode": "default"}))  # who asks for it
+    assert opened.policy()["mode"] == "allow_all"
+    for b in restored, again, opened:
+        b.delete()
+
+
 def test_a_pool_has_the_network_of_its_template(net):  # E6
     template = {"image": {"uri": "host"}, "entrypoint": ["tail", "-f", "/dev/null"], "resourceLimits": {}, "networkPolicy": rules("+good.test")}
     sizes = {"bufferMin": 1, "bufferMax": 1, "poolMin": 0, "poolMax": 3}

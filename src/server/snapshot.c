@@ -45,6 +45,7 @@ static bool copy_row(struct item *it, const struct snapshot_row *row)
 	r->name = copy(&it->arena, row->name, &failed);
 	r->image = copy(&it->arena, row->image, &failed);
 	r->image_digest = copy(&it->arena, row->image_digest, &failed);
+	r->policy = copy(&it->arena, row->policy, &failed);
 	r->layers.items = arena_array(&it->arena, row->layers.n + 1, sizeof(*r->layers.items));
 	for (size_t i = 0; r->layers.items && i < row->layers.n; i++)
 		r->layers.items[i] = copy(&it->arena, row->layers.items[i], &failed);
@@ -197,6 +198,34 @@ static void forget(struct item *it)
 	snapshots_released(s);
 }
 
+/* What the source may reach, for who is made from the snapshot. Its record follows what egress has, as of a read. */
+static int note_network(struct item *it, const struct sandbox *sb, struct fault *f)
+{
+	struct snapshot_row *r = &it->pub.row;
+	bool failed = false;
+
+	if (sb->row.policy && (!r->policy || strcmp(r->policy, sb->row.policy) != 0))
+		r->policy = copy(&it->arena, sb->row.policy, &failed);
+	if (failed)
+		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of memory");
+	r->knows_network = true;
+	r->network = sb->row.network;
+	if (r->network != RUNTIME_NET_POLICY)
+		r->policy = NULL;
+	return 0;
+}
+
+static void on_policy(struct sandbox *sb, const struct fault *failure, void *arg)
+{
+	struct item *it = arg;
+	struct fault f;
+
+	if (failure || !it->pub.set->sandboxes)
+		on_taken(NULL, failure, it);
+	else if (note_network(it, sb, &f) < 0 || sandbox_snapshot(sb, it->pub.row.layers.items[0], on_taken, it, &f) < 0)
+		on_taken(NULL, &f, it);
+}
+
 static void begin_taking(struct item *it)
 {
 	struct sandbox *sb = sandboxes_find(it->pub.set->sandboxes, str_of(it->pub.row.sandbox_id));
@@ -204,7 +233,7 @@ static void begin_taking(struct item *it)
 
 	if (!sb)
 		(void)fault_set(&f, 404, NULL, "NOT_FOUND", "the sandbox is gone");
-	if (!sb || sandbox_snapshot(sb, it->pub.row.layers.items[0], on_taken, it, &f) < 0)
+	if (!sb || sandbox_read_policy(sb, on_policy, it, &f) < 0)
 		on_taken(NULL, &f, it);
 }
 
@@ -247,7 +276,7 @@ static struct item *make_item(struct snapshots *s, const struct sandbox *sb, con
 	int64_t now = snapshots_wall_us(s);
 	struct snapshot_row row = {
 		.id = id, .sandbox_id = sb->row.id, .name = name, .image = sb->row.image, .image_digest = sb->row.image_digest,
-		.layers = { layers, sb->row.layers.n + 1 },
+		.layers = { layers, sb->row.layers.n + 1 }, .knows_network = true, .network = sb->row.network, .policy = sb->row.policy,
 		.state = SNAPSHOT_CREATING, .reason = "snapshot_accepted", .message = "Snapshot creation accepted.", .created_us = now,
 		.changed_us = now,
 	};
@@ -335,7 +364,8 @@ int snapshots_keep(struct snapshots *s, const struct sandbox *source, const char
 	struct snapshot_row row = {
 		.id = pin->id, .sandbox_id = source->row.id, .name = name, .image = source->row.image,
 		.image_digest = source->row.image_digest, .layers = *layers, .reason = "snapshot_runtime_ready",
-		.message = "Snapshot created successfully.",
+		.message = "Snapshot created successfully.", .knows_network = true, .network = source->row.network,
+		.policy = source->row.policy,
 	};
 
 	return record(s, &row, fn, arg, f);

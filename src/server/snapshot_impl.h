@@ -10,7 +10,7 @@
 #include "server/snapshot.h"
 #include "server/store/store.h"
 
-#define ITEM_ARENA_MAX ((size_t)64 * 1024)
+#define ITEM_ARENA_MAX ((size_t)64 * 1024 + 3 * RUNTIME_POLICY_MAX) /* a policy may be read once more */
 
 struct item { /* a snapshot, and what only the model knows of it */
 	struct snapshot pub;

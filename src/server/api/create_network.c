@@ -6,6 +6,7 @@
 #include "base/json_out.h"
 #include "net/policy.h"
 #include "server/api/create.h"
+#include "server/snapshot.h"
 
 #include "base/banned.h"
 
@@ -61,6 +62,17 @@ static const char *asked_mode(const struct create_request *rq)
 	return NULL;
 }
 
+/* From a snapshot: what its source was kept from reaching. One that could reach everything is as every new one. */
+static void inherit(const struct create_rules *rules, struct sandbox_order *o)
+{
+	const struct snapshot *sn = o->snapshot && rules->snapshots ? snapshots_find(rules->snapshots, str_of(o->snapshot)) : NULL;
+
+	if (!sn || !sn->row.knows_network || sn->row.network == RUNTIME_NET_OPEN)
+		return;
+	o->network = sn->row.network;
+	o->policy = sn->row.policy;
+}
+
 /* What it is where no policy is asked for. */
 static int check_mode(const char *mode, const struct create_rules *rules, struct sandbox_order *o, struct fault *f)
 {
@@ -71,8 +83,10 @@ static int check_mode(const char *mode, const struct create_rules *rules, struct
 		return 0;
 	}
 	o->network = rules->runtime->has_network ? rules->network : RUNTIME_NET_NONE;
-	if (!mode)
+	if (!mode) {
+		inherit(rules, o);
 		return 0;
+	}
 	if (strcmp(mode, "none") != 0 && strcmp(mode, "default") != 0)
 		return INVALID(f, "extensions." CREATE_NETWORK_KEY ": must be 'default' or 'none'");
 	o->network = strcmp(mode, "none") == 0 ? RUNTIME_NET_NONE : RUNTIME_NET_OPEN;

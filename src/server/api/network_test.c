@@ -194,6 +194,74 @@ static void take(const char *sandbox, char out[UUID_LEN + 1])
 		rig_turn(&r, 1);
 }
 
+static void restore(const char *snapshot, const char *more)
+{
+	char body[512];
+
+	(void)snprintf(body, sizeof(body), "{\"snapshotId\":\"%s\",\"entrypoint\":[\"x\"],\"resourceLimits\":{}%s}", snapshot, more);
+	r.fake.network = RUNTIME_NETWORKS;
+	has(rig_ask(&r, "POST /v1/sandboxes", body), "HTTP/1.1 202 ");
+}
+
+static void who_is_made_from_a_snapshot_may_reach_what_its_source_could(void **state)
+{
+	char source[UUID_LEN + 1], first[UUID_LEN + 1], second[UUID_LEN + 1];
+
+	(void)state;
+	rig_create(&r, ",\"networkPolicy\":" POLICY, source);
+	r.fake.policy_now = "{\"egress\":[{\"action\":\"allow\",\"target\":\"b.test\"}],\"defaultAction\":\"deny\"}";
+	take(source, first);
+	r.fake.policy_now = "{\"egress\":[{\"action\":\"allow\",\"target\":\"c.test\"}],\"defaultAction\":\"deny\"}";
+	take(source, second);
+	restore(first, "");
+	has_policy("b.test");
+	restore(second, "");
+	has_policy("c.test");
+	restore(first, ",\"networkPolicy\":{\"egress\":[{\"action\":\"allow\",\"target\":\"d.test\"}]}"); /* unless it says another */
+	has_policy("d.test");
+	restore(first, ",\"extensions\":{\"network.mode\":\"default\"}");
+	assert_int_equal(r.fake.network, RUNTIME_NET_OPEN);
+	restore(first, ",\"extensions\":{\"network.mode\":\"none\"}");
+	assert_int_equal(r.fake.network, RUNTIME_NET_NONE);
+	rig_restart(&r);
+	restore(first, "");
+	has_policy("b.test");
+	restore(second, "");
+	has_policy("c.test");
+}
+
+static void what_had_no_network_is_restored_without_one(void **state)
+{
+	char source[UUID_LEN + 1], snapshot[UUID_LEN + 1];
+
+	(void)state;
+	rig_create(&r, ",\"extensions\":{\"network.mode\":\"none\"}", source);
+	take(source, snapshot);
+	restore(snapshot, "");
+	assert_int_equal(r.fake.network, RUNTIME_NET_NONE);
+	rig_create(&r, "", source);
+	r.fake.policy_now = "{\"egress\":[],\"defaultAction\":\"allow\"}";
+	take(source, snapshot);
+	restore(snapshot, "");
+	assert_int_equal(r.fake.network, RUNTIME_NET_OPEN);
+	r.plane->spec.network = RUNTIME_NET_NONE; /* an open one is as every new one */
+	restore(snapshot, "");
+	assert_int_equal(r.fake.network, RUNTIME_NET_NONE);
+}
+
+static void a_snapshot_whose_policy_cannot_be_read_fails(void **state)
+{
+	char source[UUID_LEN + 1], id[UUID_LEN + 1], line[128];
+
+	(void)state;
+	rig_create(&r, ",\"networkPolicy\":" POLICY, source);
+	r.fake.fails[FAKE_POLICY] = 1;
+	take(source, id);
+	(void)snprintf(line, sizeof(line), "GET /v1/snapshots/%s", id);
+	has(rig_ask(&r, line, NULL), "\"Failed\"");
+	assert_int_equal(r.fake.count[FAKE_SNAPSHOT], 0);
+}
+
 static void a_rollback_keeps_what_it_may_reach_by_now(void **state)
 {
 	char sandbox[UUID_LEN + 1], snapshot[UUID_LEN + 1], body[128];
@@ -299,7 +367,7 @@ static void a_change_of_policy_is_written_down(void **state)
 	rig_turn(&r, 20);
 	assert_int_equal(send(r.fake.far[0], "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", 41, MSG_NOSIGNAL), 41);
 	has(rig_receive(&r, fd), "HTTP/1.1 200 ");
-	RIG_WAIT(&r, r.fake.count[FAKE_POLICY] == 1);
+	RIG_WAIT(&r, r.fake.count[FAKE_POLICY] == 2); /* the snapshot has read it, too */
 	rig_turn(&r, 20);
 	fake_end(&r.fake, sandbox, &(struct runtime_end){ .exit_code = 0 });
 	r.fake.policy_now = NULL;
@@ -379,6 +447,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(the_network_is_what_the_create_says_or_the_default), TEST(what_cannot_be_kept_is_refused_by_name),
 		TEST(a_policy_has_as_many_rules_as_the_operator_allows), TEST(without_egress_there_is_no_network_and_none_is_promised),
+		TEST(who_is_made_from_a_snapshot_may_reach_what_its_source_could), TEST(what_had_no_network_is_restored_without_one),
+		TEST(a_snapshot_whose_policy_cannot_be_read_fails),
 		TEST(a_fork_may_reach_what_its_source_may_by_now), TEST(a_fork_of_an_open_sandbox_is_open_unless_it_was_closed_since),
 		TEST(a_fork_that_waits_for_a_policy_is_told_of_a_stop), TEST(a_rollback_keeps_what_it_may_reach_by_now),
 		TEST(the_network_is_kept_over_restarts), TEST(the_port_of_policies_leads_to_this_sandbox_alone),

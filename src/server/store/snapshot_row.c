@@ -13,12 +13,9 @@
 #include "base/json_out.h"
 #include "base/uuid.h"
 #include "image/reference.h"
-#include "server/runtime.h"
 #include "server/store/row.h"
 
 #include "base/banned.h"
-
-#define SPEC_BYTES_MAX ((size_t)16 * 1024)
 
 static const char *const states[] = {
 	[SNAPSHOT_CREATING] = "Creating", [SNAPSHOT_READY] = "Ready", [SNAPSHOT_FAILED] = "Failed", [SNAPSHOT_DELETING] = "Deleting",
@@ -53,12 +50,15 @@ bool layers_valid(const struct string_list *layers)
 struct spec {
 	const char *image, *digest;
 	struct string_list layers;
+	const char *network, *policy;
 };
 
 static const struct field spec_fields[] = {
 	FIELD(struct spec, image, FIELD_STRING, "image", .required = true, .min = 1, .max = ROW_IMAGE_MAX),
 	FIELD(struct spec, digest, FIELD_STRING, "digest", .min = 1, .max = DIGEST_TEXT_MAX),
 	FIELD(struct spec, layers, FIELD_STRINGS, "layers", .required = true, .max = RUNTIME_LAYERS_MAX),
+	FIELD(struct spec, network, FIELD_STRING, "network", .max = 16),
+	FIELD(struct spec, policy, FIELD_STRING, "policy", .max = RUNTIME_POLICY_MAX),
 	{ 0 },
 };
 
@@ -74,14 +74,31 @@ bool snapshot_row_write_spec(const struct snapshot_row *r, struct buf *b)
 	for (size_t i = 0; i < r->layers.n; i++)
 		json_cstr(&o, r->layers.items[i]);
 	json_close(&o, ']');
+	if (r->knows_network)
+		json_key(&o, "network"), json_cstr(&o, row_network_name(r->network));
+	if (r->knows_network && r->network == RUNTIME_NET_POLICY)
+		json_key(&o, "policy"), json_cstr(&o, r->policy);
 	json_close(&o, '}');
 	return !b->failed;
+}
+
+static int load_network(const struct spec *s, struct snapshot_row *r, struct err *e)
+{
+	r->knows_network = s->network != NULL;
+	r->policy = s->policy;
+	while (s->network && r->network < RUNTIME_NETWORKS && strcmp(s->network, row_network_name(r->network)) != 0)
+		r->network++;
+	if (r->network == RUNTIME_NETWORKS)
+		return err_set(e, ERR_INVALID, "a network of no kind");
+	if ((r->network == RUNTIME_NET_POLICY) != (s->policy != NULL))
+		return err_set(e, ERR_INVALID, "a policy without its network, or the other way round");
+	return 0;
 }
 
 static int load_spec(struct str text, struct arena *a, struct snapshot_row *r, struct err *e)
 {
 	struct decode d = { .arena = a, .closed = true, .strict = true };
-	struct json_limits limits = { .bytes = SPEC_BYTES_MAX, .depth = 3 };
+	struct json_limits limits = { .bytes = ROW_SPEC_MAX, .depth = 3 };
 	const struct json *v = json_parse(a, text, &limits, NULL, e);
 	struct spec s = { 0 };
 
@@ -94,7 +111,7 @@ static int load_spec(struct str text, struct arena *a, struct snapshot_row *r, s
 	r->image = s.image;
 	r->image_digest = s.digest;
 	r->layers = s.layers;
-	return 0;
+	return load_network(&s, r, e);
 }
 
 /* ---- the row ---- */

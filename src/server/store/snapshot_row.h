@@ -7,6 +7,7 @@
 
 #include "base/decode.h"
 #include "base/str.h"
+#include "server/runtime.h"
 
 struct arena;
 struct buf;
@@ -31,6 +32,9 @@ struct snapshot_row {
 	const char *image_digest; /* as the sandbox's was; NULL: it is found by its name */
 	struct string_list layers; /* the runtime's names: its own first, then those that it stands on, the uppermost first. None:
 				    * it was imported, and is its image */
+	bool knows_network;           /* the source's, as it was then; not of what was imported or taken by an earlier version */
+	enum runtime_network network;
+	const char *policy;           /* with RUNTIME_NET_POLICY */
 	enum snapshot_state state;
 	const char *reason, *message;
 	int64_t created_us, changed_us; /* wall clock */

@@ -175,7 +175,7 @@ void store_tx_durable(struct store_tx *tx); /* it is to survive power loss, too 
 
 /* A transaction with one of these survives a loss of power once it is committed (S1): the others only a crash of ours. */
 void store_tx_snapshot(struct store_tx *tx, const struct snapshot_row *row);
-void store_tx_snapshot_state(struct store_tx *tx, const struct snapshot_row *row);
+void store_tx_snapshot_state(struct store_tx *tx, const struct snapshot_row *row); /* and what it is known of its source by then */
 void store_tx_snapshot_delete(struct store_tx *tx, const char *id);
 
 /* A start after a recovery that could not read everything finds this under the name of a small value: what no record knows

@@ -46,7 +46,7 @@ static const char *const texts[SQL_COUNT] = {
 	[SQL_FORGET_KEY] = "DELETE FROM keys WHERE key = ?",
 	[SQL_SPEC] = "UPDATE sandboxes SET spec = ? WHERE id = ?",
 	[SQL_SNAPSHOT] = snapshot_text,
-	[SQL_SNAPSHOT_STATE] = "UPDATE snapshots SET state = ?, reason = ?, message = ?, changed_us = ? WHERE id = ?",
+	[SQL_SNAPSHOT_STATE] = "UPDATE snapshots SET state = ?, reason = ?, message = ?, changed_us = ?, spec = ? WHERE id = ?",
 	[SQL_SNAPSHOT_DELETE] = "DELETE FROM snapshots WHERE id = ?",
 	[SQL_VOLUME] = "INSERT OR REPLACE INTO volumes (name, id, size_bytes, created_us, state) VALUES (?, ?, ?, ?, ?)",
 	[SQL_FORGET_VOLUME] = "DELETE FROM volumes WHERE id = ?",

@@ -286,13 +286,16 @@ void store_tx_snapshot(struct store_tx *tx, const struct snapshot_row *row)
 
 void store_tx_snapshot_state(struct store_tx *tx, const struct snapshot_row *row)
 {
+	AUTO(buf_done) struct buf spec = BUF_INIT(ROW_SPEC_MAX);
 	struct step *s = add_step(tx, SQL_SNAPSHOT_STATE);
 
 	store_tx_durable(tx);
+	(void)snapshot_row_write_spec(row, &spec);
 	add_text(tx, s, snapshot_state_name(row->state));
 	add_text(tx, s, row->reason);
 	add_text(tx, s, row->message);
 	add_int(s, row->changed_us);
+	add_document(tx, s, &spec);
 	add_text(tx, s, row->id);
 }
 
