@@ -54,20 +54,25 @@ def call_session(box):
         assert is_empty(box.request("DELETE", path))
 
 
-def call_terminal(box):
-    made = box.request("POST", "/pty", json.dumps({"command": "tty; echo $((6*7))x"}), timeout=SECONDS)
-    assert made.status == 201, made.body
-    path = f"/pty/{made.json['session_id']}"
+def terminal_output(box, path, until):
     with box.peer.dial(box.name) as s:
         s.settimeout(SECONDS)
         key = base64.b64encode(os.urandom(16)).decode()
         s.sendall(f"GET {path}/ws HTTP/1.1\r\nHost: box\r\nX-EXECD-ACCESS-TOKEN: {TOKEN}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                   f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode())
         seen = b""
-        while b"42x" not in seen:
+        while until not in seen:
             piece = s.recv(4096)
             assert piece, seen
             seen += piece
+        return seen
+
+
+def call_terminal(box):
+    made = box.request("POST", "/pty", json.dumps({"command": "tty; echo $((6*7))x"}), timeout=SECONDS)
+    assert made.status == 201, made.body
+    path = f"/pty/{made.json['session_id']}"
+    seen = terminal_output(box, path, b"42x")
     assert b"/dev/pts/" in seen or b"not a tty" in seen, seen
     assert is_empty(box.request("DELETE", path))
 
@@ -154,6 +159,27 @@ def test_g11_the_working_directory_may_go(box):
     call_files(box)
     assert is_empty(box.request("DELETE", "/files?path=/workspace"))
     assert_works(box)
+
+
+@pytest.mark.parametrize("cwd", ["/etc/passwd", "/etc/passwd/x", "/proc/none", "/sys/none", "/loop", "/dangling", "/proc/self/fd/0"])
+def test_g11_what_cannot_be_a_working_directory_is_400(box, cwd):
+    box.command("ln -s /loop /loop; ln -s /nowhere/at/all /dangling")
+    session = box.request("POST", "/session", "{}").json["session_id"]
+    for path, body in (("/command", {"command": "pwd"}), ("/session", {}), ("/pty", {}), ("/code/context", {"language": "python"}),
+                       (f"/session/{session}/run", {"command": "pwd"})):
+        answer = box.request("POST", path, json.dumps({"cwd": cwd, **body}), timeout=SECONDS)
+        assert is_error(answer, 400, "INVALID_REQUEST_BODY", "$.cwd"), path
+
+
+def test_g11_directories_that_were_made_for_shells_are_made_again(box):
+    context = box.request("POST", "/code/context", json.dumps({"language": "bash", "cwd": "/made/code"}), timeout=3 * SECONDS).json["id"]
+    terminal = box.request("POST", "/pty", json.dumps({"cwd": "/made/pty", "command": "echo $((6*7))x; pwd"})).json["session_id"]
+    box.command("rm -rf /made")
+    for code in ("exit 3", "pwd"):  # the first ends the shell, the second starts another one
+        body = json.dumps({"code": code, "context": {"id": context, "language": "bash"}})
+        last = box.request("POST", "/code", body, timeout=3 * SECONDS)
+    assert output_of(last) == "/made/code"
+    assert b"/made/pty" in terminal_output(box, f"/pty/{terminal}", b"/made/pty")
 
 
 def test_g11_users_may_be_anything(box):

@@ -540,10 +540,11 @@ def test_delete_ends_it_and_tells_the_client(execd):
 def test_a_shell_that_cannot_be_started(execd, tmp_path):
     id_ = new(execd, cwd=str(tmp_path / "gone"))
     (tmp_path / "gone").rmdir()
+    (tmp_path / "gone").touch()
     with Client(execd, id_) as c:
         assert c.until_closed() == (1011, "START_FAILED")
         assert c.news[-1]["type"] == "error" and c.news[-1]["code"] == "START_FAILED" and c.news[-1]["error"]
-    (tmp_path / "gone").mkdir()
+    (tmp_path / "gone").unlink()
     with Client(execd, id_) as c:
         c.connected()
 

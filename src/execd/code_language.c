@@ -90,13 +90,9 @@ int code_ends_open(struct code_ends *ours, struct code_ends *theirs, struct err 
 /* Above all numbers that a program may be given: launch_setup() finds it where it is. */
 static int open_cwd(const char *path, struct err *e)
 {
-	AUTO_FD root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	AUTO_FD fd = -1;
+	AUTO_FD fd = launch_open_made(path, e);
 	int high;
 
-	if (root < 0)
-		return err_sys(e, errno, "open '/'");
-	fd = root_open(root, path, O_PATH | O_DIRECTORY, 0, e);
 	if (fd < 0)
 		return -1;
 	high = fcntl(fd, F_DUPFD_CLOEXEC, SPAWN_FD_NUMBER_MAX + 1);

@@ -456,13 +456,6 @@ static int open_tail(struct code_driver *d, int *ret_write, struct err *e)
 	return io_add(&d->tail.io, d->host->host.loop, ends[0], IO_IN, on_tail, d, "kernel output", e);
 }
 
-static int open_cwd(const char *path, struct err *e)
-{
-	AUTO_FD root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-	return root < 0 ? err_sys(e, errno, "open '/'") : root_open(root, path, O_PATH | O_DIRECTORY, 0, e);
-}
-
 static const char *temp_dir(const struct env *env)
 {
 	const char *dir = env_get(env, STR("TMPDIR"));
@@ -476,7 +469,7 @@ static const char *temp_dir(const struct env *env)
 static int spawn(struct code_driver *d, const struct code_spec *sp, const struct kernelspec *k, struct arena *a, struct err *e)
 {
 	static const struct child_ops ops = { .started = on_started, .failed = on_failed, .ended = on_ended };
-	AUTO_FD cwd = open_cwd(sp->cwd, e);
+	AUTO_FD cwd = launch_open_made(sp->cwd, e);
 	AUTO_FD out = -1;
 	struct launch launch = { d->host->leaf, sp->as, cwd };
 	struct spawn_spec spawn = SPAWN_INIT(NULL, NULL);

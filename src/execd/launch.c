@@ -132,6 +132,36 @@ int launch_open_cwd(const struct env *env, struct str path, struct err *e)
 		       why.sys == ENOTDIR ? "is not a directory" : why.sys == ENOENT ? "does not exist" : "cannot be opened");
 }
 
+int launch_open_made(const char *path, struct err *e)
+{
+	AUTO_FD root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (root < 0)
+		return err_sys(e, errno, "open '/'");
+	if (root_mkdirs(root, path, 0777, e) < 0)
+		return -1;
+	return root_open(root, path, O_PATH | O_DIRECTORY, 0, e);
+}
+
+bool launch_is_about_path(const struct err *why)
+{
+	switch (why->sys) {
+	case 0:
+		return why->code == ERR_INVALID;
+	case ENOENT: /* in /proc, or behind a symlink that leads nowhere */
+	case ENOTDIR:
+	case ELOOP:
+	case ENAMETOOLONG:
+	case EROFS:
+	case EACCES:
+	case EPERM:
+	case EXDEV:
+		return true;
+	default:
+		return false;
+	}
+}
+
 int launch_make_cwd(const char *path, struct err *e)
 {
 	AUTO_FD root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);

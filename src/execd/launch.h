@@ -35,6 +35,10 @@ int launch_setup(void *launch, struct err *e); /* a spawn_setup_fn */
  * anywhere (R1). ERR_INVALID with a reason that names the path when there is no such directory. */
 int launch_open_cwd(const struct env *env, struct str path, struct err *e);
 
+/* One by its absolute path, which is made if it is missing: at first, and again where it was removed since. */
+int launch_open_made(const char *path, struct err *e);
+bool launch_is_about_path(const struct err *why); /* another path would have done, or another file there; ours did not fail */
+
 /* The same as an absolute path, whether it is there or not. NULL with an error as above. */
 const char *launch_cwd_path(const struct env *env, struct str path, struct arena *a, struct err *e);
 

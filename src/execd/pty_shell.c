@@ -197,13 +197,6 @@ static int make_argv(const struct pty *p, const char *shell, struct arena *a, ch
 	return 0;
 }
 
-static int open_cwd(const char *path, struct err *e)
-{
-	AUTO_FD root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-	return root < 0 ? err_sys(e, errno, "open '/'") : root_open(root, path, O_PATH | O_DIRECTORY, 0, e);
-}
-
 static void keep_ends(struct pty *p, struct ends *s)
 {
 	p->in = take_fd(&s->in);
@@ -218,7 +211,7 @@ int pty_shell_start(struct pty *p, struct err *e)
 	const struct execd_config *config = p->of->config;
 	AUTO(arena_done) struct arena a = ARENA_INIT(START_ARENA_MAX);
 	AUTO(ends_done) struct ends ends = ENDS_INIT;
-	AUTO_FD cwd = open_cwd(p->cwd, e);
+	AUTO_FD cwd = launch_open_made(p->cwd, e);
 	bool is_pipe = p->client && p->client->how.is_pipe;
 	struct start start = { { &config->leaf, config->has_identity ? &config->as : NULL, cwd }, !is_pipe };
 	const char *shell = launch_shell(&config->env, &a);

@@ -39,21 +39,21 @@ static const struct field run_fields[] = {
 
 int execd_make_cwd(struct execd *x, const char *cwd, struct arena *a, struct reply *rp, const char **ret, struct err *e)
 {
-	AUTO_FD root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	AUTO_FD fd = -1;
 	struct err why = { 0 };
+	bool is_theirs;
 
-	*ret = NULL;
-	if (root < 0)
-		return err_sys(e, errno, "open '/'");
 	*ret = launch_cwd_path(&x->config->env, str_of(cwd && *cwd ? cwd : "."), a, &why);
-	if (*ret && root_mkdirs(root, *ret, 0777, &why) == 0)
+	if (*ret)
+		fd = launch_open_made(*ret, &why);
+	if (fd >= 0)
 		return 0;
 	if (why.sys == ENOMEM) {
 		*e = why;
 		return -1;
 	}
-	(void)reply_error(rp, why.code == ERR_INVALID ? 400 : 500, why.code == ERR_INVALID ? CODE_INVALID_BODY : CODE_RUNTIME,
-			  "$.cwd: %s", why.msg);
+	is_theirs = launch_is_about_path(&why);
+	(void)reply_error(rp, is_theirs ? 400 : 500, is_theirs ? CODE_INVALID_BODY : CODE_RUNTIME, "$.cwd: %s", why.msg);
 	return 1;
 }
 
