@@ -287,9 +287,9 @@ def test_timeout_kills_the_whole_group(execd, tmp_path):
 
 
 def test_a_command_leads_its_group_with_no_input_and_no_descriptor_of_ours(execd):
-    out = texts(execd.command("echo $$; ps -o pgid= -p $$ | tr -d ' '; readlink /proc/$$/fd/0; ls /proc/$$/fd | tr '\\n' ' '"))
-    assert out[0] == out[1] and out[2] == "/dev/null" and out[3].split()[:3] == ["0", "1", "2"]
-    assert set(out[3].split()) <= {"0", "1", "2", "255"}
+    out = texts(execd.command("echo $$; ps -o pgid= -p $$ | tr -d ' '; readlink /proc/$$/fd/0; ls /proc/$$/fd; true"))
+    assert out[0] == out[1] and out[2] == "/dev/null" and out[3:6] == ["0", "1", "2"]
+    assert set(out[3:]) <= {"0", "1", "2", "255"}  # a pipe of the shell's own would be one more, for a moment
 
 
 def test_no_signal_is_blocked_or_ignored(execd):
