@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# make, make run, make test, make bench, make lint, make fuzz, make soak: the whole interface.
+# make, make run, make test, make bench, make lint, make fuzz, make soak, make test-vm: the whole interface.
 #
 # Everything is built into build/VARIANT/. The variants differ only in compiler and flags:
 #   release  what is installed and measured        asan   ASan + UBSan + leak check, what the tests run
@@ -78,7 +78,7 @@ HOST_LIBS := -Wl,--as-needed -lssl -lcrypto -lsqlite3 -larchive -lcurl
 
 # ---- the interface -----------------------------------------------------------------------------------------
 
-.PHONY: all programs library examples install units harnesses benches musl check-clang run test bench lint fuzz soak clean deps-build \
+.PHONY: all programs library examples install units harnesses benches musl check-clang run test bench lint fuzz soak test-vm clean deps-build \
 	deps-test deps-bench deps-lint print-cflags help FORCE
 all: programs library
 
@@ -91,6 +91,7 @@ help:
 	@echo 'make lint        static analysers, scripts and documents'
 	@echo 'make fuzz        every fuzz target for FUZZ_SECONDS (60) each'
 	@echo 'make soak        the long forms of the load and fault tests'
+	@echo 'make test-vm     every feature in stock Debian machines, emulated; VM="bookworm trixie"'
 	@echo 'make clean       remove build/'
 
 # A static pattern: make looks for no implicit rule of a phony target.
@@ -106,6 +107,9 @@ test: deps-test
 
 soak: deps-test
 	@tools/check soak
+
+test-vm: deps-test
+	@tools/check vm
 
 bench: deps-bench
 	@tools/bench

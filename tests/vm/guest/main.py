@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs in the machine: prints a line for each check (kit.Runner), "END" at last, and the machine goes off."""
+import json
+import os
+import pathlib
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import census  # noqa: E402
+import features  # noqa: E402
+import world  # noqa: E402
+from kit import BIN, PAYLOAD, SERVICE, Runner, Service, Shell, check, create, install, listed, osb_json, remove, run, wait_for  # noqa: E402
+
+STAGE = pathlib.Path("/var/lib/vm-stage.json")
+# Groups of doctor's rows that are about what a machine can do; the others are advice about how it is set up, and so are ADVICE.
+MUST = ("kernel", "mounts", "control groups", "disk limits", "network")
+ADVICE = ("io weight",)
+
+
+def facts():
+    os_release = dict(line.split("=", 1) for line in pathlib.Path("/etc/os-release").read_text().splitlines() if "=" in line)
+    up_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+    print(f"NOTE {os_release['PRETTY_NAME'].strip(chr(34))}, Linux {os.uname().release}, up for {up_s:.0f} s", flush=True)
+
+
+def doctor():
+    """Right after the start: modules of the kernel have not been used before."""
+    report = json.loads(run(BIN / "opensandbox-server", "doctor", "--json", status=None))
+    bad = [c for c in report["checks"] if c["outcome"] != "ok" and c["name"] not in ADVICE and
+           (c["group"] in MUST or c["outcome"] == "missing")]
+    check(not bad and report["can_run"], json.dumps(bad, indent=1))
+    kernel = next(c for c in report["checks"] if c["name"] == "version")
+    check(kernel["outcome"] == "ok" and "tried" in kernel["detail"], kernel)
+
+
+def everything(runner, way, plan):
+    before = census.settled()
+    if not runner.run(f"{way.name}: start", way.start):
+        return
+    for name, function, *args in features.table(plan["form"]):
+        if plan["only"] in name:
+            runner.run(f"{way.name}: {name}", function, *[way if a is features.WAY else a for a in args])
+    runner.run(f"{way.name}: stop", stop, way, before)
+
+
+def stop(way, before):
+    """Nothing is left but files."""
+    try:
+        remove(*listed())
+    finally:
+        way.stop()
+    census.compare({**before, "files": census.files()})
+
+
+# ---- a machine that starts again ----
+
+
+def reboot(runner):
+    """Sandboxes run while the machine goes down; main() goes on with after_reboot()."""
+    Service().start()
+    run("systemctl", "enable", SERVICE)
+    STAGE.write_text(json.dumps({"sandboxes": [create(), create()], "failed": runner.failed}))
+    pathlib.Path("/run/rebooting").touch()
+    os.sync()
+    run("systemctl", "--no-block", "reboot")
+
+
+def after_reboot(stage):
+    """Those that ran have failed, say why, and nothing is left of them (S6)."""
+    way = Service()
+    wait_for(lambda: run("systemctl", "is-active", SERVICE, status=None).strip() == "active", "the service to start by itself")
+    way.come_back()
+    for one in stage["sandboxes"]:
+        status = osb_json("sandbox", "get", one)["status"]
+        check(status["state"] == "Failed" and status["reason"].lower() == "host_restarted", status)
+    remove(*stage["sandboxes"])
+    features.host_image()
+    way.stop()
+
+
+def main():
+    plan = json.loads((PAYLOAD / "plan.json").read_text())
+    runner = Runner()
+    os.environ["HOME"] = "/root"
+    facts()
+    if STAGE.exists():
+        world.start()
+        runner.run("sandboxes of before a reboot", after_reboot, json.loads(STAGE.read_text()))
+        print("END", flush=True)
+        return
+    if runner.run("installation", install):
+        runner.run("doctor right after the start", doctor)
+        world.start()
+        for way in (Service(), Shell()):
+            everything(runner, way, plan)
+        if plan["form"] == "full" and not plan["only"]:
+            import docker
+            docker.beside(runner)
+            runner.run("a reboot", reboot, runner)
+            if pathlib.Path("/run/rebooting").exists():
+                time.sleep(600)  # it is going down
+    print("END", flush=True)
+
+
+main()
