@@ -252,7 +252,7 @@ def test_parts_must_be_pairs_and_a_failed_upload_leaves_nothing(execd, tmp_path)
     assert is_error(execd.request("POST", "/files/upload", half, {"Content-Type": kind}), 400, "INVALID_FILE")
     assert is_error(execd.request("POST", "/files/upload", body[:-8], {"Content-Type": kind}), 400, "INVALID_FILE")
     assert is_error(upload(execd, pair(tmp_path / "a", b"1"), pair(tmp_path, b"2")), 400, "INVALID_FILE_METADATA", tmp_path)
-    assert is_error(upload(execd, pair(tmp_path / "a", b"1"), pair(tmp_path / "b", b"2", mode=888)), 500, "RUNTIME_ERROR", "888")
+    assert is_error(upload(execd, pair(tmp_path / "a", b"1"), pair(tmp_path / "b", b"2", mode=888)), 400, "INVALID_FILE_METADATA", "mode")
     assert is_error(upload(execd, pair(tmp_path / "a", b"1"), pair("/proc/version/x", b"2")), 500, "RUNTIME_ERROR")
     assert os.listdir(tmp_path) == []
 
