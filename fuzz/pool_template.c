@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static const struct runtime_ops ops = { .check_image = any_image };
 	struct runtime rt = { .ops = &ops, .code_prefix = "NATIVE", .os = "linux", .arch = "amd64",
 			      .enforces = LIMIT_CPU | LIMIT_MEMORY | LIMIT_PIDS | LIMIT_DISK };
-	struct create_rules rules = { .runtime = &rt };
+	struct create_rules rules = { .runtime = &rt, .ceilings = RUNTIME_CEILINGS };
 	AUTO(arena_done) struct arena a = ARENA_INIT(32 << 20);
 	AUTO(buf_done) struct buf kept = BUF_INIT(32 << 20);
 	struct str text = { (const char *)data, size };

@@ -98,11 +98,28 @@ static void on_denied(const struct runtime_denial *d, void *arg)
 		audit_denial(p->audit, d);
 }
 
+struct create_rules plane_create_rules(const struct plane *p)
+{
+	return (struct create_rules){
+		.runtime = p->spec.runtime, .max_timeout_s = p->spec.max_timeout_s, .ceilings = p->spec.ceilings,
+		.snapshots = p->snapshots, .network = p->spec.network, .max_rules = p->spec.max_rules,
+	};
+}
+
+struct create_rules plane_volume_rules(const struct plane *p)
+{
+	struct create_rules rules = plane_create_rules(p);
+
+	rules.volumes = sandboxes_volumes(p->sandboxes);
+	rules.host_paths = &p->spec.host_paths;
+	rules.volume_bytes = p->spec.volume_bytes;
+	return rules;
+}
+
 static int make_order(struct str template, struct arena *a, struct sandbox_order *ret, struct fault *f, void *arg)
 {
 	const struct plane *p = arg;
-	struct create_rules rules = { .runtime = p->spec.runtime, .max_timeout_s = p->spec.max_timeout_s, .snapshots = p->snapshots,
-				      .network = p->spec.network, .max_rules = p->spec.max_rules };
+	const struct create_rules rules = plane_create_rules(p);
 
 	return template_order(template, &rules, a, ret, f);
 }

@@ -86,6 +86,10 @@ int plane_recover(struct plane *p, struct err *e);
 void plane_job_begin(struct plane *p, struct plane_job *j, void (*drop)(struct plane_job *j));
 void plane_job_end(struct plane_job *j); /* its completion has come */
 
+/* What holds for everything that is made from a request; who asks adds what is its own. */
+struct create_rules plane_create_rules(const struct plane *p);
+struct create_rules plane_volume_rules(const struct plane *p); /* the same, for what may have volumes */
+
 static inline struct plane *plane_of(const struct request *rq)
 {
 	return service_of(rq)->spec.plane;

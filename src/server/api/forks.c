@@ -75,16 +75,14 @@ static void on_forked(const char (*ids)[ID_MAX + 1], size_t n, const struct faul
 static int fork_source(struct request *rq, struct reply *rp, const struct forking *fk, struct sandbox *source, struct err *e)
 {
 	struct plane *plane = plane_of(rq);
-	const struct create_rules rules = { .runtime = plane->spec.runtime, .max_timeout_s = plane->spec.max_timeout_s, .ceilings = plane->spec.ceilings,
-					    .snapshots = plane->snapshots, .source = &source->row, .max_rules = plane->spec.max_rules,
-					    .volumes = sandboxes_volumes(plane->sandboxes), .host_paths = &plane->spec.host_paths,
-					    .volume_bytes = plane->spec.volume_bytes };
+	struct create_rules rules = plane_volume_rules(plane);
 	struct sandbox_order order;
 	struct fork_spec spec = { .snapshots = plane->snapshots, .sandboxes = plane->sandboxes, .source = source, .order = &order,
 				  .name = fk->name, .count = (size_t)fk->count };
 	struct waiting *w;
 	struct fault f;
 
+	rules.source = &source->row;
 	if (create_check(&fk->rq, &rules, rq->arena, &order, &f) < 0)
 		return reply_fault(rp, &f);
 	w = calloc(1, sizeof(*w));
@@ -129,13 +127,13 @@ static const struct field rollback_fields[] = {
 static const struct snapshot *check_rollback(const struct request *rq, const struct rolling *r, const struct sandbox *sb, struct fault *f)
 {
 	struct plane *plane = plane_of(rq);
-	const struct create_rules rules = { .runtime = plane->spec.runtime, .max_timeout_s = plane->spec.max_timeout_s, .ceilings = plane->spec.ceilings,
-					    .snapshots = plane->snapshots, .source = &sb->row };
+	struct create_rules rules = plane_create_rules(plane);
 	const struct create_request as_create = { .env = r->env };
 	struct str id = str_trim(str_of(r->snapshot_id));
 	const struct snapshot *sn = snapshots_find(plane->snapshots, id);
 	struct sandbox_order order;
 
+	rules.source = &sb->row;
 	if (!sn || strcmp(sn->row.sandbox_id, sb->row.id) != 0) {
 		(void)fault_set(f, 404, "SNAPSHOT", "NOT_FOUND", "sandbox '%s' has no snapshot '%s'", sb->row.id, SHOWN(id));
 		return NULL;

@@ -221,8 +221,7 @@ static int start_create(struct request *rq, struct reply *rp, const struct pool_
 int pools_post(struct request *rq, struct reply *rp, struct err *e)
 {
 	const struct plane *plane = plane_of(rq);
-	struct create_rules rules = { .runtime = plane->spec.runtime, .max_timeout_s = plane->spec.max_timeout_s, .ceilings = plane->spec.ceilings, .snapshots = plane->snapshots,
-				      .network = plane->spec.network, .max_rules = plane->spec.max_rules };
+	const struct create_rules rules = plane_create_rules(plane);
 	struct pool_body body = { 0 };
 	struct create_request template = { 0 };
 	struct sandbox_order order;

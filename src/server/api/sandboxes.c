@@ -64,11 +64,7 @@ static int check_create(struct request *rq, const struct create_request *cr, con
 int sandboxes_post(struct request *rq, struct reply *rp, struct err *e)
 {
 	struct plane *plane = plane_of(rq);
-	struct create_rules rules = {
-		.runtime = plane->spec.runtime, .max_timeout_s = plane->spec.max_timeout_s, .ceilings = plane->spec.ceilings, .snapshots = plane->snapshots,
-		.volumes = sandboxes_volumes(plane->sandboxes), .host_paths = &plane->spec.host_paths,
-		.volume_bytes = plane->spec.volume_bytes, .network = plane->spec.network, .max_rules = plane->spec.max_rules, .has_host_ports = plane->host_ports != NULL,
-	};
+	struct create_rules rules = plane_volume_rules(plane);
 	struct create_request *cr = arena_alloc(rq->arena, sizeof(*cr));
 	struct sandbox_order order;
 	struct pool *pool = NULL;
@@ -80,6 +76,7 @@ int sandboxes_post(struct request *rq, struct reply *rp, struct err *e)
 
 	if (!cr)
 		return err_no_memory(e);
+	rules.has_host_ports = plane->host_ports != NULL;
 	rc = create_decode(rq, rp, cr, &d, e);
 	if (rc != 0)
 		return rc < 0 ? -1 : 0;
