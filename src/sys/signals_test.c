@@ -143,6 +143,8 @@ static int dispositions_of_a_daemon(void *arg)
 	struct sigaction sa;
 
 	(void)arg;
+	for (size_t i = 0; i < ARRAY_LEN(kept); i++)
+		(void)signal(kept[i], SIG_DFL); /* a shell starts programs in the background without SIGINT */
 	signals_prepare_daemon();
 	for (size_t i = 0; i < ARRAY_LEN(ignored); i++)
 		if (sigaction(ignored[i], NULL, &sa) < 0 || sa.sa_handler != SIG_IGN)
