@@ -10,13 +10,15 @@
 #include "base/err.h"
 #include "base/kill_point.h"
 #include "base/own.h"
+#include "base/sha256.h"
 #include "base/uuid.h"
 #include "sys/fd.h"
 
 #include "base/banned.h"
 
 #define MAGIC 0x31786f42U /* "Box1" */
-#define VERSION 1
+#define VERSION 2
+#define VERSION_UNCHECKED 1 /* zeroes in the place of the check: of a program before it */
 
 /* As it is in the file: the file never leaves its host, so the order of bytes is the host's. */
 struct stored {
@@ -30,12 +32,33 @@ struct stored {
 	struct wire_ending ending;
 	char layer[SLOT_LAYER_NAME_MAX + 1];
 	uint32_t network; /* enum wire_network */
-	char reserved[20]; /* 0 */
+	unsigned char check[16]; /* of SHA-256 of the rest */
+	char reserved[4]; /* 0 */
 	uint32_t end_magic;
 };
 _Static_assert(sizeof(struct stored) == BOX_FILE_BYTES, "the file has no gaps");
 
 /* ---- the bytes ---- */
+
+static void check_of(const struct stored *s, unsigned char out[sizeof(s->check)])
+{
+	unsigned char sum[SHA256_SIZE];
+	struct stored blank = *s;
+
+	memset(blank.check, 0, sizeof(blank.check));
+	sha256((struct str){ (const char *)&blank, sizeof(blank) }, sum);
+	memcpy(out, sum, sizeof(s->check));
+}
+
+/* A bit that has changed could name another process, which has ended: the box would be taken for dead, and removed. */
+static bool is_whole(const struct stored *s)
+{
+	unsigned char want[sizeof(s->check)] = { 0 };
+
+	if (s->version == VERSION)
+		check_of(s, want);
+	return (s->version == VERSION || s->version == VERSION_UNCHECKED) && memcmp(s->check, want, sizeof(want)) == 0;
+}
 
 void box_file_encode(const struct box_file *f, unsigned char out[BOX_FILE_BYTES])
 {
@@ -45,6 +68,7 @@ void box_file_encode(const struct box_file *f, unsigned char out[BOX_FILE_BYTES]
 	(void)snprintf(s.id, sizeof(s.id), "%s", f->id); /* as long as what they are copied from */
 	(void)snprintf(s.boot, sizeof(s.boot), "%s", f->boot);
 	(void)snprintf(s.layer, sizeof(s.layer), "%s", f->layer);
+	check_of(&s, s.check);
 	memcpy(out, &s, sizeof(s));
 }
 
@@ -89,8 +113,10 @@ int box_file_decode(struct str bytes, struct box_file *ret, struct err *e)
 	if (bytes.n != sizeof(s))
 		return bad(e, "another size");
 	memcpy(&s, bytes.p, sizeof(s));
-	if (s.magic != MAGIC || s.end_magic != MAGIC || s.version != VERSION)
-		return bad(e, "another kind or version");
+	if (s.magic != MAGIC || s.end_magic != MAGIC)
+		return bad(e, "another kind");
+	if (!is_whole(&s))
+		return bad(e, "another version, or damaged");
 	if (s.stage < BOX_STARTING || s.stage > BOX_REMOVING || s.pid <= 1 || s.ending.reason > WIRE_END_LOST || s.ending.oom > 1 ||
 	    s.network > WIRE_NET_POLICY)
 		return bad(e, "a value out of range");

@@ -67,6 +67,44 @@ static void the_longest_names_fit(void **state)
 	assert_same(&f, &got);
 }
 
+/* Which process it is decides whether the box is taken for dead (G8). */
+static void no_bit_can_change_unnoticed(void **state)
+{
+	struct box_file f = example(), got;
+	unsigned char bytes[BOX_FILE_BYTES];
+	struct err e;
+
+	(void)state;
+	box_file_encode(&f, bytes);
+	for (size_t i = 0; i < 8 * sizeof(bytes); i++) {
+		bytes[i / 8] ^= (unsigned char)(1 << i % 8);
+		assert_int_equal(box_file_decode((struct str){ (const char *)bytes, sizeof(bytes) }, &got, &e), -1);
+		assert_int_equal(e.code, ERR_INVALID);
+		bytes[i / 8] ^= (unsigned char)(1 << i % 8);
+	}
+	assert_int_equal(box_file_decode((struct str){ (const char *)bytes, sizeof(bytes) }, &got, &e), 0);
+}
+
+/* A file as a program before the check wrote it. */
+static void encode_unchecked(const struct box_file *f, unsigned char bytes[BOX_FILE_BYTES])
+{
+	box_file_encode(f, bytes);
+	bytes[4] = 1;
+	memset(bytes + 216, 0, 20);
+}
+
+static void a_file_of_a_program_before_the_check_is_read(void **state)
+{
+	struct box_file f = example(), got;
+	unsigned char bytes[BOX_FILE_BYTES];
+	struct err e;
+
+	(void)state;
+	encode_unchecked(&f, bytes);
+	assert_int_equal(box_file_decode((struct str){ (const char *)bytes, sizeof(bytes) }, &got, &e), 0);
+	assert_same(&f, &got);
+}
+
 /* Offsets as they are in the file, which an older program may have written. */
 static void bytes_that_are_not_ours_are_refused(void **state)
 {
@@ -75,7 +113,7 @@ static void bytes_that_are_not_ours_are_refused(void **state)
 		size_t at;
 		unsigned char byte;
 	} table[] = {
-		{ "magic", 0, 'b' },           { "version", 4, 2 },         { "stage 0", 6, 0 },
+		{ "magic", 0, 'b' },           { "version", 4, 3 },         { "stage 0", 6, 0 },
 		{ "stage too high", 6, 5 },    { "stage's high byte", 7, 1 }, { "id begins badly", 8, '-' },
 		{ "id with a slash", 10, '/' }, { "no id", 8, 0 },           { "text behind the id's end", 71, 'x' },
 		{ "no boot", 72, 0 },          { "text behind the boot", 111, 'x' }, { "negative pid", 123, 0x80 },
@@ -88,7 +126,7 @@ static void bytes_that_are_not_ours_are_refused(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-		box_file_encode(&f, bytes);
+		encode_unchecked(&f, bytes);
 		bytes[table[i].at] = table[i].byte;
 		if (box_file_decode((struct str){ (const char *)bytes, sizeof(bytes) }, &got, &e) == 0)
 			fail_msg("accepted: %s", table[i].what);
@@ -164,6 +202,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_written_is_read),
 		cmocka_unit_test(the_longest_names_fit),
+		cmocka_unit_test(no_bit_can_change_unnoticed),
+		cmocka_unit_test(a_file_of_a_program_before_the_check_is_read),
 		cmocka_unit_test(bytes_that_are_not_ours_are_refused),
 		cmocka_unit_test(any_other_size_is_refused),
 		cmocka_unit_test(random_changes_never_do_more_than_fail),
