@@ -31,7 +31,8 @@ EXECD = pathlib.Path(os.environ.get("EXECD", ROOT / "build/musl/bin/execd")).res
 SANITIZER = re.compile(r"runtime error:|AddressSanitizer|LeakSanitizer|UndefinedBehaviorSanitizer")
 
 CREATE, PAUSE, RESUME, REMOVE, DIAL, LOGS, STATS, LIST, SNAPSHOT, SNAPSHOT_REMOVE, SNAPSHOTS = range(1, 12)
-LAYER_ADD, LAYER_DROP, LAYERS, LAYER_PACK, VOLUME_MAKE, VOLUME_REMOVE, VOLUMES, ENDED = range(12, 20)
+LAYER_ADD, LAYER_DROP, LAYERS, LAYER_PACK, VOLUME_MAKE, VOLUME_REMOVE, VOLUMES, RECORD_SET, RECORD_GET, ENDED = range(12, 22)
+VERSION = 2
 STARTING, RUNNING, PAUSED, OVER = range(4)
 EXITED, INIT, KILLED, LOST = range(4)
 INVALID, NOT_FOUND, CONFLICT, DENIED, LIMIT, TIMEOUT, UNAVAILABLE, IO, INTERNAL = range(1, 10)
@@ -75,7 +76,7 @@ def sealed(spec):
     return fd
 
 
-def request(call, serial, name="", port=0, image=0, limits=LIMITS, version=1, layers=(), blob=None, diff_id=b"",
+def request(call, serial, name="", port=0, image=0, limits=LIMITS, version=VERSION, layers=(), blob=None, diff_id=b"",
             network=0):
     """LAYERS are names of blobs or of snapshots, which are shorter; the uppermost first. BLOB is the digest of one that is added."""
     if call == LAYER_ADD and blob is None:
@@ -84,6 +85,14 @@ def request(call, serial, name="", port=0, image=0, limits=LIMITS, version=1, la
     packed = b"".join(LAYER.pack(BLOB if len(layer) == 32 else SNAP, layer) for layer in layers)
     return REQUEST.pack(version, call, serial, name.encode(), image, port, network, *limits, len(blob), blob,
                         len(diff_id), diff_id, len(layers)) + packed
+
+
+RECORD = b"what the server wants to have back"
+
+
+def with_record(fds, record=RECORD):
+    """The descriptors of a create: its record comes behind the spec."""
+    return [fds[0], sealed(record), *fds[1:]] if fds else []
 
 
 class Peer:
@@ -98,7 +107,10 @@ class Peer:
 
     def send(self, call, name="", fds=(), **more):
         self.serial += 1
-        socket.send_fds(self.sock, [request(call, self.serial, name, **more)], list(fds))
+        fds = with_record(list(fds)) if call == CREATE else list(fds)
+        socket.send_fds(self.sock, [request(call, self.serial, name, **more)], fds)
+        if call == CREATE and fds:
+            os.close(fds[1])
         return self.serial
 
     def receive(self):
@@ -144,6 +156,18 @@ class Peer:
             if reply.serial == serial:
                 rows[reply.id] = reply
 
+    def record(self, name):
+        fd, = self.call(RECORD_GET, name).fds
+        with open(fd, "rb") as f:
+            return f.read()
+
+    def set_record(self, name, record):
+        fd = sealed(record)
+        try:
+            self.call(RECORD_SET, name, [fd])
+        finally:
+            os.close(fd)
+
     def dial(self, name, port=0):
         fd, = self.call(DIAL, name, port=port).fds
         sock = socket.socket(fileno=fd)
@@ -167,9 +191,9 @@ class Peer:
         return self.ended[name]
 
 
-def mounts():
-    """Of this namespace, but for the network namespaces that others may name meanwhile."""
-    return [line for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines() if " - nsfs " not in line]
+def mounts(folder):
+    """Of this namespace, below FOLDER: other servers of this host come and go meanwhile."""
+    return [line for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines() if str(folder) in line]
 
 
 class Warden:
@@ -251,7 +275,7 @@ class Warden:
 
     def census(self):
         return {"children": len(self.children()), "fds": self.fds(), "folders": len(self.folders()),
-                "groups": len(self.groups()), "mounts": len(mounts()),
+                "groups": len(self.groups()), "mounts": len(mounts(self.folder)),
                 "networks": len(self.networks()), "layers": len(list((self.store / "layers").iterdir())),
                 "disks": len(self.disks())}
 
@@ -841,8 +865,8 @@ def test_bad_requests_are_answered_or_dropped(warden):
     with pytest.raises(Failed) as e:
         peer.create(name=name)
     assert e.value.code == CONFLICT
-    for data, fds in [(b"x", []), (request(LIST, 1) + b"x", []), (request(LIST, 1, version=2), []), (request(LIST, 0), []),
-                      (request(99, 1), []), (request(CREATE, 1, "x"), [fd, fd, fd])]:
+    for data, fds in [(b"x", []), (request(LIST, 1) + b"x", []), (request(LIST, 1, version=VERSION + 1), []), (request(LIST, 0), []),
+                      (request(99, 1), []), (request(CREATE, 1, "x"), [fd, fd, fd, fd])]:
         bad = warden.peer()
         socket.send_fds(bad.sock, [data], fds)
         with pytest.raises((EOFError, ConnectionError)):

@@ -10,7 +10,7 @@ import uuid
 
 import pytest
 
-from test_warden import CONFLICT, CREATE, INTERNAL, INVALID, REMOVE, VOLUME_MAKE, VOLUME_REMOVE, Failed, guest, pid1, pytestmark, \
+from test_warden import CONFLICT, CREATE, INTERNAL, INVALID, REMOVE, VOLUME_MAKE, VOLUME_REMOVE, Failed, guest, pid1, pytestmark, with_record, \
     request, sealed, warden  # noqa: F401
 
 HOST, NAMED = 1, 2
@@ -27,7 +27,7 @@ def create_with(peer, *volumes):
     fd = sealed({"id": name})
     try:
         peer.serial += 1
-        socket.send_fds(peer.sock, [request(CREATE, peer.serial, name) + b"".join(volumes)], [fd])
+        socket.send_fds(peer.sock, [request(CREATE, peer.serial, name) + b"".join(volumes)], with_record([fd]))
         peer.wait(peer.serial)
     finally:
         os.close(fd)
@@ -106,7 +106,7 @@ def test_a_box_that_goes_while_its_volumes_are_opened_leaves_nothing(warden):
         fd = sealed({"id": name})
         peer.serial += 1
         created = peer.serial
-        socket.send_fds(peer.sock, [request(CREATE, created, name) + volume(HOST, "/a", f"f{i}") + volume(HOST, "/b", f"g{i}")], [fd])
+        socket.send_fds(peer.sock, [request(CREATE, created, name) + volume(HOST, "/a", f"f{i}") + volume(HOST, "/b", f"g{i}")], with_record([fd]))
         os.close(fd)
         time.sleep(0.001 * i)
         removed = peer.send(REMOVE, name)

@@ -151,8 +151,8 @@ static int check_snapshot(const struct wire_request *rq, struct err *e)
 static size_t wire_fds(const struct wire_request *rq)
 {
 	if (rq->call == WIRE_CREATE)
-		return rq->network == WIRE_NET_POLICY ? 2 : 1;
-	return rq->call == WIRE_LAYER_ADD || rq->call == WIRE_LAYER_PACK;
+		return rq->network == WIRE_NET_POLICY ? 3 : 2;
+	return rq->call == WIRE_LAYER_ADD || rq->call == WIRE_LAYER_PACK || rq->call == WIRE_RECORD_SET;
 }
 
 /* The layer is known by the blob that it is made of, and by no other. */

@@ -13,7 +13,7 @@
 #include "base/digest.h"
 #include "base/err.h"
 
-#define WIRE_VERSION 1
+#define WIRE_VERSION 2
 #define WIRE_ID_SIZE 64   /* of a sandbox: NUL-terminated, id_valid() */
 #define WIRE_IMAGE_HOST 0 /* the host's own programs; others are numbered as the operator lists them */
 #define WIRE_IMAGE_NONE UINT32_MAX /* nothing below the layers */
@@ -22,7 +22,7 @@
 #define WIRE_SNAPSHOT_SIZE 16
 
 enum wire_call {
-	/* With the sealed spec, and with WIRE_NET_POLICY the sealed policy. ERR_UNAVAILABLE and EDQUOT: disks cannot be limited here;
+	/* With the sealed spec, the sealed record (below), and with WIRE_NET_POLICY the sealed policy. ERR_UNAVAILABLE and EDQUOT: disks cannot be limited here;
 	 * and ENETDOWN: there is no network, or nobody who watches over it. */
 	WIRE_CREATE = 1,
 	WIRE_PAUSE,
@@ -46,6 +46,10 @@ enum wire_call {
 	WIRE_VOLUME_MAKE,   /* a named volume: its id, and disk_bytes of the limits (0: none). Once it is there, nothing changes */
 	WIRE_VOLUME_REMOVE, /* with all that is in it; of what is not there at once */
 	WIRE_VOLUMES, /* answered with one row per named volume, its id in the place of a sandbox's, then one without */
+	/* The record is the server's own copy of what its database says of the sandbox. The warden keeps it beside the box, unread,
+	 * so that a database that was lost or damaged costs no sandbox that runs. */
+	WIRE_RECORD_SET, /* with a sealed record, which replaces the one that there is; not of a box that is being removed */
+	WIRE_RECORD_GET, /* answered with a sealed descriptor of it; ERR_NOT_FOUND: there is none; ERR_INVALID: it is damaged */
 	WIRE_ENDED, /* from the warden, serial 0: a box has ended */
 };
 
@@ -130,7 +134,8 @@ enum wire_volume_fault {
 };
 
 #define WIRE_POLICY_MAX (1 << 20) /* bytes of the text of a policy */
-#define WIRE_FDS_MAX 2 /* of a request */
+#define WIRE_RECORD_MAX ((size_t)4 << 20) /* bytes of a record */
+#define WIRE_FDS_MAX 3 /* of a request */
 
 struct wire_stats {
 	uint64_t cpu_usec, memory_bytes, memory_peak_bytes, pids, disk_bytes, oom_kills;

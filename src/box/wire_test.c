@@ -34,15 +34,16 @@ static void good_requests_pass(void **state)
 	(void)state;
 	for (unsigned call = WIRE_CREATE; call < WIRE_ENDED; call++) {
 		struct wire_request rq = good_request(call);
-		bool has_fd = call == WIRE_CREATE || call == WIRE_LAYER_ADD || call == WIRE_LAYER_PACK;
+		size_t n_fds = call == WIRE_CREATE ? 2 : call == WIRE_LAYER_ADD || call == WIRE_LAYER_PACK || call == WIRE_RECORD_SET;
 
 		rq.n_layers = 1;
 		rq.layers[0] = (struct wire_layer){ WIRE_LAYER_SNAPSHOT, { 1, [WIRE_SNAPSHOT_SIZE - 1] = 2 } };
 		if (call == WIRE_LAYER_ADD || call == WIRE_LAYER_DROP)
 			rq.layers[0].kind = WIRE_LAYER_BLOB;
 		rq.blob = rq.diff_id = digest_of_sha256(rq.layers[0].name);
-		assert_int_equal(check(&rq, has_fd), 0);
-		assert_int_equal(check(&rq, !has_fd), -1);
+		assert_int_equal(check(&rq, n_fds), 0);
+		assert_int_equal(check(&rq, n_fds + 1), -1);
+		assert_int_equal(check(&rq, n_fds - 1), -1);
 	}
 }
 
@@ -108,20 +109,20 @@ static void a_layer_that_is_added_has_the_name_of_its_blob(void **state)
 	assert_int_equal(check(&rq, 1), 0);
 }
 
-static void a_policy_is_a_second_descriptor(void **state)
+static void a_policy_is_a_third_descriptor(void **state)
 {
 	struct wire_request rq = good_request(WIRE_CREATE);
 
 	(void)state;
 	rq.network = WIRE_NET_OPEN;
-	assert_int_equal(check(&rq, 1), 0);
-	assert_int_equal(check(&rq, 2), -1);
-	rq.network = WIRE_NET_POLICY;
 	assert_int_equal(check(&rq, 2), 0);
-	assert_int_equal(check(&rq, 1), -1);
-	rq.network++;
-	assert_int_equal(check(&rq, 1), -1);
+	assert_int_equal(check(&rq, 3), -1);
+	rq.network = WIRE_NET_POLICY;
+	assert_int_equal(check(&rq, 3), 0);
 	assert_int_equal(check(&rq, 2), -1);
+	rq.network++;
+	assert_int_equal(check(&rq, 2), -1);
+	assert_int_equal(check(&rq, 3), -1);
 }
 
 static void anything_else_is_refused(void **state)
@@ -145,7 +146,7 @@ static void anything_else_is_refused(void **state)
 	bad[11].n_layers = WIRE_LAYERS_MAX + 1;
 	bad[12].n_layers = 1;
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-		assert_int_equal(check(&bad[i], 1), -1);
+		assert_int_equal(check(&bad[i], 2), -1);
 	bad[0] = good_request(WIRE_DIAL);
 	bad[0].port = 65536;
 	assert_int_equal(check(&bad[0], 0), -1);
@@ -322,7 +323,7 @@ int main(void)
 		cmocka_unit_test(good_requests_pass), cmocka_unit_test(layers_of_both_kinds_are_packed),
 		cmocka_unit_test(layers_are_added_one_by_one_and_only_those_of_images),
 		cmocka_unit_test(a_layer_that_is_added_has_the_name_of_its_blob),
-		cmocka_unit_test(a_policy_is_a_second_descriptor), cmocka_unit_test(anything_else_is_refused),
+		cmocka_unit_test(a_policy_is_a_third_descriptor), cmocka_unit_test(anything_else_is_refused),
 		cmocka_unit_test(a_snapshot_has_one_name_of_its_own_kind),
 		cmocka_unit_test(a_create_has_as_many_volumes_as_its_size_says),
 		cmocka_unit_test(no_bad_volume_passes),

@@ -82,6 +82,7 @@ enum runtime_network {
 	RUNTIME_NETWORKS,
 };
 #define RUNTIME_POLICY_MAX ((size_t)1 << 20) /* bytes */
+#define RUNTIME_RECORD_MAX ((size_t)4 << 20)
 
 struct runtime_spec {
 	const char *id;
@@ -99,6 +100,7 @@ struct runtime_spec {
 	struct string_list layers;     /* snapshots that it stands on, above the image, the uppermost first */
 	enum runtime_network network;
 	struct str policy;             /* its text, with RUNTIME_NET_POLICY */
+	struct str record;             /* as record_set() has it */
 };
 
 /* A snapshot is a layer with a name that the control plane gives it: 32 hexadecimal digits. It is what one sandbox had
@@ -210,6 +212,11 @@ struct runtime_ops {
 	void (*logs)(struct runtime *rt, const char *id, const struct runtime_log_query *query, runtime_text_fn *fn, void *arg);
 	void (*inspect)(struct runtime *rt, const char *id, runtime_info_fn *fn, void *arg);
 	void (*stats)(struct runtime *rt, const char *id, runtime_stats_fn *fn, void *arg);
+	/* What the control plane wants to have back should its own database be lost: RUNTIME_RECORD_MAX bytes at most, kept with
+	 * the sandbox, unread. A create brings the first. The other one gives it back: ERR_NOT_FOUND when there is none,
+	 * ERR_INVALID when it is damaged. NULL: the runtime keeps none. */
+	void (*record_set)(struct runtime *rt, const char *id, struct str record, runtime_done_fn *fn, void *arg);
+	void (*record_get)(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg);
 	/* Everything that is ours by name and owner, half-made and ended ones included. */
 	void (*list)(struct runtime *rt, runtime_list_fn *fn, void *arg);
 	/* Of a sandbox that runs or is paused, which it is afterwards as well. Takes 600 s at most. */

@@ -73,6 +73,7 @@ static struct runtime_failure failure_of(const struct call *c, const struct err 
 		[WIRE_LAYER_PACK] = "SNAPSHOT_EXPORT_FAILED",
 		[WIRE_VOLUME_MAKE] = "VOLUME_CREATE_FAILED", [WIRE_VOLUME_REMOVE] = "VOLUME_DELETE_FAILED",
 		[WIRE_VOLUMES] = "SANDBOX_QUERY_FAILED",
+		[WIRE_RECORD_SET] = "SANDBOX_QUERY_FAILED", [WIRE_RECORD_GET] = "SANDBOX_QUERY_FAILED",
 	};
 	struct runtime_failure f = { .code = codes[c->kind], .status = 500, .err = *e };
 
@@ -118,6 +119,7 @@ void native_call_fail(struct call *c, const struct err *e)
 		copy.fn.dial(NULL, &f, copy.arg);
 		break;
 	case WIRE_LOGS:
+	case WIRE_RECORD_GET:
 		copy.fn.text((struct str){ "", 0 }, false, &f, copy.arg);
 		break;
 	case WIRE_STATS:
@@ -148,6 +150,7 @@ void native_call_fail(struct call *c, const struct err *e)
 	case WIRE_LAYERS:
 	case WIRE_VOLUME_MAKE:
 	case WIRE_VOLUME_REMOVE:
+	case WIRE_RECORD_SET:
 	case WIRE_ENDED:
 		copy.fn.done(&f, copy.arg);
 		break;
@@ -625,6 +628,9 @@ static void answer(struct call *c, const struct wire_reply *rp, struct passed *g
 	case WIRE_LAYER_PACK:
 		native_answer_packed(c, &rp->layer);
 		return;
+	case WIRE_RECORD_GET:
+		native_answer_record(c, got);
+		return;
 	case WIRE_CREATE:
 	case WIRE_PAUSE:
 	case WIRE_RESUME:
@@ -633,6 +639,7 @@ static void answer(struct call *c, const struct wire_reply *rp, struct passed *g
 	case WIRE_LAYER_ADD:
 	case WIRE_VOLUME_MAKE:
 	case WIRE_VOLUME_REMOVE:
+	case WIRE_RECORD_SET:
 	case WIRE_ENDED:
 		break;
 	}
@@ -754,6 +761,7 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 		.create = native_create,   .pause = native_pause, .resume = native_resume, .remove = native_remove,
 		.dial = native_dial,       .logs = native_logs,   .inspect = native_inspect, .stats = native_stats,
 		.policy = native_policy,   .activity = native_activity,
+		.record_set = native_record_set, .record_get = native_record_get,
 		.list = native_list,       .snapshot = native_snapshot, .snapshot_remove = native_snapshot_remove,
 		.snapshots = native_snapshots, .pack = native_pack, .volume_make = native_volume_make, .volume_remove = native_volume_remove, .volumes = native_volumes,
 		.cancel = native_image_cancel, .check_image = native_check_image, .free = native_free,

@@ -424,7 +424,8 @@ static int copy_spec(struct image_create *ic, const struct runtime_spec *from)
 	if (copy_list(a, &from->entrypoint, &to->entrypoint) < 0 || copy_list(a, &from->layers, &to->layers) < 0)
 		return -1;
 	to->policy.p = arena_dup(a, from->policy);
-	return to->policy.p ? copy_volumes(a, from, to) : -1;
+	to->record.p = arena_strndup(a, from->record.n > 0 ? from->record.p : "", from->record.n);
+	return to->policy.p && to->record.p ? copy_volumes(a, from, to) : -1;
 }
 
 void native_image_create(struct native *n, const struct runtime_spec *spec, runtime_done_fn *fn, void *arg)

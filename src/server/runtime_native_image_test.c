@@ -75,7 +75,7 @@ static struct wire_request hear_call(struct fixture *f, enum wire_call call)
 	struct wire_request rq = hear(f, &got);
 
 	assert_int_equal(rq.call, call);
-	assert_int_equal(got.n_fds, call == WIRE_LAYER_ADD || call == WIRE_CREATE);
+	assert_int_equal(got.n_fds, call == WIRE_CREATE ? 2 : call == WIRE_LAYER_ADD);
 	return rq;
 }
 

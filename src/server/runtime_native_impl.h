@@ -12,6 +12,7 @@
 
 struct image_create;
 struct native;
+struct passed;
 struct denials_watch;
 struct egress_ask;
 struct pulled_image;
@@ -165,3 +166,8 @@ bool native_is_volume_fault(const struct err *e, struct runtime_failure *f); /* 
 bool native_is_network_fault(const struct native *n, const struct err *e, struct runtime_failure *f); /* likewise */
 void native_volume_make(struct runtime *rt, const char *id, uint64_t limit_bytes, runtime_done_fn *fn, void *arg);
 void native_volume_remove(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg);
+
+/* runtime_native_record.c */
+void native_record_set(struct runtime *rt, const char *id, struct str record, runtime_done_fn *fn, void *arg);
+void native_record_get(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg);
+void native_answer_record(struct call *c, const struct passed *got);

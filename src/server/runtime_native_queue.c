@@ -9,7 +9,7 @@
 #include "base/banned.h"
 
 #define QUEUE_MAX 16384 /* messages */
-#define FDS_MAX 2       /* of a message */
+#define FDS_MAX WIRE_FDS_MAX /* of a message */
 
 struct unsent {
 	struct unsent *next;

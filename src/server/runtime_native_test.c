@@ -637,7 +637,7 @@ static void a_create_behind_a_thousand_calls_goes_out_with_its_descriptors(void 
 
 		rq = hear(f, &got);
 		assert_int_equal(rq.call, WIRE_CREATE);
-		assert_int_equal(got.n_fds, 1);
+		assert_int_equal(got.n_fds, 2);
 	}
 	assert_int_equal(f->failed, 0);
 	for (unsigned i = 0; i < 1000; i++)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Volumes: made, removed, sent along with a create, and what can be wrong with them. */
+/* What goes with a create: its record and its volumes; volumes made and removed, and what can be wrong with them. */
 #include <stdio.h>
 
 #include "server/runtime_native_impl.h"
+#include "sys/memfd.h"
 
 #include "base/banned.h"
 
@@ -47,20 +48,21 @@ void native_create_send(struct call *c, const struct runtime_spec *spec, const s
 	size_t n = MIN(spec->n_volumes, (size_t)WIRE_VOLUMES_MAX);
 	struct wire_volume volumes[WIRE_VOLUMES_MAX] = { 0 };
 	struct wire_create m;
+	AUTO_FD record = memfd_sealed_bytes("record", spec->record, &c->failure);
 	AUTO_FD policy = -1;
+	bool has_policy = spec->network == RUNTIME_NET_POLICY;
 	size_t size;
 
-	if (spec->network == RUNTIME_NET_POLICY) {
+	if (record >= 0 && has_policy)
 		policy = native_policy_make(spec, &c->failure);
-		if (policy < 0) {
-			native_call_fail_later(c);
-			return;
-		}
+	if (record < 0 || (has_policy && policy < 0)) {
+		native_call_fail_later(c);
+		return;
 	}
 	for (size_t i = 0; i < n; i++)
 		volumes[i] = wire_volume_of(&spec->volumes[i]);
 	size = wire_pack(rq, volumes, n, &m);
-	native_call_send_all(c, spec->id, &m.rq, size, (int[]){ fd, policy }, policy >= 0 ? 2 : 1);
+	native_call_send_all(c, spec->id, &m.rq, size, (int[]){ fd, record, policy }, has_policy ? 3 : 2);
 }
 
 void native_volume_make(struct runtime *rt, const char *id, uint64_t limit_bytes, runtime_done_fn *fn, void *arg)

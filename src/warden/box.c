@@ -21,6 +21,7 @@
 #include "warden/flows.h"
 #include "warden/network.h"
 #include "warden/ready.h"
+#include "warden/box_record.h"
 #include "warden/snapshot.h"
 #include "warden/volumes.h"
 #include "warden/warden.h"
@@ -87,7 +88,8 @@ static void drop_held(struct box *b)
 	if (!b->held)
 		return;
 	image_wait_cancel(&b->held->wait);
-	closep(&b->held->spec);
+	closep(&b->held->papers.spec);
+	closep(&b->held->papers.record);
 	free(take_ptr(&b->held));
 }
 
@@ -143,6 +145,11 @@ enum wire_state box_state(const struct box *b)
 	case BOX_REMOVING: break;
 	}
 	return WIRE_STARTING; /* nothing but a remove makes sense */
+}
+
+bool box_stands_on(const struct box *b, const char *layer)
+{
+	return strcmp(b->file.layer, layer) == 0 || stack_has(&b->stack, layer);
 }
 
 /* ---- who waits ---- */
@@ -559,7 +566,7 @@ static int name_box(struct box *b, const struct wire_request *rq, struct err *e)
 }
 
 /* Whose the slot is, written down before anything of it is given away. */
-static int claim(struct box *b, const struct wire_request *rq, const struct image_use *use, struct err *e)
+static int claim(struct box *b, const struct wire_request *rq, const struct image_use *use, int record, struct err *e)
 {
 	struct process_stat stat = { .start = b->slot.pid_start };
 
@@ -571,7 +578,9 @@ static int claim(struct box *b, const struct wire_request *rq, const struct imag
 	if (stat.start == 0 && process_stat_read(b->slot.pid, &stat, e) < 0)
 		return -1;
 	b->file.pid_start = stat.start;
-	return box_file_write(b->slot.dir, &b->file, e);
+	if (box_file_write(b->slot.dir, &b->file, e) < 0) /* first: a record without it is one of a box that runs */
+		return -1;
+	return box_record_write(b->slot.dir, &b->file, &b->stack, record, e);
 }
 
 static struct slot_limits limits_of(const struct wire_request *rq)
@@ -602,15 +611,17 @@ static int wake(struct box *b, const struct wire_request *rq, const struct image
 	return 0;
 }
 
-static int hold(struct box *b, const struct wire_request *rq, int spec, struct err *e)
+static int hold(struct box *b, const struct wire_request *rq, const struct box_papers *papers, struct err *e)
 {
 	if (b->held)
 		return 0;
 	b->held = malloc(sizeof(*b->held));
 	if (!b->held)
 		return err_no_memory(e);
-	*b->held = (struct held){ .rq = *rq, .spec = fcntl(spec, F_DUPFD_CLOEXEC, 3) };
-	if (b->held->spec < 0)
+	*b->held = (struct held){ .rq = *rq, .papers = { fcntl(papers->spec, F_DUPFD_CLOEXEC, 3), -1 } };
+	if (b->held->papers.spec >= 0)
+		b->held->papers.record = fcntl(papers->record, F_DUPFD_CLOEXEC, 3);
+	if (b->held->papers.record < 0)
 		return err_sys(e, errno, "keep the description of the sandbox");
 	timer_in(&b->timer, BOX_IMAGE_MS);
 	return 0;
@@ -625,26 +636,26 @@ static bool is_claimed(const struct box *b, const struct image_use *use)
 }
 
 /* It comes by again when its volumes are open and when egress knows of it. */
-static int start(struct box *b, const struct wire_request *rq, const struct image_use *use, int spec, struct err *e)
+static int start(struct box *b, const struct wire_request *rq, const struct image_use *use, const struct box_papers *papers, struct err *e)
 {
 	KILL_POINT("warden.create.slot_taken");
 	b->w->n_starting += !b->is_waking;
 	b->is_waking = true;
 	if (b->net && box_net_bind(b, e) < 0)
 		return -1;
-	if (!is_claimed(b, use) && claim(b, rq, use, e) < 0)
+	if (!is_claimed(b, use) && claim(b, rq, use, papers->record, e) < 0)
 		return -1;
 	if (b->volumes && b->volumes->opening)
 		return 0;
 	if (b->volumes && !b->volumes->is_open)
-		return hold(b, rq, spec, e) < 0 ? -1 : box_volumes_open(b, on_volumes, e);
+		return hold(b, rq, papers, e) < 0 ? -1 : box_volumes_open(b, on_volumes, e);
 	if (box_net_is_pending(b)) {
-		if (hold(b, rq, spec, e) < 0)
+		if (hold(b, rq, papers, e) < 0)
 			return -1;
 		timer_in(&b->timer, NETWORK_BIND_MS);
 		return 0;
 	}
-	return wake(b, rq, use, spec, e);
+	return wake(b, rq, use, papers->spec, e);
 }
 
 /* Anything but one layer with nothing below or above it has no name. */
@@ -660,7 +671,7 @@ static void find_like(struct box *b, const struct wire_request *rq, const struct
 }
 
 /* Begins with what the request asks for, or waits: for its image, then for a slot. */
-static int begin(struct box *b, const struct wire_request *rq, int spec, struct err *e)
+static int begin(struct box *b, const struct wire_request *rq, const struct box_papers *papers, struct err *e)
 {
 	struct image_use use;
 	int k = image_find(b->w, rq->image, &use, e);
@@ -668,12 +679,12 @@ static int begin(struct box *b, const struct wire_request *rq, int spec, struct 
 	if (k < 0)
 		return -1;
 	if (k > 0)
-		find_like(b, rq, &use, spec);
+		find_like(b, rq, &use, papers->spec);
 	if (k > 0 && (b->has_slot || ready_take(b->w, &b->like, &b->slot))) {
 		b->has_slot = true;
-		return start(b, rq, &use, spec, e);
+		return start(b, rq, &use, papers, e);
 	}
-	if (hold(b, rq, spec, e) < 0)
+	if (hold(b, rq, papers, e) < 0)
 		return -1;
 	if (k == 0) {
 		image_wait(b->w, rq->image, &b->held->wait, on_image, b);
@@ -689,7 +700,7 @@ static void go_on(struct box *b)
 {
 	struct err e = { 0 };
 
-	if (begin(b, &b->held->rq, b->held->spec, &e) < 0)
+	if (begin(b, &b->held->rq, &b->held->papers, &e) < 0)
 		fail(b, &e);
 	else if (!b->held->wait.at && !b->is_waiting && !b->volumes && !box_net_is_pending(b))
 		drop_held(b);
@@ -742,6 +753,7 @@ void box_fail_start(struct box *b, const struct err *why)
 void box_create(struct warden *w, const struct wire_request *rq, const struct wire_volumes *volumes, const int *fds,
 		const struct ticket *t)
 {
+	const struct box_papers papers = { fds[0], fds[1] };
 	struct box *b = NULL;
 	struct err e;
 
@@ -752,8 +764,8 @@ void box_create(struct warden *w, const struct wire_request *rq, const struct wi
 			box_free(b);
 		return;
 	}
-	if (name_box(b, rq, &e) < 0 || box_net_keep(b, rq->network, rq->network == WIRE_NET_POLICY ? fds[1] : -1, &e) < 0 ||
-	    box_volumes_keep(b, volumes, &e) < 0 || begin(b, rq, fds[0], &e) < 0)
+	if (name_box(b, rq, &e) < 0 || box_net_keep(b, rq->network, rq->network == WIRE_NET_POLICY ? fds[2] : -1, &e) < 0 ||
+	    box_volumes_keep(b, volumes, &e) < 0 || begin(b, rq, &papers, &e) < 0)
 		fail(b, &e);
 	ready_note(w);
 	KILL_POINT("warden.create.woken");

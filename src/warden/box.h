@@ -32,10 +32,15 @@ struct waiter;
 #define BOX_IMAGE_MS 530000 /* for its image: all together just less than who asks for a box waits for it */
 #define BOX_WAITERS_MAX 64 /* removes of one box that are answered together */
 
+/* Descriptors that came with a create: for execd, and for the box's folder. */
+struct box_papers {
+	int spec, record;
+};
+
 /* A create that waits for its image, or then for a slot. */
 struct held {
 	struct wire_request rq;
-	int spec;
+	struct box_papers papers;
 	struct image_wait wait;
 };
 
@@ -76,12 +81,13 @@ struct box {
 	size_t n_waiters;
 };
 
-/* All of these answer the ticket, sooner or later. FDS are those of the request: the spec, and a policy if it has one. */
+/* All of these answer the ticket, sooner or later. FDS are those of the request: the spec, the record, and a policy if it has one. */
 void box_create(struct warden *w, const struct wire_request *rq, const struct wire_volumes *volumes, const int *fds,
 		const struct ticket *t);
 void box_pause(struct box *b, const struct ticket *t);
 void box_resume(struct box *b, const struct ticket *t);
 void box_remove(struct box *b, const struct ticket *t);
+bool box_stands_on(const struct box *b, const char *layer); /* as its image or above it */
 
 /* For ready.c, of a box that waited for a slot, which is taken. */
 void box_start(struct box *b, struct slot *slot);

@@ -9,11 +9,13 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/guest.h"
 #include "base/own.h"
 #include "sys/cgroup_stats.h"
 #include "sys/link.h"
+#include "sys/memfd.h"
 #include "sys/netlink.h"
 #include "sys/netns.h"
 #include "sys/passing.h"
@@ -22,6 +24,7 @@
 #include "warden/layers.h"
 #include "warden/network.h"
 #include "warden/peer.h"
+#include "warden/box_record.h"
 #include "warden/snapshot.h"
 #include "warden/volumes.h"
 #include "warden/warden.h"
@@ -92,11 +95,44 @@ static void call_create(struct warden *w, const struct wire_request *rq, const s
 {
 	struct err e;
 
-	if (check_sealed(fds[0], GUEST_SPEC_MAX, "description", &e) < 0 ||
-	    (rq->network == WIRE_NET_POLICY && check_sealed(fds[1], WIRE_POLICY_MAX, "policy", &e) < 0) || guard_check(w, &e) < 0)
+	if (check_sealed(fds[0], GUEST_SPEC_MAX, "description", &e) < 0 || check_sealed(fds[1], WIRE_RECORD_MAX, "record", &e) < 0 ||
+	    (rq->network == WIRE_NET_POLICY && check_sealed(fds[2], WIRE_POLICY_MAX, "policy", &e) < 0) || guard_check(w, &e) < 0)
 		answer(w, t, &e);
 	else
 		box_create(w, rq, volumes, fds, t);
+}
+
+/* ---- records ---- */
+
+static int set_record(const struct box *b, int fd, struct err *e)
+{
+	if (b->file.stage != BOX_RUNNING && b->file.stage != BOX_OVER)
+		return err_set(e, ERR_CONFLICT, "sandbox '%s' does not run", b->file.id);
+	if (check_sealed(fd, WIRE_RECORD_MAX, "record", e) < 0)
+		return -1;
+	return box_record_replace(b->slot.dir, &b->file, &b->stack, fd, e);
+}
+
+static void call_record_set(struct box *b, const struct passed *got, const struct ticket *t)
+{
+	struct err e;
+
+	answer(b->w, t, set_record(b, got->fds[0], &e) < 0 ? &e : NULL);
+}
+
+static void call_record_get(const struct box *b, const struct ticket *t)
+{
+	AUTO(buf_done) struct buf text = BUF_INIT(WIRE_RECORD_MAX);
+	struct wire_reply rp = { 0 };
+	AUTO_FD fd = -1;
+	struct err e;
+
+	if (box_record_read(b->slot.dir, NULL, NULL, &text, &e) == 0)
+		fd = memfd_sealed_bytes("record", buf_str(&text), &e);
+	if (fd < 0)
+		answer(b->w, t, &e);
+	else
+		answer_with(b->w, t, &rp, &fd, 1);
 }
 
 /* ---- looking ---- */
@@ -221,6 +257,8 @@ static bool handle_general(struct warden *w, const struct wire_request *rq, cons
 	case WIRE_LOGS:
 	case WIRE_STATS:
 	case WIRE_SNAPSHOT:
+	case WIRE_RECORD_SET:
+	case WIRE_RECORD_GET:
 	case WIRE_ENDED: break;
 	}
 	return false;
@@ -250,6 +288,8 @@ void calls_handle(struct warden *w, const struct wire_request *rq, const struct 
 	case WIRE_LOGS: call_logs(b, t); break;
 	case WIRE_STATS: call_stats(b, t); break;
 	case WIRE_SNAPSHOT: snapshot_take(b, rq, t); break;
+	case WIRE_RECORD_SET: call_record_set(b, got, t); break;
+	case WIRE_RECORD_GET: call_record_get(b, t); break;
 	case WIRE_CREATE:
 	case WIRE_LIST:
 	case WIRE_SNAPSHOT_REMOVE:

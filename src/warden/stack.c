@@ -78,7 +78,7 @@ bool stack_has(const struct stack *s, const char *name)
 	for (size_t i = 0; i < s->n; i++)
 		if (strcmp(s->layers[i].name, name) == 0)
 			return true;
-	return false;
+	return s->is_unknown;
 }
 
 /* ---- the file: never leaves its host and its boot, so it is what we have in memory ---- */
@@ -104,24 +104,31 @@ static int check(const struct slot_layer *l, struct err *e)
 	return 0;
 }
 
-int stack_read(int dir, struct stack *ret, struct err *e)
+int stack_decode(struct str bytes, struct stack *ret, struct err *e)
 {
-	AUTO(buf_done) struct buf b = BUF_INIT(BYTES_MAX);
 	AUTO(stack_done) struct stack s = { 0 };
 
 	*ret = s;
-	if (fd_read_file(dir, STACK_FILE_NAME, BYTES_MAX, &b, e) < 0)
-		return e->code == ERR_NOT_FOUND ? 0 : -1;
-	if (b.n % sizeof(*s.layers) != 0)
+	if (bytes.n % sizeof(*s.layers) != 0)
 		return err_set(e, ERR_INVALID, "the layers of a box: another size");
-	s.layers = calloc(b.n / sizeof(*s.layers) + 1, sizeof(*s.layers));
+	s.layers = calloc(bytes.n / sizeof(*s.layers) + 1, sizeof(*s.layers));
 	if (!s.layers)
 		return err_no_memory(e);
-	memcpy(s.layers, b.p, b.n);
-	for (; s.n < b.n / sizeof(*s.layers); s.n++)
+	memcpy(s.layers, bytes.p, bytes.n);
+	for (; s.n < bytes.n / sizeof(*s.layers); s.n++)
 		if (check(&s.layers[s.n], e) < 0)
 			return -1;
 	*ret = s;
 	s = (struct stack){ 0 };
 	return 0;
+}
+
+int stack_read(int dir, struct stack *ret, struct err *e)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(BYTES_MAX);
+
+	*ret = (struct stack){ 0 };
+	if (fd_read_file(dir, STACK_FILE_NAME, BYTES_MAX, &b, e) < 0)
+		return e->code == ERR_NOT_FOUND ? 0 : -1;
+	return stack_decode(buf_str(&b), ret, e);
 }

@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "base/own.h"
+#include "base/str.h"
 #include "box/slot.h"
 #include "box/wire.h"
 
@@ -20,6 +21,7 @@ struct warden;
 struct stack { /* the uppermost first */
 	struct slot_layer *layers; /* or NULL */
 	size_t n;
+	bool is_unknown; /* what was noted is lost: it may be any layer, and stack_has() says so */
 };
 
 void stack_done(struct stack *s);
@@ -34,3 +36,4 @@ bool stack_has(const struct stack *s, const char *name);
 /* In the folder DIR of a box; one without layers has no file. */
 int stack_write(int dir, const struct stack *s, struct err *e);
 int stack_read(int dir, struct stack *ret, struct err *e);
+int stack_decode(struct str bytes, struct stack *ret, struct err *e); /* as they are in memory. ERR_INVALID */

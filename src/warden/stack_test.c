@@ -30,7 +30,7 @@ static void layers_are_named_after_what_they_are(void **state)
 static void what_is_noted_is_read(void **state)
 {
 	struct slot_layer layers[] = { { .name = "snap-1", .id_base = 1 << 20, .is_disk = true }, { .name = "blob-2" } };
-	struct stack s = { layers, 2 }, got;
+	struct stack s = { layers, 2, false }, got;
 	char folder[] = "/tmp/stack.XXXXXX";
 	struct err e = { 0 };
 	int dir, fd;
