@@ -108,6 +108,41 @@ static int read_procs(int dir, struct buf *b, struct err *e)
 	return -1;
 }
 
+/* ---- who is in it ---------------------------------------------------------------------------------------- */
+
+struct each {
+	cgroup_process_fn *fn;
+	void *arg;
+};
+
+static int each_process(int dir, void *arg, struct err *e)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(CGROUP_FILE_MAX);
+	const struct each *each = arg;
+	struct str rest, line;
+	int r = 0;
+
+	if (read_procs(dir, &b, e) < 0)
+		return -1;
+	for (rest = buf_str(&b); rest.n > 0 && r == 0;) {
+		uint64_t pid;
+
+		(void)str_cut(rest, '\n', &line, &rest);
+		if (str_to_u64(line, 1, INT32_MAX, &pid)) /* 0 is one of another pid namespace */
+			r = each->fn((pid_t)pid, each->arg, e);
+	}
+	return r;
+}
+
+int cgroup_each_process(const struct cgroup *g, cgroup_process_fn *fn, void *arg, struct err *e)
+{
+	struct each each = { fn, arg };
+	bool is_v2;
+	int dir = need_control_dir(g, &is_v2, e);
+
+	return dir < 0 ? -1 : cg_walk(dir, each_process, &each, e);
+}
+
 /* ---- being empty --------------------------------------------------------------------------------------- */
 
 static int has_processes(int dir, void *arg, struct err *e)

@@ -15,6 +15,8 @@
 #include "base/own.h"
 #include "sys/process_stat.h"
 #include "warden/box.h"
+#include "warden/lost.h"
+#include "warden/box_record.h"
 #include "warden/snapshot.h"
 #include "warden/warden.h"
 
@@ -23,6 +25,18 @@
 #define LIST_BYTES_MAX ((size_t)16 * 1024 * 1024)
 
 DEFINE_AUTO(DIR *, closedir)
+
+/* What is known of a box that may be taken up. */
+struct box_claim {
+	struct box_file file;
+	struct stack stack;
+};
+
+static void claim_done(struct box_claim *c)
+{
+	stack_done(&c->stack);
+}
+DEFINE_AUTO_DONE(struct box_claim, claim_done)
 
 /* "b17" is 17; -1 for a name that slot_name() does not write. */
 static int number_of(const char *name)
@@ -74,15 +88,14 @@ static enum found open_alive(struct warden *w, unsigned number, const struct box
 	return FOUND_ALIVE;
 }
 
-static int take_up(struct warden *w, unsigned number, const struct box_file *file, size_t *alive, struct err *e)
+static int take_up(struct warden *w, unsigned number, struct box_claim *claim, size_t *alive, struct err *e)
 {
-	AUTO(stack_done) struct stack stack = { 0 };
 	AUTO(slot_done) struct slot slot = SLOT_INIT;
 	enum found found = FOUND_ENDED;
 	int frozen = 0;
 
-	if (file->stage == BOX_RUNNING)
-		found = open_alive(w, number, file, &slot, e);
+	if (claim->file.stage == BOX_RUNNING)
+		found = open_alive(w, number, &claim->file, &slot, e);
 	if (found == FOUND_UNKNOWN || (found == FOUND_ENDED && slot_open(&w->host, number, -1, &slot, e) < 0))
 		return -1;
 	if (found == FOUND_ALIVE) {
@@ -92,27 +105,10 @@ static int take_up(struct warden *w, unsigned number, const struct box_file *fil
 		if (frozen < 0)
 			return -1;
 	}
-	if (stack_read(slot.dir, &stack, e) < 0 || box_take_up(w, file, &stack, &slot, frozen > 0, e) < 0)
+	if (box_take_up(w, &claim->file, &claim->stack, &slot, frozen > 0, e) < 0)
 		return -1;
 	*alive += found == FOUND_ALIVE;
 	return 0;
-}
-
-/* Whether the box in this folder is to be taken up: 1; 0, it is to go; -1, cannot tell. */
-static int read_claim(struct warden *w, const char *name, struct box_file *ret, struct err *e)
-{
-	AUTO_FD dir = openat(w->host.boxes, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct err why = { 0 };
-
-	if (dir < 0)
-		return errno == ENOTDIR || errno == ELOOP ? 0 : err_sys(e, errno, "open '%s'", name);
-	if (box_file_read(dir, ret, &why) < 0) {
-		if (why.code == ERR_NOT_FOUND || why.code == ERR_INVALID || why.code == ERR_LIMIT)
-			return 0;
-		*e = why;
-		return -1;
-	}
-	return strcmp(ret->boot, w->boot) == 0 && (ret->stage == BOX_RUNNING || ret->stage == BOX_OVER);
 }
 
 /* Whether its PID 1 is dead, and with that every process: its removal may have been told. A zombie is dead, too. */
@@ -125,18 +121,74 @@ static bool is_dead(const struct box_file *file)
 	return is_gone || (pidfd >= 0 && poll(&p, 1, 0) == 1);
 }
 
+/* The file is lost, or not to be believed; a box that runs is no less a box for that. 1: it is one, and its file is written
+ * anew; 0: there is nothing that runs; -1. */
+static int restore_claim(struct warden *w, unsigned number, int dir, const struct err *why, struct box_claim *ret, struct err *e)
+{
+	struct err scratch;
+	int r = 1;
+
+	if (box_record_read(dir, &ret->file, &ret->stack, NULL, &scratch) < 0)
+		r = lost_identify(w, number, &ret->file, &ret->stack, e);
+	if (r <= 0)
+		return r;
+	if (strcmp(ret->file.boot, w->boot) != 0 || is_dead(&ret->file))
+		return 0;
+	ret->file.stage = BOX_RUNNING;
+	if (box_file_write(dir, &ret->file, e) < 0)
+		return -1;
+	log_error("the file of a box that runs was lost, and is made anew", LOG_S("id", ret->file.id), LOG_U("number", number), LOG_ERR(why));
+	return 1;
+}
+
+/* What the record says of its layers has a sum, the file of them has none. */
+static int read_stack(int dir, struct box_claim *ret, struct err *e)
+{
+	struct box_file ignored;
+	struct err scratch;
+
+	if (box_record_read(dir, &ignored, &ret->stack, NULL, &scratch) == 0 && strcmp(ignored.id, ret->file.id) == 0)
+		return 0;
+	if (stack_read(dir, &ret->stack, e) == 0)
+		return 0;
+	if (e->code != ERR_INVALID && e->code != ERR_LIMIT)
+		return -1;
+	log_error("the layers of a box are not known any more, all are kept", LOG_S("id", ret->file.id), LOG_ERR(e));
+	ret->stack.is_unknown = true;
+	return 0;
+}
+
+/* Whether the box in this folder is to be taken up: 1; 0, it is to go; -1, cannot tell. */
+static int read_claim(struct warden *w, const char *name, unsigned number, struct box_claim *ret, struct err *e)
+{
+	AUTO_FD dir = openat(w->host.boxes, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct err why = { 0 };
+
+	if (dir < 0)
+		return errno == ENOTDIR || errno == ELOOP ? 0 : err_sys(e, errno, "open '%s'", name);
+	if (box_file_read(dir, &ret->file, &why) < 0) {
+		if (why.code == ERR_NOT_FOUND || why.code == ERR_INVALID || why.code == ERR_LIMIT)
+			return restore_claim(w, number, dir, &why, ret, e);
+		*e = why;
+		return -1;
+	}
+	if (strcmp(ret->file.boot, w->boot) != 0 || (ret->file.stage != BOX_RUNNING && ret->file.stage != BOX_OVER))
+		return 0;
+	return read_stack(dir, ret, e) < 0 ? -1 : 1;
+}
+
 static void adopt_one(struct warden *w, const char *name, unsigned number, size_t *alive)
 {
-	struct box_file file = { 0 };
+	AUTO(claim_done) struct box_claim claim = { 0 };
 	struct err e = { 0 };
-	int r = read_claim(w, name, &file, &e);
+	int r = read_claim(w, name, number, &claim, &e);
 
 	w->is_taken[number] = true;
 	if (r == 0) {
-		box_sweep(w, number, strcmp(file.boot, w->boot) == 0 && !is_dead(&file) ? file.id : NULL);
+		box_sweep(w, number, strcmp(claim.file.boot, w->boot) == 0 && !is_dead(&claim.file) ? claim.file.id : NULL);
 		return;
 	}
-	if (r > 0 && take_up(w, number, &file, alive, &e) == 0)
+	if (r > 0 && take_up(w, number, &claim, alive, &e) == 0)
 		return;
 	w->has_unknown = true;
 	log_error("a box cannot be taken up and is left alone", LOG_U("number", number), LOG_ERR(&e));
@@ -160,6 +212,21 @@ static int adopt_folders(struct warden *w, size_t *alive, struct err *e)
 	return 0;
 }
 
+/* Without a folder nobody can reach it, but what runs there is not ours to kill. */
+static void sweep_group(struct warden *w, unsigned number)
+{
+	AUTO(stack_done) struct stack stack = { 0 };
+	struct box_file file = { 0 };
+	struct err e = { 0 };
+
+	if (lost_identify(w, number, &file, &stack, &e) <= 0) {
+		box_sweep(w, number, NULL);
+		return;
+	}
+	w->has_unknown = true;
+	log_error("a box runs whose folder is lost: it is left alone", LOG_U("number", number), LOG_S("id", file.id));
+}
+
 /* Groups whose folder is gone, or was never made. */
 static int sweep_groups(struct warden *w, struct err *e)
 {
@@ -174,7 +241,7 @@ static int sweep_groups(struct warden *w, struct err *e)
 		if (number < 0 || w->is_taken[number])
 			continue;
 		w->is_taken[number] = true;
-		box_sweep(w, (unsigned)number, NULL);
+		sweep_group(w, (unsigned)number);
 	}
 	return 0;
 }

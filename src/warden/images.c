@@ -128,9 +128,9 @@ static bool is_used(const char *name, void *arg)
 		if (strcmp(u->keys[i], name) == 0 || strcmp(u->layers[i], name) == 0)
 			return true;
 	for (const struct box *b = u->w->boxes; b; b = b->next)
-		if (strcmp(b->file.layer, name) == 0)
+		if (box_stands_on(b, name))
 			return true;
-	return false;
+	return u->w->has_unknown;
 }
 
 static void list_used(const struct warden *w, struct in_use *u)

@@ -232,7 +232,7 @@ static bool is_in_use(const struct warden *w, const struct wire_layer *layer, co
 	for (const struct box *b = w->boxes; b; b = b->next)
 		if (stack_has(&b->stack, name) || is_held(b, layer))
 			return true;
-	return find_add(w, name) || layer_is_packed(w, name);
+	return w->has_unknown || find_add(w, name) || layer_is_packed(w, name);
 }
 
 void layers_drop(struct warden *w, const struct wire_request *rq, const struct ticket *t)

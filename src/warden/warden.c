@@ -241,9 +241,9 @@ static bool is_layer_used(const char *layer, void *arg)
 	if (strcmp(layer, w->host_layer) == 0)
 		return true;
 	for (const struct box *b = w->boxes; b; b = b->next)
-		if (b->file.stage == BOX_RUNNING && strcmp(b->file.layer, layer) == 0)
+		if (b->file.stage == BOX_RUNNING && box_stands_on(b, layer))
 			return true;
-	return false;
+	return w->has_unknown;
 }
 
 static int sweep_work(void *arg, struct err *e)

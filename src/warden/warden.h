@@ -73,7 +73,7 @@ struct warden {
 	struct box *boxes;
 	bool is_taken[SLOT_NUMBER_MAX]; /* numbers, until everything that they name is gone */
 	unsigned next_number;
-	bool has_unknown; /* boxes that could not be taken up, and are left alone */
+	bool has_unknown; /* boxes that could not be taken up, and are left alone: they may stand on any layer */
 
 	struct maker maker; /* one: a second makes latency worse on two processors, and rates no better */
 	struct parked *parked; /* slots that wait */
