@@ -53,7 +53,9 @@ PLACES = {
         "server.switch.told", "warden.resume.begun", "warden.resume.thawed", "warden.switch.done", "warden.switch.told",
     ],
     "renew": ["server.renew.queued", "server.renew.committed", "server.store.written"],
-    "patch": ["server.patch.queued", "server.patch.committed", "server.store.committed"],
+    "patch": [
+        "server.patch.queued", "server.patch.committed", "server.store.committed", "server.record.sent", "warden.record.written",
+    ],
     "delete": [
         "server.remove.mark_queued", "server.remove.marked", "server.remove.asked", "server.remove.gone",
         "server.remove.delete_queued", "server.remove.forgotten", "server.remove.told",
@@ -93,7 +95,10 @@ PLACES = {
     "volume expire": [
         "server.remove.gone", "server.store.committed:3", "server.volume.marked", "warden.volume.taken",
     ],
-    "restart server": ["server.recover.loaded", "server.recover.listed", "server.recover.one", "server.recover.all"],
+    "restart server": [
+        "server.recover.loaded", "server.recover.listed", "server.recover.read", "server.recover.restored", "server.recover.one",
+        "server.recover.all",
+    ],
     "restart warden": [
         "warden.adopt.one", "warden.adopt.one:2", "warden.adopt.all", "warden.start.image_made", "warden.start.trial",
         "warden.start.ready",

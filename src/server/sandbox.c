@@ -41,7 +41,7 @@ const char *event_type_known(struct str type)
 {
 	static const char *const types[] = {
 		"Created", "Started", "Paused", "Resumed", "Renewed", "MetadataChanged", "Removing", "Expired",
-		"Exited",  "Failed",  "OutOfMemory", "Adopted", "IgnoredKeys", "RemoveFailed", "Snapshot", "RolledBack",
+		"Exited",  "Failed",  "OutOfMemory", "Adopted", "Recovered", "IgnoredKeys", "RemoveFailed", "Snapshot", "RolledBack",
 		"Pulling", "HandedOut",
 	};
 
@@ -69,6 +69,19 @@ int box_add_event(struct box *b, int64_t at_us, enum event_scope scope, const ch
 	b->pub.n_events--;
 	free(ev);
 	return 0;
+}
+
+void box_prepend_events(struct box *b, struct box *from)
+{
+	if (!from->pub.oldest_event)
+		return;
+	from->newest_event->next = b->pub.oldest_event;
+	if (!b->newest_event)
+		b->newest_event = from->newest_event;
+	b->pub.oldest_event = take_ptr(&from->pub.oldest_event);
+	b->pub.n_events += from->pub.n_events;
+	from->newest_event = NULL;
+	from->pub.n_events = 0;
 }
 
 void box_event(struct box *b, struct store_tx *tx, enum event_scope scope, const char *type, const char *fmt, ...)
@@ -351,11 +364,16 @@ static void on_flush(void *arg)
 {
 	struct sandboxes *s = arg;
 
-	for (struct sandbox *sb = s->newest; sb; sb = sb->older)
-		if (box_of(sb)->is_dirty && !box_of(sb)->is_saving)
-			box_save(box_of(sb), NULL);
-		else if (box_of(sb)->is_dirty)
+	for (struct sandbox *sb = s->newest; sb; sb = sb->older) {
+		struct box *b = box_of(sb);
+
+		if (b->is_record_due)
+			sandbox_record_send(b);
+		if (b->is_dirty && !b->is_saving)
+			box_save(b, NULL);
+		else if (b->is_dirty)
 			timer_in(&s->flush, FLUSH_MS);
+	}
 }
 
 /* ---- ends ---- */
@@ -480,6 +498,8 @@ void sandboxes_free(struct sandboxes *s)
 		box_free(box_of(sb));
 	}
 	orphans_free(s);
+	sandbox_records_free(s);
+	recovery_free(s);
 	volumes_free(s->volumes);
 	keys_free(s);
 	map_done(&s->by_id);

@@ -2,6 +2,7 @@
 /* Making a sandbox: record and intent while the runtime makes it, the answer, commit; and the keys that make a repeated
  * request the same one. A box without a record is nobody's, and the next start removes it; one with a record is told only
  * when both are there. */
+#include "base/buf.h"
 #include "base/civil.h"
 #include "base/clock.h"
 #include "base/hex.h"
@@ -176,6 +177,7 @@ static void created(struct box *b)
 	box_arm(b);
 	log_info("sandbox created", LOG_S("id", b->id), LOG_S("image", b->pub.row.image));
 	box_set_state(b, SANDBOX_RUNNING, "CONTAINER_RUNNING", "Sandbox container started successfully.");
+	sandbox_record_send(b);
 	task_finish(b, NULL);
 	KILL_POINT("server.create.told");
 	box_set_state(b, SANDBOX_RUNNING, "CONTAINER_RUNNING", "Sandbox container is running.");
@@ -346,6 +348,7 @@ static void on_created(const struct runtime_failure *failure, void *arg)
 static void ask_runtime(struct box *b)
 {
 	struct sandboxes *s = b->pub.set;
+	AUTO(buf_done) struct buf record = BUF_INIT(RUNTIME_RECORD_MAX);
 	struct runtime_volume volumes[VOLUMES_OF_SANDBOX_MAX];
 	char token[SANDBOX_TOKEN_LEN + 1];
 	struct runtime_spec spec = {
@@ -357,6 +360,9 @@ static void ask_runtime(struct box *b)
 		.network = b->pub.row.network, .policy = str_of(b->pub.row.policy),
 	};
 
+	b->is_record_due = !sandbox_record_write(&b->pub.row, &record); /* out of memory: it is sent when there is some again */
+	b->record_revision = b->is_record_due ? UINT64_MAX : b->pub.row.revision;
+	spec.record = b->is_record_due ? STR("") : buf_str(&record);
 	sandbox_token(&b->pub, "execd", token);
 	s->spec.runtime->ops->create(s->spec.runtime, &spec, on_created, b);
 	KILL_POINT("server.create.asked");

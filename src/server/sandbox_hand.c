@@ -37,6 +37,7 @@ static void become_owned(struct box *b)
 	b->labels = take_ptr(&b->first->labels);
 	r->metadata = b->labels->map;
 	box_arm(b);
+	sandbox_record_changed(b);
 }
 
 static void on_handed(const struct err *e, void *arg)

@@ -90,6 +90,9 @@ struct box { /* a sandbox, and what only the model knows of it */
 	bool is_dirty;         /* the store lags behind: its state is written again when it can be */
 	bool is_saving;
 	uint64_t touched_ms;   /* when an access last renewed it */
+	uint64_t record_revision; /* of the copy of its record that the runtime has */
+	bool is_record_sent;   /* a newer one is on its way */
+	bool is_record_due;    /* it failed, or has to be tried again */
 };
 
 struct key {
@@ -116,6 +119,8 @@ struct sandboxes {
 	struct sandbox *newest, *oldest;
 	struct map keys;  /* of struct key */
 	struct orphan *orphans;
+	struct sending *sendings; /* copies of records on their way to the runtime */
+	struct recovery *recovery; /* the first comparison, while records are read */
 	struct volumes *volumes;
 	struct random_pool random;
 	unsigned creates; /* in progress */
@@ -157,6 +162,7 @@ void box_save(struct box *b, struct store_tx *tx); /* its state, with what TX (t
 /* Notes it in memory and, if there is one, in TX. */
 void box_event(struct box *b, struct store_tx *tx, enum event_scope scope, const char *type, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
+void box_prepend_events(struct box *b, struct box *from); /* takes them */
 int box_add_event(struct box *b, int64_t at_us, enum event_scope scope, const char *type, const char *message);
 bool event_scope_parse(struct str name, enum event_scope *ret);
 const char *event_type_known(struct str type); /* the constant, or "Event" */
@@ -226,6 +232,39 @@ void on_retry(void *arg);
 void orphan_remove(struct sandboxes *s, const char *id);
 void orphans_free(struct sandboxes *s);
 
+/* sandbox_record.c */
+#define RECORD_AGAIN_MS 2000
+bool sandbox_record_write(const struct sandbox_row *r, struct buf *b); /* false: it does not fit */
+int sandbox_record_load(struct str text, struct arena *a, struct sandbox_row *ret, struct err *e); /* ERR_INVALID */
+void sandbox_record_changed(struct box *b); /* the store has a change of what is in the record */
+void sandbox_record_send(struct box *b);    /* if the runtime's copy is another one */
+void sandbox_records_free(struct sandboxes *s);
+
+/* sandbox_restore.c */
+struct found { /* something that the runtime has */
+	struct recovery *of;
+	char id[ID_MAX + 1];
+	struct runtime_box box;
+	struct arena arena; /* of the record */
+	bool has_record;
+	struct sandbox_row record;
+};
+struct recovery {
+	struct sandboxes *set;
+	void (*fn)(void *);
+	struct deferred later;
+	bool has_failed; /* the runtime went away meanwhile */
+	bool is_asking;
+	size_t next, pending;
+	size_t n;
+	struct found at[];
+};
+/* Reads the runtime's copies of the records of these; then FN is called with S, from the loop. */
+int recovery_begin(struct sandboxes *s, const struct runtime_box *boxes, size_t n, void (*fn)(void *), struct err *e);
+int recovery_restore(struct sandboxes *s, struct err *e); /* afterwards each of them has a record, the one that is right */
+void recovery_free(struct sandboxes *s);
+
 /* sandbox_recover.c */
 void sandboxes_compare(void *arg); /* with what the runtime has, once more: it may have changed without our knowing */
+struct box *box_load(struct sandboxes *s, const struct sandbox_row *row, struct err *e); /* in the set */
 int sandboxes_load(struct sandboxes *s, enum store_fault *ret_fault, struct err *e);

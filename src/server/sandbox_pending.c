@@ -145,6 +145,7 @@ void on_create_resolved(const char *id, const char *digest, void *arg)
 	    (b->pub.row.image_digest && strcmp(b->pub.row.image_digest, digest) == 0))
 		return;
 	box_set_digest(b, digest);
+	b->pub.row.revision++;
 	tx = store_tx_new();
 	store_tx_spec(tx, &b->pub.row);
 	if (t->kind == TASK_ROLLBACK) /* a record of before, which has gone by the name until now */

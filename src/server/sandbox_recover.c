@@ -7,12 +7,11 @@
 
 /* ---- loading ---- */
 
-static int load_sandbox(const struct sandbox_row *row, void *arg, struct err *e)
+struct box *box_load(struct sandboxes *s, const struct sandbox_row *row, struct err *e)
 {
 	struct arena places = ARENA_INIT(BOX_ARENA_MAX);
 	struct row_volume volumes[VOLUMES_OF_SANDBOX_MAX];
 	struct sandbox_row now = *row;
-	struct sandboxes *s = arg;
 	struct box *b;
 
 	for (size_t i = 0; i < row->n_volumes && i < ARRAY_LEN(volumes); i++) {
@@ -23,11 +22,21 @@ static int load_sandbox(const struct sandbox_row *row, void *arg, struct err *e)
 	b = box_new(s, &now, e);
 	arena_done(&places);
 	if (!b)
+		return NULL;
+	b->record_revision = UINT64_MAX; /* nobody knows yet */
+	if (box_link(b, e) == 0)
+		return b;
+	box_free(b);
+	return NULL;
+}
+
+static int load_sandbox(const struct sandbox_row *row, void *arg, struct err *e)
+{
+	struct sandboxes *s = arg;
+	struct box *b = box_load(s, row, e);
+
+	if (!b)
 		return -1;
-	if (box_link(b, e) < 0) {
-		box_free(b);
-		return -1;
-	}
 	volumes_count_user(s->volumes, b->pub.row.volumes, b->pub.row.n_volumes);
 	return 0;
 }
@@ -237,44 +246,38 @@ static void settle(struct box *b, const struct runtime_box *found)
 	restore_expiry(b);
 }
 
-static const struct runtime_box *box_in(const struct map *found, const struct box *b)
+/* A database that knows nothing, on a host with sandboxes of which nothing else is known either, is not the one that they were
+ * made with: whoever has that may put it back. */
+static int check_new(const struct sandboxes *s, struct err *e)
 {
-	return map_get(found, str_of(b->id));
-}
+	size_t unknown = 0;
 
-/* By id; what no record knows is removed. */
-static int find_records(struct sandboxes *s, const struct runtime_box *boxes, size_t n, struct map *found, struct err *e)
-{
-	for (size_t i = 0; i < n; i++) {
-		if (!map_get(&s->by_id, str_of(boxes[i].id)))
-			orphan_remove(s, boxes[i].id);
-		else if (!map_put(found, str_of(boxes[i].id), (void *)(uintptr_t)&boxes[i]))
-			return err_no_memory(e);
+	for (size_t i = 0; i < s->recovery->n; i++) {
+		const struct found *f = &s->recovery->at[i];
+
+		unknown += !f->has_record && (f->box.state == RUNTIME_RUNNING || f->box.state == RUNTIME_PAUSED);
 	}
-	return 0;
-}
-
-/* A database that knows nothing, on a host with sandboxes, is not the one that they were made with: without this they would
- * all be strangers, and removed. */
-static int check_new(const struct sandboxes *s, const struct runtime_box *boxes, size_t n, struct err *e)
-{
-	size_t alive = 0;
-
-	for (size_t i = 0; i < n; i++)
-		alive += boxes[i].state == RUNTIME_RUNNING || boxes[i].state == RUNTIME_PAUSED;
-	if (!s->is_new || alive == 0)
+	if (!s->is_new || unknown == 0)
 		return 0;
-	return err_set(e, ERR_INVALID, "the database is new, but %zu sandboxes run", alive);
+	return err_set(e, ERR_INVALID, "the database is new, but %zu sandboxes run", unknown);
 }
 
-static int compare(struct sandboxes *s, const struct runtime_box *boxes, size_t n, struct err *e)
+static int compare(struct sandboxes *s, struct err *e)
 {
 	AUTO(map_done) struct map found = MAP_INIT;
 
-	if (find_records(s, boxes, n, &found, e) < 0)
+	if (recovery_restore(s, e) < 0)
 		return -1;
+	for (size_t i = 0; i < s->recovery->n; i++)
+		if (!map_put(&found, str_of(s->recovery->at[i].id), &s->recovery->at[i].box))
+			return err_no_memory(e);
 	for (struct sandbox *sb = s->newest; sb; sb = sb->older) {
-		settle(box_of(sb), box_in(&found, box_of(sb)));
+		struct box *b = box_of(sb);
+		const struct runtime_box *rb = map_get(&found, str_of(b->id));
+
+		if (rb)
+			sandbox_record_send(b);
+		settle(b, rb);
 		KILL_POINT("server.recover.one");
 	}
 	return 0;
@@ -286,26 +289,23 @@ static void recovered(struct sandboxes *s, const struct err *e)
 	s->recovered(e, s->recovered_arg);
 }
 
-static void on_listed(const struct runtime_box *boxes, size_t n, const struct runtime_failure *failure, void *arg)
+static void on_records(void *arg)
 {
 	struct sandboxes *s = arg;
-	struct store_tx *tx;
+	size_t n = s->recovery->n;
 	struct err e = { 0 };
+	struct store_tx *tx;
 
-	KILL_POINT("server.recover.listed");
-	s->is_comparing = false;
-	if (failure && failure->err.code == ERR_UNAVAILABLE) { /* it is being started again, as we are */
+	if (s->recovery->has_failed) {
 		timer_in(&s->compare, COMPARE_MS);
 		return;
 	}
-	if (failure) {
-		recovered(s, &failure->err);
-		return;
-	}
-	if (check_new(s, boxes, n, &e) < 0 || compare(s, boxes, n, &e) < 0) {
+	KILL_POINT("server.recover.read");
+	if (check_new(s, &e) < 0 || compare(s, &e) < 0) {
 		recovered(s, &e);
 		return;
 	}
+	recovery_free(s);
 	tx = store_tx_new(); /* after what became of them: a crash in between does it all again */
 	store_tx_meta(tx, "boot_id", str_of(s->spec.boot_id));
 	if (store_submit(s->spec.store, tx, NULL, NULL, &e) < 0)
@@ -314,6 +314,23 @@ static void on_listed(const struct runtime_box *boxes, size_t n, const struct ru
 	KILL_POINT("server.recover.all");
 	log_info("sandboxes recovered", LOG_U("records", s->by_id.n), LOG_U("found", n), LOG_B("new_boot", s->is_new_boot));
 	recovered(s, NULL);
+}
+
+static void on_listed(const struct runtime_box *boxes, size_t n, const struct runtime_failure *failure, void *arg)
+{
+	struct sandboxes *s = arg;
+	struct err e = { 0 };
+
+	KILL_POINT("server.recover.listed");
+	s->is_comparing = false;
+	if (failure && failure->err.code == ERR_UNAVAILABLE) { /* it is being started again, as we are */
+		timer_in(&s->compare, COMPARE_MS);
+		return;
+	}
+	if (failure)
+		recovered(s, &failure->err);
+	else if (recovery_begin(s, boxes, n, on_records, &e) < 0)
+		recovered(s, &e);
 }
 
 void sandboxes_recover(struct sandboxes *s, recovered_fn *fn, void *arg)
@@ -334,6 +351,7 @@ static void settle_again(struct box *b, const struct runtime_box *found)
 
 	if (b->pub.has_end || is_over(b) || state == SANDBOX_STOPPING)
 		return;
+	sandbox_record_send(b);
 	if (!found)
 		adopt_end(b, &(struct runtime_end){ .reason = RUNTIME_END_LOST });
 	else if (found->state == RUNTIME_ENDED)
@@ -342,6 +360,18 @@ static void settle_again(struct box *b, const struct runtime_box *found)
 		adopt(b, SANDBOX_RUNNING, returned);
 	else if (found->state == RUNTIME_PAUSED && state != SANDBOX_PAUSED)
 		adopt(b, SANDBOX_PAUSED, returned);
+}
+
+/* By id. What this server has no record of while it runs, it has not acknowledged, or was asked to remove. */
+static int find_records(struct sandboxes *s, const struct runtime_box *boxes, size_t n, struct map *found, struct err *e)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (!map_get(&s->by_id, str_of(boxes[i].id)))
+			orphan_remove(s, boxes[i].id);
+		else if (!map_put(found, str_of(boxes[i].id), (void *)(uintptr_t)&boxes[i]))
+			return err_no_memory(e);
+	}
+	return 0;
 }
 
 /* Whoever is being changed learns from that change how it is; whether it is so in the end, the next look shows. */
@@ -361,7 +391,7 @@ static void on_listed_again(const struct runtime_box *boxes, size_t n, const str
 		if (box_of(sb)->first)
 			is_whole = false;
 		else
-			settle_again(box_of(sb), box_in(&found, box_of(sb)));
+			settle_again(box_of(sb), map_get(&found, str_of(box_of(sb)->id)));
 	}
 	if (!is_whole)
 		timer_in(&s->compare, COMPARE_MS);

@@ -105,20 +105,21 @@ static void a_create_that_somebody_can_ask_for_again_is_finished(void **state)
 	rig_stop(r);
 }
 
-static void what_no_record_knows_is_removed(void **state)
+/* Nobody was ever told of it. */
+static void what_was_never_ready_and_has_no_record_is_removed(void **state)
 {
 	struct rig *r = &rig;
 
 	(void)state;
 	rig_start(r);
-	(void)fake_add(&r->fake, "orphan-1", RUNTIME_RUNNING);
+	(void)fake_add(&r->fake, "orphan-1", RUNTIME_STARTING);
 	(void)fake_add(&r->fake, "orphan-2", RUNTIME_STARTING);
 	r->fake.fails[FAKE_REMOVE] = 1;
 	rig_restart(r);
 	RIG_WAIT(r, r->fake.n_boxes == 1);
 	rig_pass(r, 1000);
 	RIG_WAIT(r, r->fake.n_boxes == 0);
-	(void)fake_add(&r->fake, "orphan-3", RUNTIME_RUNNING);
+	(void)fake_add(&r->fake, "orphan-3", RUNTIME_STARTING);
 	r->fake.fails[FAKE_REMOVE] = 1;
 	rig_restart(r);
 	rig_turn(r, 5);
@@ -320,7 +321,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_record_is_compared_with_the_runtime),
 		cmocka_unit_test(a_create_that_somebody_can_ask_for_again_is_finished),
-		cmocka_unit_test(what_no_record_knows_is_removed),
+		cmocka_unit_test(what_was_never_ready_and_has_no_record_is_removed),
 		cmocka_unit_test(a_reboot_is_told_as_such),
 		cmocka_unit_test(time_goes_on_while_the_server_is_down),
 		cmocka_unit_test(a_runtime_that_was_away_is_asked_what_it_has),

@@ -2,6 +2,7 @@
 /* What a sandbox has as a layer, and a sandbox put back on such a layer. */
 #include <stdio.h>
 
+#include "base/buf.h"
 #include "base/log.h"
 #include "net/policy.h"
 #include "server/sandbox_impl.h"
@@ -96,6 +97,7 @@ static void keep_policy(struct box *b, struct str text)
 		tx = store_tx_new();
 		store_tx_spec(tx, r);
 		(void)store_submit(b->pub.set->spec.store, tx, NULL, NULL, &(struct err){ 0 });
+		sandbox_record_changed(b);
 	}
 	arena_done(&a);
 }
@@ -196,6 +198,7 @@ static void on_made(const struct runtime_failure *failure, void *arg)
 	}
 	tx = store_tx_new();
 	box_set_state(b, SANDBOX_RUNNING, "CONTAINER_RUNNING", "Sandbox container is running.");
+	sandbox_record_send(b);
 	box_event(b, tx, EVENT_LIFECYCLE, "RolledBack", "Sandbox was rolled back to snapshot '%s'.", b->pub.row.snapshot);
 	store_tx_state(tx, &b->pub.row);
 	store_tx_intent(tx, b->id, INTENT_NONE);
@@ -208,6 +211,7 @@ static void on_gone(const struct runtime_failure *failure, void *arg)
 {
 	struct box *b = arg;
 	struct runtime *rt = b->pub.set->spec.runtime;
+	AUTO(buf_done) struct buf record = BUF_INIT(RUNTIME_RECORD_MAX);
 	struct runtime_volume volumes[VOLUMES_OF_SANDBOX_MAX];
 	char token[SANDBOX_TOKEN_LEN + 1];
 	struct runtime_spec spec = {
@@ -227,6 +231,13 @@ static void on_gone(const struct runtime_failure *failure, void *arg)
 		return;
 	}
 	b->pub.has_end = false;
+	if (!sandbox_record_write(&b->pub.row, &record)) {
+		(void)fault_set(&f, 503, NULL, "UNAVAILABLE", "out of memory");
+		rollback_failed(b, &f);
+		return;
+	}
+	spec.record = buf_str(&record);
+	b->record_revision = b->pub.row.revision;
 	sandbox_token(&b->pub, "execd", token);
 	rt->ops->create(rt, &spec, on_made, b);
 	secret_wipe(token, sizeof(token));
@@ -270,6 +281,7 @@ static void on_noted(const struct err *e, void *arg)
 		rollback_failed(b, &f);
 		return;
 	}
+	b->pub.row.revision++;
 	box_set_state(b, SANDBOX_PENDING, ROLLING_BACK, "%s", ROLLING_BACK_SAYS);
 	if (b->pub.set->spec.gone)
 		b->pub.set->spec.gone(&b->pub, b->pub.set->spec.gone_arg); /* connections into the old one */

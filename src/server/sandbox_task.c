@@ -325,6 +325,7 @@ static void on_renewed(const struct err *e, void *arg)
 	b->pub.row.expires_us = b->first->expires_us;
 	b->pub.row.deadline_ms = b->first->deadline_ms;
 	box_arm(b);
+	sandbox_record_changed(b);
 	task_finish(b, NULL);
 }
 
@@ -399,6 +400,7 @@ static void on_patched(const struct err *e, void *arg)
 	labels_free(b->labels);
 	b->labels = take_ptr(&b->first->labels);
 	b->pub.row.metadata = b->labels->map;
+	sandbox_record_changed(b);
 	task_finish(b, NULL);
 }
 

@@ -20,7 +20,7 @@
 #define FAKE_DIALS_MAX 64
 
 enum fake_kind { FAKE_CREATE, FAKE_PAUSE, FAKE_RESUME, FAKE_REMOVE, FAKE_DIAL, FAKE_LOGS, FAKE_INSPECT, FAKE_STATS, FAKE_SNAPSHOT, FAKE_SNAPSHOT_REMOVE,
-		 FAKE_SNAPSHOTS, FAKE_VOLUME_MAKE, FAKE_VOLUME_REMOVE, FAKE_VOLUMES, FAKE_POLICY, FAKE_ACTIVITY, FAKE_LIST };
+		 FAKE_SNAPSHOTS, FAKE_VOLUME_MAKE, FAKE_VOLUME_REMOVE, FAKE_VOLUMES, FAKE_POLICY, FAKE_ACTIVITY, FAKE_RECORD_SET, FAKE_RECORD_GET, FAKE_LIST };
 
 struct fake_call {
 	enum fake_kind kind;
@@ -36,6 +36,12 @@ struct fake_box {
 	struct runtime_end end;
 };
 
+struct fake_record { /* of a create, or set since; they outlive the control plane, too */
+	char id[ID_MAX + 1];
+	char text[4096];
+	bool is_damaged;
+};
+
 struct fake {
 	struct runtime rt;
 	struct loop *loop;
@@ -48,6 +54,8 @@ struct fake {
 	struct runtime_failure failure;
 	struct fake_box boxes[FAKE_BOXES_MAX];
 	unsigned n_boxes;
+	struct fake_record records[FAKE_BOXES_MAX];
+	unsigned n_records;
 	char layers[FAKE_BOXES_MAX][RUNTIME_LAYER_LEN + 1]; /* snapshots */
 	unsigned n_layers;
 	char stack[512]; /* of the last create */
@@ -86,9 +94,33 @@ static inline struct fake_box *fake_add(struct fake *f, const char *id, enum run
 	return b;
 }
 
+static inline struct fake_record *fake_record(struct fake *f, const char *id)
+{
+	for (unsigned i = 0; i < f->n_records; i++)
+		if (strcmp(f->records[i].id, id) == 0)
+			return &f->records[i];
+	return NULL;
+}
+
+static inline void fake_keep(struct fake *f, const char *id, struct str text)
+{
+	struct fake_record *r = fake_record(f, id);
+
+	assert_true(r || f->n_records < FAKE_BOXES_MAX);
+	if (!r)
+		r = &f->records[f->n_records++];
+	(void)snprintf(r->id, sizeof(r->id), "%s", id);
+	(void)snprintf(r->text, sizeof(r->text), "%.*s", (int)text.n, text.p);
+	r->is_damaged = false;
+}
+
 static inline void fake_drop(struct fake *f, const char *id)
 {
 	struct fake_box *b = fake_find(f, id);
+	struct fake_record *r = fake_record(f, id);
+
+	if (r)
+		*r = f->records[--f->n_records];
 
 	if (b)
 		*b = f->boxes[--f->n_boxes];
@@ -207,6 +239,19 @@ static inline void fake_volume(struct fake *f, const struct fake_call *c, const 
 	((runtime_done_fn *)c->fn)(failure, c->arg);
 }
 
+static inline void fake_tell_record(struct fake *f, const struct fake_call *c, const struct runtime_failure *failure)
+{
+	const struct runtime_failure none = { .code = "SANDBOX_QUERY_FAILED", .status = 404, .err.code = ERR_NOT_FOUND };
+	const struct runtime_failure damaged = { .code = "SANDBOX_QUERY_FAILED", .status = 500, .err.code = ERR_INVALID };
+	const struct fake_record *r = fake_record(f, c->id);
+
+	if (!failure && !r)
+		failure = &none;
+	if (!failure && r->is_damaged)
+		failure = &damaged;
+	((runtime_text_fn *)c->fn)(str_of(failure ? "" : r->text), false, failure, c->arg);
+}
+
 static inline void fake_complete(struct fake *f, struct fake_call *c)
 {
 	static const struct runtime_fact facts[] = { { "network", "10.0.0.2/30" } };
@@ -222,6 +267,10 @@ static inline void fake_complete(struct fake *f, struct fake_call *c)
 	case FAKE_VOLUME_REMOVE:
 		fake_volume(f, &call, failure);
 		break;
+	case FAKE_RECORD_GET:
+		fake_tell_record(f, &call, failure);
+		break;
+	case FAKE_RECORD_SET:
 	case FAKE_CREATE:
 	case FAKE_PAUSE:
 	case FAKE_RESUME:
@@ -323,7 +372,19 @@ static inline void fake_create(struct runtime *rt, const struct runtime_spec *sp
 				      v->kind == RUNTIME_VOLUME_HOST ? "host" : "named", v->prefix, v->path, v->mount_path,
 				      v->is_read_only ? " ro" : "");
 	}
+	fake_keep(f, spec->id, spec->record);
 	fake_call(rt, FAKE_CREATE, spec->id, (void *)fn, arg, 0);
+}
+
+static inline void fake_record_set(struct runtime *rt, const char *id, struct str record, runtime_done_fn *fn, void *arg)
+{
+	fake_keep(container_of(rt, struct fake, rt), id, record);
+	fake_call(rt, FAKE_RECORD_SET, id, (void *)fn, arg, 0);
+}
+
+static inline void fake_record_get(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg)
+{
+	fake_call(rt, FAKE_RECORD_GET, id, (void *)fn, arg, 0);
 }
 
 static inline void fake_volume_make(struct runtime *rt, const char *id, uint64_t limit_bytes, runtime_done_fn *fn, void *arg)
@@ -431,7 +492,7 @@ static inline void fake_init(struct fake *f, struct loop *l)
 {
 	static const struct runtime_ops ops = {
 		.create = fake_create, .pause = fake_pause, .resume = fake_resume, .remove = fake_remove, .dial = fake_dial_op,
-		.policy = fake_policy, .activity = fake_activity, .logs = fake_logs, .inspect = fake_inspect, .stats = fake_stats, .list = fake_list_op,
+		.policy = fake_policy, .activity = fake_activity, .logs = fake_logs, .inspect = fake_inspect, .stats = fake_stats, .record_set = fake_record_set, .record_get = fake_record_get, .list = fake_list_op,
 		.snapshot = fake_snapshot, .snapshot_remove = fake_snapshot_remove, .snapshots = fake_snapshots,
 		.volume_make = fake_volume_make, .volume_remove = fake_volume_remove, .volumes = fake_volumes,
 		.cancel = fake_cancel, .check_image = fake_check_image, .free = fake_free,

@@ -332,12 +332,15 @@ static int load_numbers(const struct row_columns *c, struct sandbox_row *r, stru
 		return err_set(e, ERR_INVALID, "intent: '%s' is none", SHOWN(c->intent));
 	if (!row_is_instant(c->created_us) || !row_is_instant(c->changed_us))
 		return err_set(e, ERR_INVALID, "a time that cannot be");
+	if (c->revision < 0)
+		return err_set(e, ERR_INVALID, "a revision that cannot be");
 	if ((c->expires_us != 0 && !row_is_instant(c->expires_us)) || c->deadline_ms < 0)
 		return err_set(e, ERR_INVALID, "an expiry that cannot be");
 	r->created_us = c->created_us;
 	r->changed_us = c->changed_us;
 	r->expires_us = c->expires_us;
 	r->deadline_ms = (uint64_t)c->deadline_ms;
+	r->revision = (uint64_t)c->revision;
 	return 0;
 }
 

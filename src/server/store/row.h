@@ -81,6 +81,7 @@ struct sandbox_row {
 	const char *reason, *message;
 	int64_t changed_us;
 	enum sandbox_intent intent;
+	uint64_t revision;            /* of all but the state, the reason, the message and the intent: higher with each change */
 	const char *pool;             /* the id of the pool that it was made for; NULL or empty: none */
 	bool is_idle;                 /* nobody's yet: it waits in that pool */
 };
@@ -91,7 +92,7 @@ const char *row_network_name(enum runtime_network n); /* "none", "default" or "p
 struct row_columns {
 	struct str id, spec, metadata, state, reason, message;
 	struct str intent; /* empty: none */
-	int64_t created_us, expires_us, deadline_ms, changed_us;
+	int64_t created_us, expires_us, deadline_ms, changed_us, revision;
 };
 
 bool row_write_spec(const struct sandbox_row *r, struct buf *b);

@@ -47,6 +47,7 @@ static const char *const steps[] = {
 	/* The spec of a snapshot may name a network and a policy. Nothing changes in what is there; an earlier server, which would take
 	 * such a row for damage, sees that the file is newer than itself. */
 	"UPDATE snapshots SET spec = spec WHERE 0;",
+	"ALTER TABLE sandboxes ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;",
 };
 
 const struct schema store_schema = { steps, sizeof(steps) / sizeof(steps[0]) };

@@ -163,6 +163,9 @@ void store_tx_forget_volume(struct store_tx *tx, const char *id);
 void store_tx_meta(struct store_tx *tx, const char *name, struct str value);
 /* Everything of ROW but its environment and its id, for its owner: from here on it is no longer idle. */
 void store_tx_hand_out(struct store_tx *tx, const struct sandbox_row *row);
+/* All of ROW, its revision included: of a record that was read from the runtime's copy. Each of the four changes above raises
+ * the revision that the store has. */
+void store_tx_restore(struct store_tx *tx, const struct sandbox_row *row);
 /* These three survive a loss of power, too. What was made for a deleted pool is known by the pool's id, which is nobody's. */
 void store_tx_pool(struct store_tx *tx, const struct store_pool *pool);
 void store_tx_pool_capacity(struct store_tx *tx, const char *pool_id, const struct pool_capacity *capacity);

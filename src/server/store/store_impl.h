@@ -36,6 +36,7 @@ enum statement { /* rows of the table of SQL in store_sql.c */
 	SQL_MEMBER,
 	SQL_TAKE,
 	SQL_HAND_OUT,
+	SQL_RESTORE,
 	SQL_POOL,
 	SQL_POOL_CAPACITY,
 	SQL_POOL_DELETE,
@@ -44,7 +45,7 @@ enum statement { /* rows of the table of SQL in store_sql.c */
 	SQL_COUNT,
 };
 
-#define PARAMS_MAX 10
+#define PARAMS_MAX 11
 
 struct param {
 	enum { PARAM_TEXT, PARAM_BLOB, PARAM_INT } kind;

@@ -17,7 +17,10 @@ static const char trim_text[] =
 	" (SELECT n FROM events WHERE sandbox_id = ?1 ORDER BY n DESC LIMIT 1 OFFSET ?2)";
 static const char hand_out_text[] =
 	"UPDATE sandboxes SET spec = ?, metadata = ?, created_us = ?, expires_us = ?, deadline_ms = ?, state = ?, reason = ?,"
-	" message = ?, changed_us = ? WHERE id = ?";
+	" message = ?, changed_us = ?, revision = revision + 1 WHERE id = ?";
+static const char restore_text[] =
+	"UPDATE sandboxes SET spec = ?, metadata = ?, created_us = ?, expires_us = ?, deadline_ms = ?, state = ?, reason = ?,"
+	" message = ?, changed_us = ?, revision = ? WHERE id = ?";
 static const char pool_text[] =
 	"INSERT INTO pools (id, name, template, buffer_min, buffer_max, pool_min, pool_max, created_us)"
 	" VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
@@ -35,8 +38,8 @@ static const char image_text[] =
 static const char *const texts[SQL_COUNT] = {
 	[SQL_INSERT] = insert_text,
 	[SQL_STATE] = "UPDATE sandboxes SET state = ?, reason = ?, message = ?, changed_us = ? WHERE id = ?",
-	[SQL_EXPIRY] = "UPDATE sandboxes SET expires_us = ?, deadline_ms = ? WHERE id = ?",
-	[SQL_METADATA] = "UPDATE sandboxes SET metadata = ? WHERE id = ?",
+	[SQL_EXPIRY] = "UPDATE sandboxes SET expires_us = ?, deadline_ms = ?, revision = revision + 1 WHERE id = ?",
+	[SQL_METADATA] = "UPDATE sandboxes SET metadata = ?, revision = revision + 1 WHERE id = ?",
 	[SQL_DELETE] = "DELETE FROM sandboxes WHERE id = ?",
 	[SQL_INTENT] = "INSERT OR REPLACE INTO intents (sandbox_id, operation) VALUES (?, ?)",
 	[SQL_NO_INTENT] = "DELETE FROM intents WHERE sandbox_id = ?",
@@ -44,7 +47,7 @@ static const char *const texts[SQL_COUNT] = {
 	[SQL_TRIM_EVENTS] = trim_text,
 	[SQL_KEY] = "INSERT OR REPLACE INTO keys (key, body, sandbox_id, expires_us) VALUES (?, ?, ?, ?)",
 	[SQL_FORGET_KEY] = "DELETE FROM keys WHERE key = ?",
-	[SQL_SPEC] = "UPDATE sandboxes SET spec = ? WHERE id = ?",
+	[SQL_SPEC] = "UPDATE sandboxes SET spec = ?, revision = revision + 1 WHERE id = ?",
 	[SQL_SNAPSHOT] = snapshot_text,
 	[SQL_SNAPSHOT_STATE] = "UPDATE snapshots SET state = ?, reason = ?, message = ?, changed_us = ?, spec = ? WHERE id = ?",
 	[SQL_SNAPSHOT_DELETE] = "DELETE FROM snapshots WHERE id = ?",
@@ -58,6 +61,7 @@ static const char *const texts[SQL_COUNT] = {
 	[SQL_MEMBER] = "INSERT INTO pool_members (sandbox_id, pool_id, is_idle) VALUES (?, ?, ?)",
 	[SQL_TAKE] = "UPDATE pool_members SET is_idle = 0 WHERE sandbox_id = ?",
 	[SQL_HAND_OUT] = hand_out_text,
+	[SQL_RESTORE] = restore_text,
 	[SQL_POOL] = pool_text,
 	[SQL_POOL_CAPACITY] = capacity_text,
 	[SQL_POOL_DELETE] = "DELETE FROM pools WHERE id = ?",
@@ -249,6 +253,7 @@ static int load_sandbox(sqlite3_stmt *st, struct loading *l, struct err *e)
 		.created_us = sqlite3_column_int64(st, 3), .expires_us = sqlite3_column_int64(st, 4),
 		.deadline_ms = sqlite3_column_int64(st, 5), .state = column_str(st, 6), .reason = column_str(st, 7),
 		.message = column_str(st, 8), .changed_us = sqlite3_column_int64(st, 9), .intent = column_str(st, 10),
+		.revision = sqlite3_column_int64(st, 11),
 	};
 	struct sandbox_row row;
 
@@ -332,7 +337,7 @@ static int load_all(struct connection *c, const char *sql, load_fn *fn, struct l
 
 static const char sandboxes_text[] =
 	"SELECT id, spec, metadata, created_us, expires_us, deadline_ms, state, reason, message, changed_us,"
-	" operation FROM sandboxes LEFT JOIN intents ON sandbox_id = id ORDER BY created_us";
+	" operation, revision FROM sandboxes LEFT JOIN intents ON sandbox_id = id ORDER BY created_us";
 
 int connection_load(struct connection *c, const struct store_reader *r, void *arg, enum store_fault *ret_fault,
 		    struct err *e)

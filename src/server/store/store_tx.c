@@ -117,6 +117,17 @@ void store_tx_hand_out(struct store_tx *tx, const struct sandbox_row *row)
 	add_text(tx, add_step(tx, SQL_TAKE), row->id);
 }
 
+void store_tx_restore(struct store_tx *tx, const struct sandbox_row *row)
+{
+	struct step *s = add_step(tx, SQL_RESTORE);
+
+	add_columns(tx, s, row);
+	add_int(s, (int64_t)row->revision);
+	add_text(tx, s, row->id);
+	if (!row->is_idle)
+		add_text(tx, add_step(tx, SQL_TAKE), row->id);
+}
+
 void store_tx_state(struct store_tx *tx, const struct sandbox_row *row)
 {
 	struct step *s = add_step(tx, SQL_STATE);
