@@ -254,6 +254,7 @@ static _Noreturn void run_server(struct supervisor *s, int ready)
 	closep(&s->signals);
 	closep(&s->warden.pidfd);
 	closep(&s->egress.pidfd);
+	closep(&s->server.pulse); /* of the one before */
 	closep(&s->warden.pulse);
 	closep(&s->egress.pulse);
 	closep(&s->ready);
