@@ -346,48 +346,6 @@ static void native_dial(struct runtime *rt, const char *id, unsigned port, runti
 		native_call_send(c, id, &rq, -1);
 }
 
-static void native_logs(struct runtime *rt, const char *id, const struct runtime_log_query *query, runtime_text_fn *fn,
-			void *arg)
-{
-	struct call *c = native_call_new(rt, WIRE_LOGS, arg);
-	struct wire_request rq = { 0 };
-
-	if (!c) {
-		fn((struct str){ "", 0 }, false, &native_no_memory, arg);
-		return;
-	}
-	c->fn.text = fn;
-	c->query = *query;
-	native_call_send(c, id, &rq, -1);
-}
-
-static void native_inspect(struct runtime *rt, const char *id, runtime_info_fn *fn, void *arg)
-{
-	struct call *c = native_call_new(rt, WIRE_STATS, arg);
-	struct wire_request rq = { 0 };
-
-	if (!c) {
-		fn(NULL, &native_no_memory, arg);
-		return;
-	}
-	c->is_inspect = true;
-	c->fn.info = fn;
-	native_call_send(c, id, &rq, -1);
-}
-
-static void native_stats(struct runtime *rt, const char *id, runtime_stats_fn *fn, void *arg)
-{
-	struct call *c = native_call_new(rt, WIRE_STATS, arg);
-	struct wire_request rq = { 0 };
-
-	if (!c) {
-		fn(NULL, &native_no_memory, arg);
-		return;
-	}
-	c->fn.stats = fn;
-	native_call_send(c, id, &rq, -1);
-}
-
 static void native_list(struct runtime *rt, runtime_list_fn *fn, void *arg)
 {
 	struct call *c = native_call_new(rt, WIRE_LIST, arg);
@@ -468,25 +426,7 @@ static bool waits_for_room(struct call *c, const struct err *why)
 	return true;
 }
 
-static void answer_logs(struct call *c, const struct passed *got)
-{
-	AUTO(buf_done) struct buf text = BUF_INIT(RUNTIME_LOG_MAX);
-	runtime_text_fn *fn = c->fn.text;
-	void *arg = c->arg;
-	bool is_cut = false;
-	struct err e = { 0 };
-
-	if (got->n_fds != 2 || runtime_log_read(got->fds, &c->query, &text, &is_cut, &e) < 0) {
-		if (e.code == ERR_NONE)
-			(void)err_set(&e, ERR_INTERNAL, "the warden sent no log");
-		native_call_fail(c, &e);
-		return;
-	}
-	native_call_free(c);
-	fn((struct str){ buf_z(&text), text.n }, is_cut, NULL, arg);
-}
-
-static enum runtime_state state_of(uint32_t state)
+enum runtime_state native_state_of(uint32_t state)
 {
 	static const enum runtime_state states[] = {
 		[WIRE_STARTING] = RUNTIME_STARTING, [WIRE_RUNNING] = RUNTIME_RUNNING, [WIRE_PAUSED] = RUNTIME_PAUSED,
@@ -506,35 +446,6 @@ static struct runtime_end end_of(const struct wire_ending *w)
 	return (struct runtime_end){ reasons[w->reason], w->exit_code, w->signal, w->oom };
 }
 
-static void answer_inspect(struct call *c, const struct wire_reply *rp)
-{
-	char memory[32], pids[32], kills[32];
-	const struct runtime_fact facts[] = {
-		{ "memory bytes", memory }, { "processes", pids }, { "oom kills", kills },
-	};
-	struct runtime_info info = { .state = state_of(rp->state), .facts = facts, .n_facts = ARRAY_LEN(facts) };
-	runtime_info_fn *fn = c->fn.info;
-	void *arg = c->arg;
-
-	(void)snprintf(memory, sizeof(memory), "%llu", (unsigned long long)rp->stats.memory_bytes);
-	(void)snprintf(pids, sizeof(pids), "%llu", (unsigned long long)rp->stats.pids);
-	(void)snprintf(kills, sizeof(kills), "%llu", (unsigned long long)rp->stats.oom_kills);
-	native_call_free(c);
-	fn(&info, NULL, arg);
-}
-
-static void answer_stats(struct call *c, const struct wire_stats *w)
-{
-	struct runtime_stats stats = { w->cpu_usec, w->memory_bytes, w->memory_peak_bytes, w->pids, w->disk_bytes,
-				       w->oom_kills,  w->io_read_bytes, w->io_written_bytes, w->net_in_bytes, w->net_out_bytes,
-				       w->net_in_packets, w->net_out_packets, w->net_refused_packets };
-	runtime_stats_fn *fn = c->fn.stats;
-	void *arg = c->arg;
-
-	native_call_free(c);
-	fn(&stats, NULL, arg);
-}
-
 static void list_complete(struct call *c)
 {
 	AUTO(free) struct runtime_box *boxes = calloc(MAX(c->n_rows, (size_t)1), sizeof(*boxes));
@@ -550,7 +461,7 @@ static void list_complete(struct call *c)
 		return;
 	}
 	for (size_t i = 0; i < n; i++)
-		boxes[i] = (struct runtime_box){ rows[i].id, state_of(rows[i].state), end_of(&rows[i].ending) };
+		boxes[i] = (struct runtime_box){ rows[i].id, native_state_of(rows[i].state), end_of(&rows[i].ending) };
 	native_call_free(c);
 	fn(boxes, n, NULL, arg);
 }
@@ -601,13 +512,13 @@ static void answer(struct call *c, const struct wire_reply *rp, struct passed *g
 		answer_dial(c, got);
 		return;
 	case WIRE_LOGS:
-		answer_logs(c, got);
+		native_answer_logs(c, got);
 		return;
 	case WIRE_STATS:
 		if (c->is_inspect)
-			answer_inspect(c, rp);
+			native_answer_inspect(c, rp);
 		else
-			answer_stats(c, &rp->stats);
+			native_answer_stats(c, &rp->stats);
 		return;
 	case WIRE_LIST:
 		answer_list(c, rp);

@@ -102,6 +102,7 @@ void native_call_free(struct call *c);
 void native_call_fail(struct call *c, const struct err *e); /* completes it */
 void native_call_fail_later(struct call *c); /* with c->failure */
 bool native_more_rows(struct call *c);
+enum runtime_state native_state_of(uint32_t state); /* an enum wire_state */
 
 struct wire_request native_request(const struct runtime_spec *spec, uint32_t image); /* for a create, without its volumes */
 
@@ -166,6 +167,14 @@ bool native_is_volume_fault(const struct err *e, struct runtime_failure *f); /* 
 bool native_is_network_fault(const struct native *n, const struct err *e, struct runtime_failure *f); /* likewise */
 void native_volume_make(struct runtime *rt, const char *id, uint64_t limit_bytes, runtime_done_fn *fn, void *arg);
 void native_volume_remove(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg);
+
+/* runtime_native_look.c */
+void native_logs(struct runtime *rt, const char *id, const struct runtime_log_query *query, runtime_text_fn *fn, void *arg);
+void native_inspect(struct runtime *rt, const char *id, runtime_info_fn *fn, void *arg);
+void native_stats(struct runtime *rt, const char *id, runtime_stats_fn *fn, void *arg);
+void native_answer_logs(struct call *c, const struct passed *got);
+void native_answer_inspect(struct call *c, const struct wire_reply *rp);
+void native_answer_stats(struct call *c, const struct wire_stats *w);
 
 /* runtime_native_record.c */
 void native_record_set(struct runtime *rt, const char *id, struct str record, runtime_done_fn *fn, void *arg);

@@ -11,7 +11,6 @@
 #include "base/kill_point.h"
 #include "base/log.h"
 #include "base/own.h"
-#include "sys/cgroup_limits.h"
 #include "sys/cgroup_stats.h"
 #include "sys/namespace.h"
 #include "sys/process.h"
@@ -21,7 +20,6 @@
 #include "warden/flows.h"
 #include "warden/network.h"
 #include "warden/ready.h"
-#include "warden/box_record.h"
 #include "warden/snapshot.h"
 #include "warden/volumes.h"
 #include "warden/warden.h"
@@ -35,11 +33,6 @@
  * last multiple of it go together. */
 #define CLEAR_UP_MS 40
 #define KILL_FIRST_MS 100 /* for PID 1 to end before stronger means are used */
-
-/* What a request may ask for: beyond it the sums of set_limits() would mean something else. */
-#define MEMORY_MIN (UINT64_C(1) << 20)
-#define MEMORY_MAX (UINT64_C(1) << 50)
-#define PIDS_MAX (UINT64_C(1) << 22)
 
 struct waiter {
 	struct waiter *next;
@@ -540,20 +533,6 @@ static void on_timer(void *arg)
 	box_next_work(b);
 }
 
-static int check_create(const struct warden *w, const struct wire_request *rq, struct err *e)
-{
-	const struct wire_limits *l = &rq->limits;
-
-	if (w->is_stopping)
-		return err_set(e, ERR_UNAVAILABLE, "stopping");
-	if (map_get(&w->by_id, str_of(rq->id)))
-		return err_set(e, ERR_CONFLICT, "there is a sandbox '%s'", rq->id);
-	if (l->memory_bytes < MEMORY_MIN || l->memory_bytes > MEMORY_MAX || l->pids > PIDS_MAX ||
-	    l->cpu_milli > CGROUP_CPU_MILLI_MAX || l->disk_bytes < STORE_LIMIT_MIN || l->disk_bytes > STORE_LIMIT_MAX)
-		return err_set(e, ERR_INVALID, "a limit that cannot be set");
-	return 0;
-}
-
 /* From here on it is the box of this id, though there may be nothing else of it. */
 static int name_box(struct box *b, const struct wire_request *rq, struct err *e)
 {
@@ -565,35 +544,11 @@ static int name_box(struct box *b, const struct wire_request *rq, struct err *e)
 	return map_put(&w->by_id, str_of(b->file.id), b) ? 0 : err_no_memory(e);
 }
 
-/* Whose the slot is, written down before anything of it is given away. */
-static int claim(struct box *b, const struct wire_request *rq, const struct image_use *use, int record, struct err *e)
-{
-	struct process_stat stat = { .start = b->slot.pid_start };
-
-	stack_done(&b->stack);
-	if (stack_find(b->w, rq, use->has_host_usr, &b->stack, e) < 0 || stack_write(b->slot.dir, &b->stack, e) < 0)
-		return -1;
-	b->file.pid = b->slot.pid;
-	memcpy(b->file.layer, use->layer, sizeof(b->file.layer));
-	if (stat.start == 0 && process_stat_read(b->slot.pid, &stat, e) < 0)
-		return -1;
-	b->file.pid_start = stat.start;
-	if (box_file_write(b->slot.dir, &b->file, e) < 0) /* first: a record without it is one of a box that runs */
-		return -1;
-	return box_record_write(b->slot.dir, &b->file, &b->stack, record, e);
-}
-
-static struct slot_limits limits_of(const struct wire_request *rq)
-{
-	return (struct slot_limits){ .memory_bytes = rq->limits.memory_bytes, .cpu_milli = rq->limits.cpu_milli,
-				     .pids = rq->limits.pids, .disk_bytes = rq->limits.disk_bytes };
-}
-
 static int wake(struct box *b, const struct wire_request *rq, const struct image_use *use, int spec, struct err *e)
 {
 	struct slot_layer layers[WIRE_LAYERS_MAX + 1] = { 0 };
 	struct slot_order order = {
-		.limits = limits_of(rq), .layers = layers, .n_layers = b->stack.n, .dir = use->dir,
+		.limits = box_limits_of(rq), .layers = layers, .n_layers = b->stack.n, .dir = use->dir,
 		.has_host_usr = use->has_host_usr, .spec = spec, .hostname = b->file.id, .address = b->net ? b->net->address : 0,
 		.volumes = b->volumes ? b->volumes->list : NULL, .n_volumes = b->volumes ? b->volumes->asked.n : 0,
 	};
@@ -643,7 +598,7 @@ static int start(struct box *b, const struct wire_request *rq, const struct imag
 	b->is_waking = true;
 	if (b->net && box_net_bind(b, e) < 0)
 		return -1;
-	if (!is_claimed(b, use) && claim(b, rq, use, papers->record, e) < 0)
+	if (!is_claimed(b, use) && box_claim(b, rq, use, papers->record, e) < 0)
 		return -1;
 	if (b->volumes && b->volumes->opening)
 		return 0;
@@ -658,18 +613,6 @@ static int start(struct box *b, const struct wire_request *rq, const struct imag
 	return wake(b, rq, use, papers->spec, e);
 }
 
-/* Anything but one layer with nothing below or above it has no name. */
-static void find_like(struct box *b, const struct wire_request *rq, const struct image_use *use, int spec)
-{
-	bool is_layer = use->layer[0] && !use->dir.path && rq->n_layers == 0;
-	struct stat st;
-
-	b->like = (struct slot_guess){ .limits = limits_of(rq), .has_host_usr = use->has_host_usr, .has_address = b->net != NULL };
-	b->like.is_eager = is_layer && !b->volumes && fstat(spec, &st) == 0 && st.st_size <= SLOT_EAGER_SPEC_MAX;
-	if (is_layer)
-		memcpy(b->like.layer, use->layer, sizeof(b->like.layer));
-}
-
 /* Begins with what the request asks for, or waits: for its image, then for a slot. */
 static int begin(struct box *b, const struct wire_request *rq, const struct box_papers *papers, struct err *e)
 {
@@ -679,7 +622,7 @@ static int begin(struct box *b, const struct wire_request *rq, const struct box_
 	if (k < 0)
 		return -1;
 	if (k > 0)
-		find_like(b, rq, &use, papers->spec);
+		box_find_like(b, rq, &use, papers->spec);
 	if (k > 0 && (b->has_slot || ready_take(b->w, &b->like, &b->slot))) {
 		b->has_slot = true;
 		return start(b, rq, &use, papers, e);
@@ -758,7 +701,7 @@ void box_create(struct warden *w, const struct wire_request *rq, const struct wi
 	struct err e;
 
 	KILL_POINT("warden.create.asked");
-	if (check_create(w, rq, &e) < 0 || !(b = box_new(w, &e)) || box_add_waiter(b, t, &e) < 0) {
+	if (box_check_create(w, rq, &e) < 0 || !(b = box_new(w, &e)) || box_add_waiter(b, t, &e) < 0) {
 		answer(w, t, &e);
 		if (b)
 			box_free(b);

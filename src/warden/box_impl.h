@@ -11,3 +11,10 @@ void box_retry_later(struct box *b); /* the same after a pause, longer each time
  * until it is so or the box is over; THEN is called after the first time. */
 void box_let_go_on(struct box *b, box_fn *then);
 void box_thaw_again(struct box *b); /* if that is due */
+
+/* box_order.c */
+int box_check_create(const struct warden *w, const struct wire_request *rq, struct err *e);
+struct slot_limits box_limits_of(const struct wire_request *rq);
+void box_find_like(struct box *b, const struct wire_request *rq, const struct image_use *use, int spec); /* b->like */
+/* Writes down whose the slot is, before anything of it is given away. */
+int box_claim(struct box *b, const struct wire_request *rq, const struct image_use *use, int record, struct err *e);

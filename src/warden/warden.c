@@ -20,6 +20,7 @@
 #include "sys/memfd.h"
 #include "sys/process.h"
 #include "sys/mounts.h"
+#include "sys/overlay.h"
 #include "sys/signals.h"
 #include "warden/adopt.h"
 #include "warden/box.h"
@@ -371,7 +372,8 @@ int warden_open(struct warden *w, const struct warden_spec *spec, struct err *e)
 		return -1;
 	KILL_POINT("warden.start.ready");
 	warn(&report);
-	log_info("warden is ready", LOG_U("boxes", alive), LOG_S("store", box_store_driver(&w->host.store)));
+	log_info("warden is ready", LOG_U("boxes", alive), LOG_S("store", box_store_driver(&w->host.store)),
+		 LOG_S("overlays", overlay_way_name(w->host.overlay_way)));
 	return 0;
 }
 
