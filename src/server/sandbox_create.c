@@ -20,19 +20,30 @@ struct key *key_find(struct sandboxes *s, const char hex[SHA256_HEX_LEN + 1])
 	return k && k->expires_us > sandboxes_wall_us(s) ? k : NULL;
 }
 
+const struct key *key_of_box(const struct box *b)
+{
+	const struct key *k = b->key[0] ? map_get(&b->pub.set->keys, str_of(b->key)) : NULL;
+
+	return k && strcmp(k->sandbox_id, b->id) == 0 ? k : NULL;
+}
+
 int key_add(struct sandboxes *s, const struct key *k, struct err *e)
 {
 	struct key *copy = malloc(sizeof(*copy)), *old;
+	struct box *b = map_get(&s->by_id, str_of(k->sandbox_id));
 
 	if (!copy)
 		return err_no_memory(e);
 	*copy = *k;
 	old = map_del(&s->keys, str_of(k->hex));
 	free(old);
-	if (map_put(&s->keys, str_of(copy->hex), copy))
-		return 0;
-	free(copy);
-	return err_no_memory(e);
+	if (!map_put(&s->keys, str_of(copy->hex), copy)) {
+		free(copy);
+		return err_no_memory(e);
+	}
+	if (b)
+		memcpy(b->key, k->hex, sizeof(b->key));
+	return 0;
 }
 
 static struct key *key_of(const struct sandboxes *s, const char *sandbox_id)
@@ -360,7 +371,7 @@ static void ask_runtime(struct box *b)
 		.network = b->pub.row.network, .policy = str_of(b->pub.row.policy),
 	};
 
-	b->is_record_due = !sandbox_record_write(&b->pub.row, &record); /* out of memory: it is sent when there is some again */
+	b->is_record_due = !sandbox_record_write(b, &record); /* out of memory: it is sent when there is some again */
 	b->record_revision = b->is_record_due ? UINT64_MAX : b->pub.row.revision;
 	spec.record = b->is_record_due ? STR("") : buf_str(&record);
 	sandbox_token(&b->pub, "execd", token);

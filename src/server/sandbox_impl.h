@@ -73,6 +73,7 @@ struct task {
 struct box { /* a sandbox, and what only the model knows of it */
 	struct sandbox pub;
 	char id[ID_MAX + 1], pool[ID_MAX + 1];
+	char key[SHA256_HEX_LEN + 1]; /* that it was asked for with, if there still is such a key for it; or empty */
 	char reason[ROW_REASON_MAX + 1], message[ROW_MESSAGE_MAX + 1];
 	char digest[DIGEST_TEXT_MAX + 1]; /* of its image */
 	struct arena arena;
@@ -197,6 +198,7 @@ void create_join(struct box *b); /* something that it waits for has happened */
 /* What a sandbox made by this order is recorded as, but for its id and the names of its environment. */
 int create_row(struct sandboxes *s, const struct sandbox_order *o, struct sandbox_row *r, struct fault *f);
 struct key *key_find(struct sandboxes *s, const char hex[SHA256_HEX_LEN + 1]);
+const struct key *key_of_box(const struct box *b); /* or NULL */
 int key_add(struct sandboxes *s, const struct key *k, struct err *e);
 void key_forget_of(struct sandboxes *s, const char *sandbox_id, struct store_tx *tx);
 void key_forget(struct sandboxes *s, const char *sandbox_id); /* in memory and, if it can be, in the store */
@@ -234,8 +236,13 @@ void orphans_free(struct sandboxes *s);
 
 /* sandbox_record.c */
 #define RECORD_AGAIN_MS 2000
-bool sandbox_record_write(const struct sandbox_row *r, struct buf *b); /* false: it does not fit */
-int sandbox_record_load(struct str text, struct arena *a, struct sandbox_row *ret, struct err *e); /* ERR_INVALID */
+struct sandbox_record {
+	struct sandbox_row row;
+	struct key key; /* without digits: none */
+};
+bool sandbox_record_write(const struct box *b, struct buf *out); /* false: it does not fit */
+bool sandbox_record_same(const struct sandbox_row *a, const struct sandbox_row *b); /* in all that records hold, but keys, which age */
+int sandbox_record_load(struct str text, struct arena *a, struct sandbox_record *ret, struct err *e); /* ERR_INVALID */
 void sandbox_record_changed(struct box *b); /* the store has a change of what is in the record */
 void sandbox_record_send(struct box *b);    /* if the runtime's copy is another one */
 void sandbox_records_free(struct sandboxes *s);
@@ -247,7 +254,7 @@ struct found { /* something that the runtime has */
 	struct runtime_box box;
 	struct arena arena; /* of the record */
 	bool has_record;
-	struct sandbox_row record;
+	struct sandbox_record record;
 };
 struct recovery {
 	struct sandboxes *set;

@@ -54,7 +54,7 @@ static void on_record(struct str text, bool is_cut, const struct runtime_failure
 		r->has_failed = true;
 	else if (failure && failure->err.code == ERR_INVALID) /* not found: it is of a version before there were copies */
 		log_error("the copy of a record is damaged", LOG_S("id", f->id), LOG_ERR(&failure->err));
-	else if (!failure && (sandbox_record_load(text, &f->arena, &f->record, &e) < 0 || strcmp(f->record.id, f->id) != 0))
+	else if (!failure && (sandbox_record_load(text, &f->arena, &f->record, &e) < 0 || strcmp(f->record.row.id, f->id) != 0))
 		log_error("the copy of a record cannot be read", LOG_S("id", f->id), LOG_ERR(&e));
 	else
 		f->has_record = !failure;
@@ -96,7 +96,18 @@ void recovery_free(struct sandboxes *s)
 
 /* ---- taking them for the records ---- */
 
-static struct box *put(struct sandboxes *s, const struct sandbox_row *row, bool is_new, const char *says, struct err *e)
+/* Whoever asked with this key may ask again. */
+static void put_key(struct sandboxes *s, const struct key *k, struct store_tx *tx)
+{
+	struct store_key sk = { .key = str_of(k->hex), .sandbox_id = k->sandbox_id, .expires_us = k->expires_us };
+
+	if (!k->hex[0] || k->expires_us <= sandboxes_wall_us(s) || key_find(s, k->hex) || key_add(s, k, &(struct err){ 0 }) < 0)
+		return;
+	memcpy(sk.body, k->body, sizeof(sk.body));
+	store_tx_key(tx, &sk);
+}
+
+static struct box *put(struct sandboxes *s, const struct found *f, const struct sandbox_row *row, bool is_new, const char *says, struct err *e)
 {
 	struct box *b = box_load(s, row, e);
 	struct store_tx *tx;
@@ -107,6 +118,8 @@ static struct box *put(struct sandboxes *s, const struct sandbox_row *row, bool 
 	if (is_new)
 		store_tx_insert(tx, &b->pub.row);
 	store_tx_restore(tx, &b->pub.row);
+	if (f->has_record)
+		put_key(s, &f->record.key, tx);
 	box_event(b, tx, EVENT_RUNTIME, "Recovered", "%s", says);
 	if (store_submit(s->spec.store, tx, NULL, NULL, e) < 0) /* the next start does all of this again */
 		log_error("a record that was made anew could not be written", LOG_S("id", b->id), LOG_ERR(e));
@@ -129,8 +142,8 @@ static int add_lost(struct sandboxes *s, const struct found *f, struct err *e)
 {
 	static const char whole[] = "The record of this sandbox was lost, and made anew from the copy beside it.";
 	static const char bare[] = "The record of this sandbox was lost, and so was the copy beside it: only that it runs is known.";
-	const struct sandbox_row row = f->has_record ? f->record : bare_row(s, f->id);
-	struct box *b = put(s, &row, true, f->has_record ? whole : bare, e);
+	const struct sandbox_row row = f->has_record ? f->record.row : bare_row(s, f->id);
+	struct box *b = put(s, f, &row, true, f->has_record ? whole : bare, e);
 
 	if (!b)
 		return -1;
@@ -153,7 +166,7 @@ static int replace(struct box *old, const struct found *f, struct err *e)
 {
 	static const char says[] = "The record of this sandbox was damaged or older than the copy beside it, which is used instead.";
 	struct sandboxes *s = old->pub.set;
-	struct sandbox_row row = f->record;
+	struct sandbox_row row = f->record.row;
 	struct box *b;
 
 	row.intent = intent_of(old, &row);
@@ -162,7 +175,7 @@ static int replace(struct box *old, const struct found *f, struct err *e)
 	row.message = old->message;
 	row.changed_us = old->pub.row.changed_us;
 	box_unlink(old);
-	b = put(s, &row, false, says, e);
+	b = put(s, f, &row, false, says, e);
 	if (!b) {
 		if (box_link(old, &(struct err){ 0 }) < 0) /* there was room a moment ago */
 			box_free(old);
@@ -175,22 +188,14 @@ static int replace(struct box *old, const struct found *f, struct err *e)
 	return 0;
 }
 
-static bool says_the_same(const struct sandbox_row *a, const struct sandbox_row *b)
-{
-	AUTO(buf_done) struct buf x = BUF_INIT(RUNTIME_RECORD_MAX);
-	AUTO(buf_done) struct buf y = BUF_INIT(RUNTIME_RECORD_MAX);
-
-	return sandbox_record_write(a, &x) && sandbox_record_write(b, &y) && str_eq(buf_str(&x), buf_str(&y));
-}
-
 /* The copy has a sum, the record has none: of two with the same revision, the copy is right. */
 static int compare_one(struct box *b, const struct found *f, struct err *e)
 {
 	uint64_t mine = b->pub.row.revision;
 
-	if (!f->has_record || f->record.revision < mine)
+	if (!f->has_record || f->record.row.revision < mine)
 		return 0; /* written anew once it is settled */
-	if (f->record.revision == mine && says_the_same(&f->record, &b->pub.row)) {
+	if (f->record.row.revision == mine && sandbox_record_same(&f->record.row, &b->pub.row)) {
 		b->record_revision = mine;
 		return 0;
 	}

@@ -176,6 +176,26 @@ static void without_either_it_still_runs(void **state)
 	rig_stop(r);
 }
 
+/* Its answer was lost with the record: whoever asks again with the same key gets it, and no second one. */
+static void its_key_is_known_again(void **state)
+{
+	static const char headers[] = AUTH "Idempotency-Key: k\r\n";
+	struct rig *r = &rig;
+	char id[UUID_LEN + 1];
+
+	(void)state;
+	rig_start(r);
+	has(rig_receive(r, rig_send(&r->api, "POST /sandboxes", headers, "{" CREATE_BODY ",\"timeout\":600}")), "HTTP/1.1 202 ");
+	rig_id(r->answer, id);
+	restart_with(r, "DELETE FROM sandboxes; DELETE FROM keys");
+	for (int i = 0; i < 2; i++) {
+		has(rig_receive(r, rig_send(&r->api, "POST /sandboxes", headers, "{" CREATE_BODY ",\"timeout\":600}")), id);
+		assert_int_equal(r->fake.n_boxes, 1);
+		rig_restart(r);
+	}
+	rig_stop(r);
+}
+
 static void one_that_has_ended_is_told_as_such(void **state)
 {
 	struct rig *r = &rig;
@@ -225,32 +245,37 @@ static void copies_that_cannot_be_are_refused(void **state)
 		const char *head, *metadata;
 		bool is_good;
 	} rows[] = {
-		{ "1 ab-12 7 1700000000000000 0 0 - 0", "{}", true },
-		{ "1 ab-12 7 1700000000000000 0 0 pool-1 1", "{}", true },
-		{ "2 ab-12 7 1700000000000000 0 0 - 0", "{}", false },
-		{ "1 ../x 7 1700000000000000 0 0 - 0", "{}", false },
-		{ "1 ab-12 -7 1700000000000000 0 0 - 0", "{}", false },
-		{ "1 ab-12 7 0 0 0 - 0", "{}", false },
-		{ "1 ab-12 7 1700000000000000 0 0 - 1", "{}", false },
-		{ "1 ab-12 7 1700000000000000 0 0 ../p 0", "{}", false },
-		{ "1 ab-12 7 1700000000000000 0 0 - 2", "{}", false },
-		{ "1 ab-12 7 1700000000000000 0 0 - 0 x", "{}", false },
+		{ "1 ab-12 7 1700000000000000 0 0 - 0 - - 0", "{}", true },
+		{ "1 ab-12 7 1700000000000000 0 0 pool-1 1 - - 0", "{}", true },
+		{ "1 ab-12 7 1700000000000000 0 0 - 0 " KEY KEY " " KEY KEY " 1700000000000000", "{}", true },
+		{ "2 ab-12 7 1700000000000000 0 0 - 0 - - 0", "{}", false },
+		{ "1 ../x 7 1700000000000000 0 0 - 0 - - 0", "{}", false },
+		{ "1 ab-12 -7 1700000000000000 0 0 - 0 - - 0", "{}", false },
+		{ "1 ab-12 7 0 0 0 - 0 - - 0", "{}", false },
+		{ "1 ab-12 7 1700000000000000 0 0 - 1 - - 0", "{}", false },
+		{ "1 ab-12 7 1700000000000000 0 0 ../p 0 - - 0", "{}", false },
+		{ "1 ab-12 7 1700000000000000 0 0 - 2 - - 0", "{}", false },
+		{ "1 ab-12 7 1700000000000000 0 0 - 0 - - 0 x", "{}", false },
+		{ "1 ab-12 7 1700000000000000 0 0 - 0 " KEY " " KEY KEY " 0", "{}", false },
+		{ "1 ab-12 7 1700000000000000 0 0 - 0 " KEY KEY " - 0", "{}", false },
+		{ "1 ab-12 7 1700000000000000 0 0 - 0 - -", "{}", false },
+		{ "1 ab-12 7 1700000000000000 0 0 - 0", "{}", false },
 		{ "1 ab-12 7 1700000000000000 0 0", "{}", false },
 		{ "", "{}", false },
-		{ "1 ab-12 7 1700000000000000 0 0 - 0", "{]", false },
-		{ "1 ab-12 7 1700000000000000 0 0 - 0", "{}\n", true },
-		{ "1 ab-12 7 1700000000000000 0 0 - 0", "{}x", false },
+		{ "1 ab-12 7 1700000000000000 0 0 - 0 - - 0", "{]", false },
+		{ "1 ab-12 7 1700000000000000 0 0 - 0 - - 0", "{}\n", true },
+		{ "1 ab-12 7 1700000000000000 0 0 - 0 - - 0", "{}x", false },
 	};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		AUTO(arena_done) struct arena a = ARENA_INIT(1 << 20);
-		struct sandbox_row row;
+		struct sandbox_record record;
 		struct err e = { 0 };
 		char text[1024];
 
 		(void)snprintf(text, sizeof(text), "%s\n%s\n%s", rows[i].head, spec, rows[i].metadata);
-		if ((sandbox_record_load(str_of(text), &a, &row, &e) == 0) != rows[i].is_good)
+		if ((sandbox_record_load(str_of(text), &a, &record, &e) == 0) != rows[i].is_good)
 			fail_msg("'%s' '%s': %s", rows[i].head, rows[i].metadata, e.msg);
 	}
 }
@@ -264,6 +289,7 @@ int main(void)
 		cmocka_unit_test(a_copy_that_is_older_than_its_record_is_written_again),
 		cmocka_unit_test(a_copy_that_is_lost_or_damaged_is_written_again),
 		cmocka_unit_test(without_either_it_still_runs),
+		cmocka_unit_test(its_key_is_known_again),
 		cmocka_unit_test(one_that_has_ended_is_told_as_such),
 		cmocka_unit_test(a_runtime_that_goes_away_meanwhile_is_asked_again),
 		cmocka_unit_test(copies_that_cannot_be_are_refused),

@@ -231,7 +231,7 @@ static void on_gone(const struct runtime_failure *failure, void *arg)
 		return;
 	}
 	b->pub.has_end = false;
-	if (!sandbox_record_write(&b->pub.row, &record)) {
+	if (!sandbox_record_write(b, &record)) {
 		(void)fault_set(&f, 503, NULL, "UNAVAILABLE", "out of memory");
 		rollback_failed(b, &f);
 		return;
