@@ -3,6 +3,7 @@
 import collections
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -162,3 +163,37 @@ def test_every_requirement_and_weak_spot_of_networks_has_a_test_that_names_it(le
 def test_targets_install_what_they_need(target, group):
     plan = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert f"tools/deps {group}\n" in plan
+
+
+def packages(group):
+    """What `tools/deps GROUP` installs."""
+    text = (ROOT / "tools/deps").read_text()
+    lists = dict(re.findall(r'^(\w+)="(.*)"$', text, re.M))
+    return set(re.sub(r"\$(\w+)", lambda m: lists[m[1]], lists[group]).split())
+
+
+def benches():
+    """The benchmarks, and those modules of the tests that they import, one through another."""
+    todo, seen = [*(ROOT / "bench").rglob("*.py")], set()
+    while todo:
+        path = todo.pop()
+        if path in seen or not path.exists():
+            continue
+        seen.add(path)
+        todo += [ROOT / "tests" / f"{name}.py" for name in re.findall(r"^(?:import|from) (\w+)", path.read_text(), re.M)]
+    return seen
+
+
+def test_what_benches_start_is_installed_for_them():
+    """Programs of packages that only tests install, as words of their own ("ab" is also a way to open a file)."""
+    only_tests, missing = packages("test") - packages("bench"), set()
+    listed = {p: subprocess.run(["dpkg", "-L", p], capture_output=True, text=True, check=False).stdout.split() for p in only_tests}
+    programs = {path.rsplit("/", 1)[1]: p for p, paths in listed.items() for path in paths if re.search(r"/s?bin/[\w.-]+$", path)}
+    assert programs, "none is installed here"
+    for path in benches():
+        words = re.findall(r"""["'](?:[\w./-]*/)?([\w.-]+)["']""", path.read_text())
+        missing |= {f"{path.relative_to(ROOT)}: {word} is of {programs[word]}" for word in words if word in programs and len(word) > 2}
+        modules = set(re.findall(r"^(?:import|from) (\w+)", path.read_text(), re.M)) - {*sys.stdlib_module_names, "jupyter_client"}  # kernels.py makes a place for that one
+        foreign = {name for name in modules if not any((folder / f"{name}.py").exists() for folder in (ROOT / "tests", ROOT / "bench/lib"))}
+        missing |= {f"{path.relative_to(ROOT)}: {name}" for name in foreign if f"python3-{name}" not in packages("bench")}
+    assert not missing
