@@ -62,8 +62,9 @@ class Api:
         return self.call("POST", path, body, **more)
 
     def refused(self, answer, status, code, *words):
-        """An error with this status and code, whose message has all WORDS."""
+        """An error with this status and code, whose message has all WORDS. No handler says "detail", but of a bad schema."""
         assert (answer.status, answer.json["code"]) == (status, code), answer.body
+        assert ("detail" in answer.json) == (status == 422 or code in ("NOT_FOUND", "METHOD_NOT_ALLOWED")), answer.body
         for word in words:
             assert word in answer.json["message"], answer.body
         return answer

@@ -197,7 +197,7 @@ static void answer_unrouted(struct exchange *x, enum route_result r, struct str 
 
 	if (r == ROUTE_METHOD) {
 		(void)reply_header(rp, "Allow", allow);
-		(void)reply_error(rp, 405, code_of(405), "Method Not Allowed");
+		reply_unrouted(rp, 405, code_of(405), "Method Not Allowed");
 	} else if (r == ROUTE_SLASH) {
 		struct str path = str_first(x->rq.path, x->rq.path.n - 1);
 		const char *mark = x->rq.query.n > 0 ? "?" : "";
@@ -208,7 +208,7 @@ static void answer_unrouted(struct exchange *x, enum route_result r, struct str 
 	} else if (r == ROUTE_BAD) {
 		exchange_fail(x, e);
 	} else {
-		(void)reply_error(rp, 404, code_of(404), "Not Found");
+		reply_unrouted(rp, 404, code_of(404), "Not Found");
 	}
 }
 

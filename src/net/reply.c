@@ -201,19 +201,34 @@ static void say_when(struct reply *rp, unsigned status)
 		(void)reply_header(rp, name, STR(RETRY_AFTER));
 }
 
-int reply_error(struct reply *rp, unsigned status, const char *code, const char *fmt, ...)
+typedef void error_writer(unsigned status, const char *code, const char *message, struct buf *body);
+
+static int reply_written(struct reply *rp, unsigned status, const char *code, const char *message, error_writer *writer)
 {
 	AUTO(buf_done) struct buf body = BUF_INIT(ERROR_BODY_MAX);
 	const struct http_service *service = rp->c->s->service;
+
+	say_when(rp, status);
+	(writer ? writer : write_error)(status, code, message, &body);
+	return reply_bytes(rp, status, service->error_type ? service->error_type : "application/json", buf_str(&body));
+}
+
+int reply_error(struct reply *rp, unsigned status, const char *code, const char *fmt, ...)
+{
 	char message[1024];
 	va_list ap;
 
 	va_start(ap, fmt);
 	(void)vsnprintf(message, sizeof(message), fmt, ap); /* a message that repeats a long input is cut */
 	va_end(ap);
-	say_when(rp, status);
-	(service->write_error ? service->write_error : write_error)(status, code, message, &body);
-	return reply_bytes(rp, status, service->error_type ? service->error_type : "application/json", buf_str(&body));
+	return reply_written(rp, status, code, message, rp->c->s->service->write_error);
+}
+
+void reply_unrouted(struct reply *rp, unsigned status, const char *code, const char *message)
+{
+	const struct http_service *s = rp->c->s->service;
+
+	(void)reply_written(rp, status, code, message, s->write_unrouted ? s->write_unrouted : s->write_error);
 }
 
 int reply_file(struct reply *rp, unsigned status, const char *type, int *fd, uint64_t offset, uint64_t length)

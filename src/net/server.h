@@ -58,6 +58,8 @@ struct http_service {
 	const char *error_type; /* the content type of error answers; NULL: application/json */
 	/* Writes the body of an error answer; NULL: {"code","message"}. */
 	void (*write_error)(unsigned status, const char *code, const char *message, struct buf *body);
+	/* The same for the two errors that no handler makes, an unknown path (404) and a wrong method (405); NULL: write_error. */
+	void (*write_unrouted)(unsigned status, const char *code, const char *message, struct buf *body);
 	/* An error whose text the peer does not get (5xx): for the log. */
 	void (*failed)(const struct request *rq, const struct err *e);
 	/* The exchange is over, answered or not (status 0: the peer went away first). */

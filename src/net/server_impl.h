@@ -168,6 +168,7 @@ void exchange_unanswered(struct exchange *x); /* its handler neither answered no
 
 /* reply.c */
 void reply_end_quietly(struct reply *rp); /* whatever was promised */
+void reply_unrouted(struct reply *rp, unsigned status, const char *code, const char *message);
 
 /* server.c */
 const char *server_date(struct http_server *s);

@@ -230,15 +230,16 @@ static void service_finished(const struct request *rq, unsigned status, uint64_t
 
 /* ---- errors ---- */
 
-static void service_write_error(unsigned status, const char *code, const char *message, struct buf *body)
+/* Some clients know these two by "detail" alone, since that is all that their server's framework says. */
+static void write_unrouted(unsigned status, const char *code, const char *message, struct buf *body)
 {
 	struct json_out o = json_out(body);
 
+	(void)status;
 	json_open(&o, '{');
 	json_key(&o, "code"), json_cstr(&o, code);
 	json_key(&o, "message"), json_cstr(&o, message);
-	if (status == 404 || status == 405) /* some clients know these two by "detail" alone */
-		json_key(&o, "detail"), json_cstr(&o, message);
+	json_key(&o, "detail"), json_cstr(&o, message);
 	json_close(&o, '}');
 }
 
@@ -345,15 +346,18 @@ void service_init(struct service *s, const struct service_spec *spec)
 			.admit = service_admit,
 			.decorate = service_decorate,
 			.error_code = CODE_UNKNOWN_ERROR,
-			.write_error = service_write_error,
+			.write_unrouted = write_unrouted,
 			.failed = service_failed,
 			.finished = service_finished,
 		},
 	};
+	strangers_init(s);
 }
 
 void service_done(struct service *s)
 {
+	for (size_t i = 0; i < STRANGERS; i++)
+		log_limit_done(&s->strangers[i]);
 	random_pool_done(&s->random);
 	secret_wipe(&s->spec.auth, sizeof(s->spec.auth));
 }

@@ -59,7 +59,10 @@ static int pet_post(struct request *rq, struct reply *rp, struct err *e)
 
 static int fail_get(struct request *rq, struct reply *rp, struct err *e)
 {
-	(void)rp;
+	if (str_is(rq->params[0], "unknown"))
+		return reply_error(rp, 404, "PET::NOT_FOUND", "pet not found");
+	if (str_is(rq->params[0], "gone"))
+		return err_set(e, ERR_NOT_FOUND, "pet not found");
 	return err_set(e, str_is(rq->params[0], "hidden") ? ERR_INTERNAL : ERR_CONFLICT, "the secret path is /etc/x");
 }
 
@@ -206,6 +209,30 @@ static void the_key_is_asked_for_before_anything_else(void **state)
 	assert_has(ask(&f, "POST /pets", "Host: h\r\nOPEN-SANDBOX-API-KEY: x\r\n", "{"), "\"code\":\"INVALID_API_KEY\"");
 	assert_has(ask(&f, "GET /nowhere", "Host: h\r\n" AUTH, NULL), "\"message\":\"Not Found\",\"detail\":\"Not Found\"}");
 	assert_has(ask(&f, "GET /pets", "Host: h\r\n" AUTH, NULL), "\"detail\":\"Method Not Allowed\"}");
+	stop(&f);
+}
+
+/* The published clients' framework says "detail" of unknown paths and wrong methods, and of no other 404. */
+static void only_unrouted_requests_have_a_detail(void **state)
+{
+	static const struct {
+		const char *what, *body;
+	} cases[] = {
+		{ "GET /nowhere", "{\"code\":\"NOT_FOUND\",\"message\":\"Not Found\",\"detail\":\"Not Found\"}" },
+		{ "GET /pets", "{\"code\":\"METHOD_NOT_ALLOWED\",\"message\":\"Method Not Allowed\",\"detail\":\"Method Not Allowed\"}" },
+		{ "GET /fail/unknown", "{\"code\":\"PET::NOT_FOUND\",\"message\":\"pet not found\"}" },
+		{ "GET /fail/gone", "{\"code\":\"GENERAL::UNKNOWN_ERROR\",\"message\":\"pet not found\"}" },
+	};
+	struct fixture f = { 0 };
+
+	(void)state;
+	start(&f, KEY, 10, 0);
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		const char *body = strstr(ask(&f, cases[i].what, "Host: h\r\n" AUTH, NULL), "\r\n\r\n");
+
+		assert_non_null(body);
+		assert_string_equal(body + 4, cases[i].body);
+	}
 	stop(&f);
 }
 
@@ -390,6 +417,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(request_ids_are_echoed_or_made),
 		cmocka_unit_test(the_key_is_asked_for_before_anything_else),
+		cmocka_unit_test(only_unrouted_requests_have_a_detail),
 		cmocka_unit_test(cors_is_granted_to_any_origin),
 		cmocka_unit_test(without_a_key_there_is_no_cors),
 		cmocka_unit_test(a_bad_body_is_answered_with_details),
