@@ -56,7 +56,7 @@ static void check_config(struct str in)
 	require(c.n_diff_ids > 0 && c.n_diff_ids <= MANIFEST_LAYERS_MAX && c.env.n <= MANIFEST_ENV_MAX);
 	for (size_t i = 0; i < c.env.n; i++)
 		require(strchr(c.env.items[i], '=') && !strchr(c.env.items[i], '\n'));
-	require(!c.workdir || c.workdir[0] == '/');
+	require(!c.workdir || c.workdir[0] == '/' || image_check_start(NULL, c.workdir, &(struct err){ 0 }) < 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

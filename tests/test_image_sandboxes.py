@@ -17,7 +17,7 @@ import oci
 import registry
 from api import BODY, STAY, Api, wait_for
 from conftest import KEY, Server
-from oci import folder, member
+from oci import folder, member, symlink
 from registry import Image, guarded, plain  # noqa: F401
 from test_image_pull import entry
 from test_images import BUSYBOX, busybox_members
@@ -154,10 +154,35 @@ def test_users_of_images(api, plain, user, want):
     assert api.run(create(api, uri)["id"], "echo $(id -u) $(id -g) $(id -G)") == [want]
 
 
-def test_a_user_that_the_image_does_not_have_is_said(api, plain):
-    uri = plain.push("users/unknown", "v1", Image([BASE], {"User": "nobody-knows"}))
-    answer = try_create(api, uri)
-    api.refused(answer, 500, "NATIVE::SANDBOX_START_FAILED", "nobody-knows")
+@pytest.mark.parametrize("config, words", [
+    ({"User": "nobody-knows"}, ["USER", "'nobody-knows' is unknown"]),
+    ({"User": "a b"}, ["USER", "'a b'"]),
+    ({"User": ":0"}, ["USER", "':0'"]),
+    ({"WorkingDir": "/etc/passwd/below"}, ["WORKDIR", "'/etc/passwd/below'", "Not a directory"]),
+    ({"WorkingDir": "/etc/passwd"}, ["WORKDIR", "'/etc/passwd'", "Not a directory"]),
+    ({"WorkingDir": "/dangling"}, ["WORKDIR", "'/dangling'", "No such file or directory"]),
+    ({"WorkingDir": "/dangling/below"}, ["WORKDIR", "'/dangling'"]),
+    ({"WorkingDir": "/loop"}, ["WORKDIR", "'/loop'"]),
+    ({"WorkingDir": "/proc/nowhere"}, ["WORKDIR", "'/proc/nowhere'"]),
+    ({"WorkingDir": "relative/way"}, ["WORKDIR", "'relative/way' of the image is no absolute path"]),
+    ({"WorkingDir": "/line\nend"}, ["WORKDIR", "'/line\\nend' of the image is no absolute path"]),
+    ({"WorkingDir": "/" + "x" * 256}, ["WORKDIR", "longer than 255"]),
+    ({"WorkingDir": "/x" * 3000}, ["WORKDIR", "longer than"]),
+])  # fmt: skip
+def test_a_user_or_workdir_that_cannot_be_had_is_the_images_fault_I6(api, plain, config, words):
+    links = tar([symlink("dangling", "nowhere/at/all"), symlink("loop", "loop")])
+    image = Image([BASE, links], config)
+    uri = plain.push(f"odd/{registry.digest_of(image.config)[-12:]}", "v1", image)
+    api.refused(try_create(api, uri), 400, "NATIVE::SANDBOX_START_FAILED", *words)
+    assert api.get("/sandboxes").json["pagination"]["totalItems"] == 0
+    boxes = pathlib.Path(f"/proc/{api.server.warden_pid}/root{api.server.home.state}/boxes")
+    wait_for(lambda: len(list(boxes.iterdir())) <= 1, what="nothing but the slot for the next one")
+
+
+def test_a_missing_workdir_is_made_I6(api, plain):
+    image = Image([BASE, tar([folder("there/"), symlink("way", "there")])], {"WorkingDir": "/way/new/./x/..", "User": "app", "Env": ["PATH=/bin"]})
+    sandbox = create(api, plain.push("made/workdir", "v1", image))["id"]
+    assert api.run(sandbox, "pwd; stat -c '%u %g %a' .") == ["/there/new", "0 0 755"]
 
 
 def test_execd_needs_nothing_of_an_image(api, plain):

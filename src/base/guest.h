@@ -61,7 +61,10 @@ enum guest_kind {
 	GUEST_FAILED,      /* the entrypoint could not be started; text says why */
 };
 
-enum { GUEST_FLAG_OOM = 1 }; /* of EXITED: killed while the sandbox was out of memory */
+enum {
+	GUEST_FLAG_OOM = 1,   /* of EXITED: killed while the sandbox was out of memory */
+	GUEST_FLAG_IMAGE = 2, /* of FAILED: `user` or `cwd`, which are the image's, cannot be had in it */
+};
 
 /* Little-endian, no padding, written at once. */
 struct guest_record {

@@ -132,6 +132,8 @@ enum wire_volume_fault {
 	WIRE_FAULT_NO_VOLUME,        /* there is none of this id */
 	WIRE_FAULT_MOUNT_PATH,
 };
+/* In the same way: what its image says of programs, user and directory, cannot be had in it. */
+#define WIRE_FAULT_IMAGE_START 4160
 
 #define WIRE_POLICY_MAX (1 << 20) /* bytes of the text of a policy */
 #define WIRE_RECORD_MAX ((size_t)4 << 20) /* bytes of a record */

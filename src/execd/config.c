@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/escape.h"
 #include "base/guest.h"
 #include "base/own.h"
 #include "execd/duration.h"
@@ -178,13 +179,17 @@ static int take_home(struct arena *a, const struct identity *as, struct env *env
 	return env_set(env, a, STR("HOME"), home, e);
 }
 
-static int take_identity(const struct spec *s, struct identity *ret, struct err *e)
+static int take_identity(const struct spec *s, struct execd_config *ret, struct err *e)
 {
-	if (s->user && *s->user)
-		return users_by_text(str_of(s->user), ret, e) < 0 ? err_wrap(e, "spec: $.user") : 0;
+	if (s->user && *s->user) {
+		if (users_by_text(str_of(s->user), &ret->as, e) == 0)
+			return 0;
+		ret->is_image_bad = e->code == ERR_INVALID;
+		return err_wrap(e, "USER '%s' of the image", SHOWN(str_of(s->user)));
+	}
 	if (s->has_uid && !s->has_gid)
-		return users_by_uid((uid_t)s->uid, ret, e);
-	identity_of_ids((uid_t)s->uid, (gid_t)s->gid, ret);
+		return users_by_uid((uid_t)s->uid, &ret->as, e);
+	identity_of_ids((uid_t)s->uid, (gid_t)s->gid, &ret->as);
 	return 0;
 }
 
@@ -208,7 +213,7 @@ int config_from_guest(const struct options *o, struct arena *a, struct execd_con
 	if (read_spec(a, &s, e) < 0 || add_name(hosts, o->hosts, e) < 0 || copy_token(a, s.token, ret, e) < 0)
 		return -1;
 	wipe(s.token);
-	if (take_env(a, &s, &ret->env, e) < 0 || take_identity(&s, &ret->as, e) < 0 || take_home(a, &ret->as, &ret->env, e) < 0)
+	if (take_env(a, &s, &ret->env, e) < 0 || take_identity(&s, ret, e) < 0 || take_home(a, &ret->as, &ret->env, e) < 0)
 		return -1;
 	ret->env_file = env_get(&ret->env, STR("EXECD_ENVS"));
 	/* An image has them in its environment; its entrypoint, which is the server, needs both as well. */
@@ -217,8 +222,10 @@ int config_from_guest(const struct options *o, struct arena *a, struct execd_con
 	ret->cwd = arena_dup(a, str_of(s.cwd && *s.cwd ? s.cwd : "/"));
 	if (!ret->cwd)
 		return err_no_memory(e);
-	if (launch_make_cwd(ret->cwd, e) < 0)
-		return err_wrap(e, "spec: $.cwd");
+	if (launch_make_cwd(ret->cwd, e) < 0) {
+		ret->is_image_bad = launch_is_about_path(e);
+		return err_wrap(e, "WORKDIR '%s' of the image", SHOWN(str_of(ret->cwd)));
+	}
 	if (fd_set_nonblock(ret->listen_fd, true, e) < 0)
 		return -1;
 	return s.stays ? 0 : copy_argv(a, s.entrypoint.items, s.entrypoint.n, &ret->argv, e);

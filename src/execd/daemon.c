@@ -127,7 +127,7 @@ static void on_entry_started(void *arg)
 static void fail_start(struct execd *x, const struct err *why)
 {
 	log_error("the entrypoint could not be started", LOG_ERR(why));
-	record_write(x->config->state_fd, GUEST_FAILED, why->msg);
+	record_failed(x->config->state_fd, why, false);
 	x->exit_code = 1;
 	loop_stop(x->loop);
 }
@@ -317,7 +317,7 @@ int execd_run(struct execd_config *config, struct err *e)
 	x->metrics.gauges = CGROUP_GAUGES_INIT;
 	x->ptys.devpts = -1;
 	if (start(x, config, e) < 0) {
-		record_write(config->state_fd, GUEST_FAILED, e->msg);
+		record_failed(config->state_fd, e, false);
 		return -1;
 	}
 	defer(&payload, x->loop, start_payload, x, "payload");

@@ -41,6 +41,7 @@ struct execd_config {
 	struct leaf leaf;
 	struct cgroup_gauges gauges; /* taken */
 	bool is_guest;
+	bool is_image_bad;    /* it failed because of GUEST_FLAG_IMAGE */
 	struct segments segments;
 	int listen_fd;        /* taken */
 	unsigned port;        /* that it listens on; 0: none */

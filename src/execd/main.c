@@ -126,7 +126,7 @@ static int run(const struct options *o, const struct opt_result *r, struct arena
 	log_set_level(level_of(o->log_level));
 	if (o->guest) {
 		if (config_from_guest(o, a, &config, &e) < 0) {
-			record_write(config.state_fd, GUEST_FAILED, e.msg);
+			record_failed(config.state_fd, &e, config.is_image_bad);
 			return fail(&e, EXIT_FAILED);
 		}
 	} else {

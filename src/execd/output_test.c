@@ -137,16 +137,19 @@ static void records_are_whole_and_text_is_cut_between_characters(void **state)
 	AUTO_FD fd = memory();
 	char text[GUEST_RECORD_TEXT + 10];
 	struct guest_record r;
+	struct err e;
 
 	(void)state;
 	memset(text, 'x', sizeof(text));
 	memcpy(text + GUEST_RECORD_TEXT - 3, "\xe2\x82\xac", 4);
-	record_write(fd, GUEST_FAILED, text);
+	(void)err_set(&e, ERR_INVALID, "%s", text);
+	record_failed(fd, &e, true);
 	record_exited(fd, &(struct process_end){ .by_signal = true, .code = 9 }, true);
 	record_exited(-1, &(struct process_end){ 0 }, false);
 	assert_int_equal(size_of(fd), 2 * sizeof(r));
 	assert_int_equal(pread(fd, &r, sizeof(r), 0), sizeof(r));
 	assert_true(r.magic == GUEST_RECORD_MAGIC && r.version == GUEST_RECORD_VERSION && r.kind == GUEST_FAILED);
+	assert_int_equal(r.flags, GUEST_FLAG_IMAGE);
 	assert_int_equal(strlen(r.text), GUEST_RECORD_TEXT - 3);
 	assert_int_equal(pread(fd, &r, sizeof(r), sizeof(r)), sizeof(r));
 	assert_true(r.kind == GUEST_EXITED && r.exit_code == 137 && r.signal == 9 && r.flags == GUEST_FLAG_OOM);

@@ -33,15 +33,25 @@ static void append(int fd, const struct guest_record *r)
 		log_error("the state file cannot be written", LOG_ERR(&e));
 }
 
-void record_write(int fd, enum guest_kind kind, const char *text)
+static void write_text(int fd, enum guest_kind kind, uint32_t flags, const char *text)
 {
-	struct guest_record r = { .kind = (uint16_t)kind };
+	struct guest_record r = { .kind = (uint16_t)kind, .flags = flags };
 	size_t n;
 
 	(void)snprintf(r.text, sizeof(r.text), "%s", text); /* cut where it does not fit, */
 	n = utf8_valid_prefix(str_of(r.text));              /* but not within a character */
 	memset(r.text + n, 0, sizeof(r.text) - n);
 	append(fd, &r);
+}
+
+void record_write(int fd, enum guest_kind kind, const char *text)
+{
+	write_text(fd, kind, 0, text);
+}
+
+void record_failed(int fd, const struct err *why, bool is_image)
+{
+	write_text(fd, GUEST_FAILED, is_image ? GUEST_FLAG_IMAGE : 0, why->msg);
 }
 
 void record_exited(int fd, const struct process_end *end, bool is_oom)

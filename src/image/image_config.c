@@ -36,7 +36,7 @@ static const struct field run_fields[] = {
 	FIELD(struct run_document, env, FIELD_STRINGS, "Env", .min = 0, .max = MANIFEST_ENV_MAX),
 	FIELD(struct run_document, entrypoint, FIELD_STRINGS, "Entrypoint", .min = 0, .max = MANIFEST_ARGS_MAX),
 	FIELD(struct run_document, cmd, FIELD_STRINGS, "Cmd", .min = 0, .max = MANIFEST_ARGS_MAX),
-	FIELD(struct run_document, workdir, FIELD_STRING, "WorkingDir", .max = PATH_BYTES_MAX),
+	FIELD(struct run_document, workdir, FIELD_STRING, "WorkingDir"),
 	FIELD(struct run_document, user, FIELD_STRING, "User", .max = USER_MAX),
 	{ 0 },
 };
@@ -99,16 +99,23 @@ static int check_user(const char *user, struct err *e)
 
 		colons += *p == ':';
 		if ((!is_word && *p != ':') || colons > 1)
-			return err_set(e, ERR_INVALID, "user: '%s' is no name or number of a user", SHOWN(str_of(user)));
+			return err_set(e, ERR_INVALID, "USER '%s' of the image is no name or number of a user", SHOWN(str_of(user)));
 	}
-	return user[0] == ':' ? err_set(e, ERR_INVALID, "user: '%s' has no user", SHOWN(str_of(user))) : 0;
+	return user[0] == ':' ? err_set(e, ERR_INVALID, "USER '%s' of the image has no user", SHOWN(str_of(user))) : 0;
 }
 
 static int check_workdir(const char *path, struct err *e)
 {
 	if (path[0] != '/' || has_controls(path))
-		return err_set(e, ERR_INVALID, "working directory: '%s' is no absolute path", SHOWN(str_of(path)));
-	return path_check(str_of(path), e) < 0 ? err_wrap(e, "working directory") : 0;
+		return err_set(e, ERR_INVALID, "WORKDIR '%s' of the image is no absolute path", SHOWN(str_of(path)));
+	return path_check(str_of(path), e) < 0 ? err_wrap(e, "WORKDIR '%s' of the image", SHOWN(str_of(path))) : 0;
+}
+
+int image_check_start(const char *user, const char *workdir, struct err *e)
+{
+	if (user && check_user(user, e) < 0)
+		return -1;
+	return workdir ? check_workdir(workdir, e) : 0;
 }
 
 static int take_diff_ids(const struct string_list *ids, struct image_config *c, struct err *e)
@@ -132,11 +139,9 @@ static int take_run(const struct run_document *run, struct image_config *c, stru
 	c->cmd = run->cmd;
 	c->workdir = or_null(run->workdir);
 	c->user = or_null(run->user);
-	if (check_env(&c->env, e) < 0 || check_args(&c->entrypoint, "entrypoint", e) < 0 || check_args(&c->cmd, "command", e) < 0)
+	if (check_env(&c->env, e) < 0 || check_args(&c->entrypoint, "entrypoint", e) < 0)
 		return -1;
-	if (c->workdir && check_workdir(c->workdir, e) < 0)
-		return -1;
-	return c->user ? check_user(c->user, e) : 0;
+	return check_args(&c->cmd, "command", e);
 }
 
 static int bind_config(struct str text, struct arena *a, struct image_config *ret, struct err *e)

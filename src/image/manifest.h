@@ -80,11 +80,15 @@ struct image_config {
 	const char *os, *arch; /* "": not said */
 	struct string_list env; /* "NAME=value" */
 	struct string_list entrypoint, cmd;
-	const char *workdir, *user; /* NULL: not said; the former is absolute */
+	const char *workdir, *user; /* NULL: not said; what they say is for image_check_start() to judge */
 	struct digest diff_ids[MANIFEST_LAYERS_MAX];
 	size_t n_diff_ids;
 };
 int image_config_parse(struct str text, struct arena *a, struct image_config *ret, struct err *e);
+
+/* Whether programs can be started as this user and in this directory (NULL: not said) as far as the words tell. An image that
+ * names nonsense can be pulled and kept, but no sandbox can be made of it: ERR_INVALID, which names USER or WORKDIR (I6). */
+int image_check_start(const char *user, const char *workdir, struct err *e);
 
 /* Whether configuration and manifest are of one image, and of one for this platform. */
 int image_check(const struct manifest *m, const struct image_config *c, const struct platform *want, struct err *e);

@@ -210,12 +210,8 @@ static void a_configuration_is_believed_in_nothing(void **state)
 		{ "\"Env\":[\"A=x\\ny\"]", "line end" },
 		{ "\"Env\":[\"A=x\\u0000y\"]", "Env" },
 		{ "\"Env\":\"A=b\"", "Env" },
-		{ "\"User\":\"a b\"", "user" },
-		{ "\"User\":\":0\"", "no user" },
-		{ "\"User\":\"a:b:c\"", "user" },
-		{ "\"User\":\"../x\"", "user" },
-		{ "\"WorkingDir\":\"tmp\"", "no absolute path" },
-		{ "\"WorkingDir\":\"/tmp\\n\"", "no absolute path" },
+		{ "\"User\":5", "User" },
+		{ "\"WorkingDir\":[]", "WorkingDir" },
 		{ "\"Cmd\":\"x\"", "Cmd" },
 	};
 
@@ -230,6 +226,33 @@ static void a_configuration_is_believed_in_nothing(void **state)
 		assert_int_equal(image_config_parse(str_of(text), &a, &c, &e), -1);
 		if (!strstr(e.msg, cases[i].why))
 			fail_msg("'%s': %s", text, e.msg);
+	}
+}
+
+static void what_programs_start_with_is_judged_by_its_words(void **state) /* I6 */
+{
+	static const struct {
+		const char *user, *workdir, *why;
+	} cases[] = {
+		{ NULL, NULL, NULL },
+		{ "app:staff", "/w", NULL },
+		{ "1000", "/a/../b", NULL },
+		{ "a b", "/", "USER 'a b' of the image is no name" },
+		{ ":0", NULL, "USER ':0' of the image has no user" },
+		{ "a:b:c", NULL, "USER 'a:b:c' of the image" },
+		{ "../x", NULL, "USER '../x' of the image" },
+		{ NULL, "tmp", "WORKDIR 'tmp' of the image is no absolute path" },
+		{ NULL, "/tmp\n", "WORKDIR '/tmp\\n' of the image is no absolute path" },
+		{ NULL, "/../\x7f", "WORKDIR '/../" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct err e = { 0 };
+
+		assert_int_equal(image_check_start(cases[i].user, cases[i].workdir, &e), cases[i].why ? -1 : 0);
+		if (cases[i].why && (e.code != ERR_INVALID || !str_starts(str_of(e.msg), str_of(cases[i].why))))
+			fail_msg("'%s' is not '%s...'", e.msg, cases[i].why);
 	}
 }
 
@@ -278,6 +301,7 @@ int main(void)
 		cmocka_unit_test(an_index_has_an_entry_for_the_platform_or_says_which),
 		cmocka_unit_test(a_configuration_is_read_as_far_as_it_is_known),
 		cmocka_unit_test(a_configuration_is_believed_in_nothing),
+		cmocka_unit_test(what_programs_start_with_is_judged_by_its_words),
 		cmocka_unit_test(digests_of_both_kinds_may_be_mixed),
 		cmocka_unit_test(configuration_manifest_and_platform_belong_together),
 	};

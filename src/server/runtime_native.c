@@ -94,6 +94,8 @@ static struct runtime_failure failure_of(const struct call *c, const struct err 
 		f.status = 400;
 	} else if (c->kind == WIRE_LAYER_ADD && (e->code == ERR_INVALID || e->code == ERR_LIMIT)) {
 		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the blob, or the disk that it has no room on */
+	} else if (c->kind == WIRE_CREATE && e->code == ERR_INVALID && e->sys == WIRE_FAULT_IMAGE_START) {
+		f.status = 400;
 	} else if (c->kind == WIRE_CREATE && e->code == ERR_INVALID) {
 		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the entrypoint, from the sandbox itself, or the image */
 	} else if (c->kind == WIRE_LAYER_PACK && e->code == ERR_INVALID) {

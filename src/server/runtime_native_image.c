@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/escape.h"
 #include "base/kill_point.h"
+#include "image/manifest.h"
 #include "image/reference.h"
 #include "server/pull.h"
 #include "server/runtime_native_impl.h"
@@ -106,6 +107,14 @@ static void pull_failed(struct image_create *ic, const struct err *e)
 	struct runtime_failure f = { .code = RUNTIME_PULL_FAILED, .status = is_full ? 507 : 500, .err = *e };
 
 	(void)snprintf(f.says, sizeof(f.says), "image '%s': %s", SHOWN(str_of(ic->spec.image)), e->msg);
+	create_fail(ic, &f);
+}
+
+/* What the image says about programs cannot be done: another image can. */
+static void start_refused(struct image_create *ic, const struct err *e)
+{
+	const struct runtime_failure f = { .code = "SANDBOX_START_FAILED", .status = 400, .err = *e };
+
 	create_fail(ic, &f);
 }
 
@@ -321,6 +330,10 @@ static void on_pulled(const struct pulled_image *image, const struct err *e, voi
 		return;
 	}
 	KILL_POINT("server.image.pulled");
+	if (image_check_start(ic->config.user, ic->config.workdir, &mine) < 0) {
+		start_refused(ic, &mine);
+		return;
+	}
 	if (rt->events && rt->events->resolved)
 		rt->events->resolved(ic->spec.id, image->digest, rt->events_arg);
 	add_more(ic);

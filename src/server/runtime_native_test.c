@@ -390,6 +390,32 @@ static void volumes_follow_their_create(void **state)
 	assert_string_equal(heard.at[1].mount_path, "/m/n");
 }
 
+static void an_image_whose_programs_cannot_start_is_the_clients_to_change(void **state) /* I6 */
+{
+	static const struct {
+		int fault;
+		unsigned status;
+	} rows[] = { { WIRE_FAULT_IMAGE_START, 400 }, { 0, 500 } };
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		AUTO(passed_done) struct passed got = PASSED_INIT;
+		struct wire_request rq;
+		struct wire_reply rp;
+
+		start_create(f);
+		rq = hear(f, &got);
+		rp = reply_to(&rq);
+		rp.failed = 1;
+		(void)err_set(&rp.err, ERR_INVALID, "words of execd");
+		rp.err.sys = rows[i].fault;
+		say(f, &rp, NULL, 0);
+		assert_int_equal(f->failure.status, rows[i].status);
+		assert_string_equal(f->failure.code, "SANDBOX_START_FAILED");
+		assert_string_equal(f->failure.says[0] ? f->failure.says : f->failure.err.msg, "words of execd");
+	}
+}
+
 static void a_volume_that_cannot_be_is_told_by_the_contracts_code(void **state)
 {
 	static const struct {
@@ -755,6 +781,7 @@ int main(void)
 		TEST(a_disk_that_cannot_be_limited_is_told_by_name),
 		TEST(a_failure_gets_the_code_of_its_operation),
 		TEST(volumes_follow_their_create),
+		TEST(an_image_whose_programs_cannot_start_is_the_clients_to_change),
 		TEST(a_volume_that_cannot_be_is_told_by_the_contracts_code),
 		TEST(named_volumes_are_made_and_removed),
 		TEST(a_dial_gives_the_socket_as_a_transport),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* warden/calls.h - what each request of box/wire.h does.
  *
- *     CREATE  ERR_INVALID when the entrypoint cannot be started, with execd's own words, or the image cannot be used.
+ *     CREATE  ERR_INVALID when the entrypoint cannot be started, with execd's own words, or the image cannot be used; with
+ *             WIRE_FAULT_IMAGE_START in `sys` its USER or WORKDIR cannot.
  *             The limits of cpu, memory, pids and disk hold from the first instruction on, or the create fails (ERR_UNAVAILABLE; with EDQUOT in `sys` when it
  *             is the disk's: a store of plain directories takes the default, and does not hold it, but nothing else).
  *             There is no limit on inodes but the disk's, which counts them as bytes.

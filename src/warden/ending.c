@@ -36,6 +36,7 @@ static void take_failed(const struct guest_record *r, struct ending_records *ret
 	if (ret->has_failed)
 		return;
 	ret->has_failed = true;
+	ret->is_image = (r->flags & GUEST_FLAG_IMAGE) != 0;
 	while (rest.n > 0) {
 		char out[ESCAPE_SIZE];
 		struct str shown = escape_next(rest, out, &used);

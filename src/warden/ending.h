@@ -19,7 +19,7 @@ struct process_end;
 struct ending_records {
 	bool has_exited;
 	struct wire_ending exited;
-	bool has_failed;
+	bool has_failed, is_image; /* the latter: because of what the image says, see GUEST_FLAG_IMAGE */
 	char why[GUEST_RECORD_TEXT]; /* of the failure; escaped, one line */
 };
 

@@ -106,9 +106,11 @@ static void words_of_a_failure_are_made_harmless(void **state)
 	assert_string_equal(got.why, "exec 'a\\u001b[2J\\nb\\xff\\\"'");
 	memset(wide, 1, sizeof(wide) - 1);
 	wide[sizeof(wide) - 1] = '\0';
-	r[0] = record(GUEST_FAILED, 0, 0, 0, wide);
+	assert_false(got.is_image);
+	r[0] = record(GUEST_FAILED, 0, 0, GUEST_FLAG_IMAGE, wide);
 	got = parse(r, 1); /* escaped it is longer than there is room for */
 	assert_true(got.has_failed && strlen(got.why) < sizeof(got.why) && strlen(got.why) % 6 == 0);
+	assert_true(got.is_image);
 }
 
 static void how_it_ended_follows_from_what_is_known(void **state)
