@@ -139,6 +139,30 @@ def test_a_round_trip_to_a_server_that_knows_nothing(api, far, plain):
         "new", "again", "stays", "ls: /r: No such file or directory", "1"]
 
 
+def layers_of(archive):
+    """The names in each layer of an archive, the lowest first."""
+    with tarfile.open(fileobj=io.BytesIO(archive)) as outer:
+        for layer in json.load(outer.extractfile("manifest.json"))[0]["Layers"]:
+            with tarfile.open(fileobj=io.BytesIO(outer.extractfile(layer).read())) as inner:
+                yield inner.getnames()
+
+
+@pytest.mark.parametrize("change", ["echo 10.0.0.7 source >/etc/hosts; echo nameserver 10.0.0.1 >/etc/resolv.conf",
+                                    "rm /etc/hosts /etc/resolv.conf", "ln -sf /d/stays /etc/hosts; rm /etc/resolv.conf; mkdir /etc/resolv.conf"])
+def test_files_for_names_stay_with_their_sandbox(api, far, plain, change):
+    own = [member("etc/hosts", data=b"of the image\n"), member("etc/resolv.conf", data=b"too\n")]
+    uri = plain.push("names/stay", "v1", Image([BASE, tar(LOWER), tar(own)]))
+    sandbox = create(api, uri)["id"]
+    api.run(sandbox, f"{change}; echo x >/etc/other; mkdir -p /d/etc; echo mine >/d/etc/hosts")
+    archive = export(api, api.snapshot(sandbox))
+    *_, image, last = layers_of(archive)
+    assert {"etc/hosts", "etc/resolv.conf"} <= set(image), "those of the image are its own"
+    assert {"etc", "etc/other", "d/etc/hosts"} <= set(last)
+    assert not [name for name in last if name.startswith("etc/") and ("hosts" in name or "resolv" in name)]
+    restored = far.restore(load(far, archive)["id"])
+    assert far.run(restored, "cat /etc/hosts /etc/resolv.conf /etc/other /d/etc/hosts") == ["of the image", "too", "x", "mine"]
+
+
 def test_what_others_read_is_the_same_tree(api, plain, tmp_path):
     _, sandbox = changed(api, plain, "read/by-others")
     snapshot = api.snapshot(sandbox)

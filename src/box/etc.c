@@ -20,6 +20,8 @@
 #define READY "etc" /* of the disk, until it is placed */
 #define LOCALHOST "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
 
+const char *const etc_files[] = { "etc/hosts", "etc/resolv.conf", NULL };
+
 static int write_file(int dir, const char *name, const char *text, uint64_t owner, struct err *e)
 {
 	AUTO_FD fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);

@@ -27,6 +27,9 @@ struct etc_place {
 int etc_place(const struct etc_place *p, struct err *e);
 int etc_take_back(int disk, bool has_usr, struct err *e); /* undoes it, when there is no root any more */
 
+/* What is made here, and belongs to no other box: paths of a box's root, NULL behind the last. */
+extern const char *const etc_files[];
+
 /* The box's own name, once it has one. ROOT is that of the whole, with an /etc that was placed. */
 int etc_open_hosts(int root, struct err *e); /* to append to */
 int etc_add_name(int root, uint32_t address, const char *hostname, struct err *e);

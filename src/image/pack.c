@@ -297,11 +297,21 @@ static int pack_dir(struct packing *p, int dir, const char *name, const struct s
 	return 0;
 }
 
+static bool is_left_out(const struct packing *p)
+{
+	for (const char *const *path = p->spec->left_out; path && *path; path++)
+		if (strcmp(p->path, *path) == 0)
+			return true;
+	return false;
+}
+
 static int pack_one(struct packing *p, int dir, const char *name, unsigned depth, struct err *e)
 {
 	struct tar_entry t;
 	struct stat st;
 
+	if (is_left_out(p))
+		return 0;
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return err_sys(e, errno, "look at a file");
 	if (S_ISCHR(st.st_mode) && st.st_rdev == 0)

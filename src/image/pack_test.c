@@ -189,6 +189,28 @@ static void everything_that_a_layer_can_say_is_said(void **state)
 	has(r, " 0:long\n");
 }
 
+static void what_is_to_be_left_out_is_as_good_as_never_made(void **state)
+{
+	static const char *const left_out[] = { "etc/hosts", "etc/resolv.conf", NULL };
+	struct rig *r = *state;
+
+	assert_int_equal(mkdirat(r->root, "etc", 0755), 0);
+	assert_int_equal(mkdirat(r->root, "etc/resolv.conf", 0755), 0);
+	file(r, "etc/resolv.conf/below", "secret");
+	file(r, "etc/hosts", "secret");
+	assert_int_equal(linkat(r->root, "etc/hosts", r->root, "etc/mine", 0), 0);
+	file(r, "etc/hosts.allow", "other");
+	file(r, "hosts", "top");
+	r->spec.left_out = left_out;
+	pack_and_read(r);
+	has(r, "dir etc 0755 ");
+	has(r, "file etc/hosts.allow ");
+	has(r, "file hosts ");
+	has(r, "file etc/mine 0644 6 "); /* no link to what is not there */
+	assert_null(strstr(buf_z(&r->seen), " etc/hosts "));
+	assert_null(strstr(buf_z(&r->seen), "etc/resolv.conf"));
+}
+
 static void attributes_of_programs_come_along(void **state)
 {
 	struct rig *r = *state;
@@ -264,6 +286,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(everything_that_a_layer_can_say_is_said),
+		TEST(what_is_to_be_left_out_is_as_good_as_never_made),
 		TEST(attributes_of_programs_come_along),
 		TEST(holes_stay_holes),
 		TEST(what_is_too_much_is_refused),

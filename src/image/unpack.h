@@ -15,7 +15,7 @@
  *
  * With the argument "pack" and two numbers it does the opposite (image/pack.h): it reads TARGET, of which it sees nothing but
  * what is there, and writes the tar of a layer to TAR, an empty file: as many bytes as the numbers say, and as many of them on
- * the disk. Directories are sent to MARKS then to ask whether they have the mark: PACK_OPAQUE or another byte comes back. MAP
+ * the disk. Paths that follow (PACK_LEFT_OUT_MAX at most) are left out. Directories are sent to MARKS then to ask whether they have the mark: PACK_OPAQUE or another byte comes back. MAP
  * is a user namespace that shows the ids of TARGET as USERNS's. */
 #pragma once
 #include "base/err.h"
@@ -32,6 +32,7 @@ enum unpack_fd {
 };
 
 #define PACK_OPAQUE 'y'
+#define PACK_LEFT_OUT_MAX 8
 
 struct unpack_report {
 	struct err err;

@@ -81,12 +81,18 @@ static int is_opaque(int dir, void *arg, struct err *e)
 	return k < 0 ? -1 : k == PACK_OPAQUE;
 }
 
-static int pack(const uint64_t max[2], unsigned char digest[SHA256_SIZE], struct err *e)
+struct order {
+	bool packs, has_want;
+	uint64_t max[2];
+	const char *const *left_out;
+	struct digest want;
+};
+
+static int pack(const struct order *o, unsigned char digest[SHA256_SIZE], struct err *e)
 {
 	const struct confine_spec spec = { .target = UNPACK_FD_TARGET, .userns = UNPACK_FD_USERNS, .map = UNPACK_FD_MAP, .reads = true };
-	struct pack_spec ps = { .out = UNPACK_FD_TAR, .bytes_max = max[0], .disk_max = max[1], .entries_max = TAR_ENTRIES_MAX,
-				.is_opaque = is_opaque };
-
+	struct pack_spec ps = { .out = UNPACK_FD_TAR, .bytes_max = o->max[0], .disk_max = o->max[1], .entries_max = TAR_ENTRIES_MAX,
+				.left_out = o->left_out, .is_opaque = is_opaque };
 	int place = confine(&spec, e);
 
 	if (place < 0)
@@ -95,16 +101,11 @@ static int pack(const uint64_t max[2], unsigned char digest[SHA256_SIZE], struct
 	return ps.root < 0 ? -1 : pack_tree(&ps, digest, e);
 }
 
-struct order {
-	bool packs, has_want;
-	uint64_t max[2];
-	struct digest want;
-};
-
 static bool parse(int argc, char **argv, struct order *o)
 {
-	if (argc == 4 && strcmp(argv[1], "pack") == 0) {
+	if (argc >= 4 && strcmp(argv[1], "pack") == 0) {
 		o->packs = true;
+		o->left_out = (const char *const *)argv + 4;
 		return str_to_u64(str_of(argv[2]), 0, INT64_MAX, &o->max[0]) && str_to_u64(str_of(argv[3]), 0, INT64_MAX, &o->max[1]) &&
 		       fcntl(UNPACK_FD_MAP, F_GETFD) >= 0;
 	}
@@ -124,7 +125,7 @@ int main(int argc, char **argv)
 		_exit(2);
 	}
 	signals_prepare_daemon();
-	rc = o.packs ? pack(o.max, r.digest, &r.err) : unpack(o.has_want ? &o.want : NULL, &r.err);
+	rc = o.packs ? pack(&o, r.digest, &r.err) : unpack(o.has_want ? &o.want : NULL, &r.err);
 	if (rc == 0)
 		r.err = (struct err){ 0 };
 	(void)!write(UNPACK_FD_REPORT, &r, sizeof(r)); /* fewer than PIPE_BUF bytes: all or nothing */

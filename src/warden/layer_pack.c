@@ -12,6 +12,7 @@
 #include "base/kill_point.h"
 #include "base/log.h"
 #include "base/own.h"
+#include "box/etc.h"
 #include "box/volume.h"
 #include "image/tar.h"
 #include "sys/passing.h"
@@ -75,8 +76,11 @@ static int pack_work(void *arg, struct err *e)
 
 	if (dir < 0)
 		return -1;
-	if (p->is_snapshot && box_layer_id_base(&p->w->host.store, p->layer, &spec.from_base, e) < 0)
-		return -1;
+	if (p->is_snapshot) {
+		spec.left_out = etc_files;
+		if (box_layer_id_base(&p->w->host.store, p->layer, &spec.from_base, e) < 0)
+			return -1;
+	}
 	KILL_POINT("warden.pack.begun");
 	return packer_run(&spec, p->digest, e);
 }

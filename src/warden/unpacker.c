@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "warden/unpacker.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -115,7 +116,7 @@ static int start_packer(struct run *r, const struct packer_spec *spec, struct er
 	AUTO_FD userns = userns_make(-1, spec->id_base, e);
 	AUTO_FD map = userns < 0 ? -1 : make_map(spec, userns, e);
 	char name[] = PROGRAM, kind[] = "pack", bytes[24], disk[24];
-	char *const argv[] = { name, kind, bytes, disk, NULL };
+	char *argv[4 + PACK_LEFT_OUT_MAX + 1] = { name, kind, bytes, disk };
 	const struct spawn_fd fds[] = {
 		{ spec->out, UNPACK_FD_TAR },        { spec->dir, UNPACK_FD_TARGET },    { userns, UNPACK_FD_USERNS },
 		{ r->report_end, UNPACK_FD_REPORT }, { r->marks_end, UNPACK_FD_MARKS }, { map, UNPACK_FD_MAP },
@@ -125,6 +126,10 @@ static int start_packer(struct run *r, const struct packer_spec *spec, struct er
 		return -1;
 	(void)snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)spec->bytes_max);
 	(void)snprintf(disk, sizeof(disk), "%llu", (unsigned long long)spec->disk_max);
+	for (size_t i = 0; spec->left_out && spec->left_out[i]; i++) {
+		assert(i < PACK_LEFT_OUT_MAX);
+		argv[4 + i] = (char *)(uintptr_t)spec->left_out[i];
+	}
 	return spawn(r, argv, fds, ARRAY_LEN(fds), e);
 }
 

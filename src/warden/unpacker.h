@@ -35,6 +35,7 @@ struct packer_spec {
 	int dir;               /* which nobody changes meanwhile */
 	int out;               /* an empty file */
 	uint64_t bytes_max, disk_max; /* of it */
+	const char *const *left_out; /* paths of the directory; NULL behind the last, or for none */
 };
 
 /* Likewise. The digest is the packer's word, and as trustworthy as the directory. */
