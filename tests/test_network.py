@@ -305,6 +305,23 @@ def test_a_rollback_keeps_the_policy(net, box):
     assert net.api.delete_snapshot(snapshot).status == 204
 
 
+def test_files_for_names_are_never_those_of_a_snapshots_source(net, box):
+    source = box()
+    own = source.run("tail -n1 /etc/hosts")
+    source.run("echo 192.0.2.7 added >>/etc/hosts")
+    snapshot = net.api.snapshot(source.id)
+    forked, = net.api.fork(source.id, count=1)
+    for made in (net.adopt(forked), net.adopt(net.api.restore(snapshot)), net.adopt(net.api.restore(snapshot, networkPolicy=rules("+good.test")))):
+        name, = made.run("uname -n")
+        assert name == made.id and made.run("grep -vw localhost /etc/hosts | cut -f2") == [name]
+        assert made.run("tail -n1 /etc/hosts") != own
+    alone = net.adopt(net.api.restore(snapshot, extensions={"network.mode": "none"}))
+    assert alone.run("grep -vw localhost /etc/hosts; cat /etc/resolv.conf; uname -n") == [alone.id]
+    assert alone.run("getent hosts localhost | head -n1 | tr -s ' ' | cut -d' ' -f2") == ["localhost"]
+    again = net.adopt(net.api.restore(net.api.snapshot(alone.id), extensions={"network.mode": "default"}))
+    assert again.run("grep -vw localhost /etc/hosts | cut -f2; grep -c nameserver /etc/resolv.conf") == [again.id, "1"]
+
+
 def test_who_is_made_from_a_snapshot_may_reach_what_its_source_could(net, box):
     source = box(rules("+good.test"))
     source.change("PATCH", [{"action": "allow", "target": "other.test"}])

@@ -86,8 +86,19 @@ static const char *placed(bool has_usr)
 	return has_usr ? "upper/" DISK_ROOT "/etc" : "upper/etc";
 }
 
+static int forget_resolver(int disk, struct err *e)
+{
+	AUTO_FD fd = openat(disk, READY "/resolv.conf", O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? err_sys(e, errno, "empty 'resolv.conf'") : 0;
+}
+
 int etc_place(const struct etc_place *p, struct err *e)
 {
+	if (p->is_alone && faccessat(p->disk, READY, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : err_sys(e, errno, "look for the files for names");
+	if (p->is_alone && forget_resolver(p->disk, e) < 0)
+		return -1;
 	if (inherit(p, e) < 0)
 		return -1;
 	return renameat(p->disk, READY, p->disk, placed(p->has_usr)) < 0 ? err_sys(e, errno, "place the files for names") : 0;

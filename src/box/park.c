@@ -151,10 +151,10 @@ static int enter_leaves(const struct child *c, struct err *e)
 }
 
 /* Before there is a root. */
-static int place_etc(const struct child *c, const struct stage_root *r, struct err *e)
+static int place_etc(const struct child *c, const struct stage_root *r, bool is_alone, struct err *e)
 {
 	const struct etc_place p = { .disk = c->dir, .layers = c->layers, .list = r->layers, .n = r->n_layers, .has_usr = r->has_usr,
-				     .image = r->image, .id_base = c->id_base };
+				     .image = r->image, .id_base = c->id_base, .is_alone = is_alone };
 
 	return etc_place(&p, e);
 }
@@ -170,7 +170,7 @@ static int make_guessed(struct child *c, struct err *e)
 	if (!c->guess->layer[0])
 		return 0;
 	memcpy(layer.name, c->guess->layer, sizeof(layer.name));
-	if (c->guess->has_address && place_etc(c, &r, e) < 0)
+	if (c->guess->has_address && place_etc(c, &r, false, e) < 0)
 		return -1;
 	c->root = stage_make_root(&r, e);
 	return c->root < 0 ? -1 : 0;
@@ -266,6 +266,15 @@ static const char *make_room(struct child *c, bool has_usr, struct err *e)
 	return NULL;
 }
 
+/* On a snapshot, that is: the files for names of its source would show through. */
+static bool stands_on_box(const struct park_order *order)
+{
+	for (size_t i = 0; i < order->n_layers; i++)
+		if (order->list.layers[i].is_disk)
+			return true;
+	return false;
+}
+
 static int make_root(struct child *c, const struct park_order *order, struct err *e)
 {
 	AUTO_FD image = -1;
@@ -283,7 +292,7 @@ static int make_root(struct child *c, const struct park_order *order, struct err
 		if (image < 0)
 			return -1;
 	}
-	if (order->address && place_etc(c, &r, e) < 0)
+	if ((order->address || stands_on_box(order)) && place_etc(c, &r, order->address == 0, e) < 0)
 		return -1;
 	return stage_make_root(&r, e);
 }
