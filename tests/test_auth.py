@@ -65,6 +65,25 @@ def test_a_refused_body_is_not_read(server):
         assert s.recv(64).startswith(b"HTTP/1.1 401 ")
 
 
+FLOOD = 200
+
+
+def test_refused_requests_cannot_fill_the_logs(start_server):
+    """Whoever has no key can make a line of them a second, and is counted from there on."""
+    s = start_server(key=KEY)
+    for number in range(FLOOD):
+        assert s.get(f"/v1/sandboxes/{number}", headers={"OPEN-SANDBOX-API-KEY": "wrong"}).status == 401
+        s.get(f"/sandboxes/a{number}/proxy/80", auth=False)
+    assert s.get("/v1/nowhere", auth=False).status == 401 and s.get("/v1/nowhere").status == 404
+    s.stop()
+    log = s.stderr.splitlines()
+    for of, about in (("status=401", "requests with a wrong API key"), ("/proxy/80", "requests without an API key")):
+        written = len([line for line in log if of in line and " request " in line and "nowhere" not in line])
+        left_out = [line for line in log if f'about="{about}"' in line]
+        assert written == 60 and len(left_out) == 1 and f"lines={FLOOD - written}" in left_out[0], (written, left_out)
+    assert [line.split("status=")[1][:3] for line in log if "nowhere" in line] == ["401", "404"], "other kinds have room"
+
+
 # ---- CORS, with a key ----
 
 

@@ -685,6 +685,17 @@ def test_what_it_cannot_start_with(tmp_path, args, env, status):
     assert d.process.wait(20) == status and d.stderr.startswith("execd: ")
 
 
+def test_refused_requests_cannot_fill_the_log(tmp_path):
+    d = start(tmp_path).wait_ready()
+    for _ in range(100):
+        assert Execd(d.path, token="wrong").request("GET", "/ping").status == 401
+        assert d.request("GET", "/metrics").status == 200
+    d.stop()
+    log = [json.loads(line) for line in d.stderr.splitlines()]
+    assert [len([r for r in log if (r.get("path"), r.get("status")) == of]) for of in (("/ping", 401), ("/metrics", 200))] == [60, 100]
+    assert [r["lines"] for r in log if "left out" in r["msg"]] == [40]
+
+
 def test_without_a_token_nobody_is_asked(tmp_path):
     d = start(tmp_path, token=None, env={"EXECD_API_GRACE_SHUTDOWN": "1h1.5s"}).wait_ready()
     assert d.request("GET", "/ping").status == 200

@@ -243,6 +243,19 @@ def test_guessing_ends_soon(gateway, api, box):
     assert answers == [401] * 20 + [429] * 5
 
 
+def test_refused_requests_cannot_fill_the_log(tmp_path, server, inside):
+    g = Gateway(tmp_path, [server], "uri")
+    try:
+        for number in range(100):
+            assert GatewayWay(g, f"nobody-{number}").request("GET", "/")[0].status == 404
+            assert GatewayWay(g, inside).request("GET", "/status?404")[0].status == 200
+    finally:
+        g.stop()
+    for of, count in ((" id=nobody-", 60), (f" id={inside} ", 100)):
+        assert g.stderr.count(f"ingress requested{of}") == count
+    assert 'about="requests that were refused" lines=40' in g.stderr
+
+
 def test_signatures_and_queries_stay_out_of_the_log(gateway, secured):
     expires = int(time.time()) + 99
     assert signed_way(gateway, secured[0], expires).request("GET", "/x?hush=1")[0].status == 200

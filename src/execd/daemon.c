@@ -299,6 +299,7 @@ static void execd_done(struct execd *x)
 	timer_done(&x->stop_timer);
 	init_done(&x->init);
 	closep(&x->ready_fd);
+	log_limit_done(&x->strangers);
 	loop_free(x->loop);
 	free(x);
 }
@@ -313,6 +314,7 @@ int execd_run(struct execd_config *config, struct err *e)
 		return err_no_memory(e);
 	x->config = config;
 	x->init = INIT_INIT;
+	x->strangers = LOG_LIMIT(LOG_LEVEL_INFO, "requests without the token, or malformed");
 	x->ready_fd = -1;
 	x->metrics.gauges = CGROUP_GAUGES_INIT;
 	x->ptys.devpts = -1;

@@ -21,6 +21,7 @@
 #include "execd/session.h"
 #include "execd/users.h"
 #include "execd/work.h"
+#include "net/log_limit.h"
 #include "net/server.h"
 
 #define EXECD_PORT 44772
@@ -69,6 +70,7 @@ struct execd {
 	struct child entrypoint;
 	uint64_t oom_before;
 	struct timer stop_timer;
+	struct log_limit strangers; /* requests that anybody can make */
 	bool is_stopping;
 	int exit_code;
 	int ready_fd;

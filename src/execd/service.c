@@ -108,6 +108,10 @@ static void failed(const struct request *rq, const struct err *e)
 /* Without the query, which may carry secrets. */
 static void finished(const struct request *rq, unsigned status, uint64_t body_bytes)
 {
+	struct execd *x = execd_of(rq);
+
+	if ((status == 401 || !rq->route) && !log_limit_admits(&x->strangers, x->loop))
+		return;
 	log_info("request", LOG_STR("method", rq->head->method), LOG_STR("path", rq->path), LOG_U("status", status),
 		 LOG_MS("took", loop_now_ms(request_loop(rq)) - rq->began_ms), LOG_U("bytes", body_bytes),
 		 LOG_STR("request_id", rq->id));

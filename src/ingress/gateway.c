@@ -45,6 +45,7 @@ struct passing {
 struct trace {
 	struct str id;
 	unsigned port;
+	bool is_passed_on;
 };
 
 static struct gateway *gateway_of(const struct request *rq)
@@ -176,6 +177,7 @@ static void pass_on(struct passing *p, const struct finding *f, bool is_plain)
 	struct err e = { 0 };
 	struct str uri = is_plain ? p->route.plain_rest : p->route.rest;
 
+	((struct trace *)p->rq->user)->is_passed_on = true;
 	if (make_request(p, f, is_plain, &out, &e) == 0) {
 		intents_note(g->spec.intents, str_of(p->id), p->route.port, uri);
 		g->metrics.websockets += out.upgrade != NULL;
@@ -274,7 +276,8 @@ static void on_finding(const struct finding *f, void *arg)
 		end_with(p, 404, "sandbox not found: ", id);
 		return;
 	case FOUND_FAILED:
-		log_warn("a sandbox could not be looked up", LOG_S("id", p->id), LOG_S("why", f->why));
+		if (log_limit_admits(&g->unknown, g->spec.loop))
+			log_warn("a sandbox could not be looked up", LOG_S("id", p->id), LOG_S("why", f->why));
 		end_with(p, 502, "the sandbox could not be looked up", "");
 		return;
 	}
@@ -301,7 +304,7 @@ static struct passing *passing_new(struct request *rq, struct reply *rp, const s
 	if (p->next)
 		p->next->prev = p;
 	g->passing = p;
-	*t = (struct trace){ route->id, route->port };
+	*t = (struct trace){ .id = route->id, .port = route->port };
 	rq->user = t;
 	return p;
 }
@@ -371,6 +374,8 @@ static void on_finished(const struct request *rq, unsigned status, uint64_t body
 	histogram_add(&g->metrics.request_ms, took);
 	if (!t || !log_enabled(LOG_LEVEL_INFO))
 		return;
+	if (!t->is_passed_on && !log_limit_admits(status >= 500 ? &g->failed : &g->refused, g->spec.loop))
+		return;
 	if (route_read_path(path, &route, &(struct err){ 0 }) == 0 && route.is_signed)
 		path = str_first(path, path.n - route.plain_rest.n);
 	(void)trust_client(g->spec.trust, rq->peer, rq->head, &client);
@@ -429,6 +434,9 @@ int gateway_init(struct gateway *g, const struct gateway_spec *spec, struct err 
 		.spec = *spec,
 		.service = { .routes = routes, .ctx = g, .finished = on_finished, .failed = on_failed },
 		.metrics_service = { .routes = metrics_routes, .ctx = g, .failed = on_failed },
+		.refused = LOG_LIMIT(LOG_LEVEL_INFO, "requests that were refused"),
+		.failed = LOG_LIMIT(LOG_LEVEL_INFO, "requests that failed"),
+		.unknown = LOG_LIMIT(LOG_LEVEL_WARN, "sandboxes that could not be looked up"),
 	};
 	g->lookup = lookup_new(spec->loop, spec->provider, e);
 	g->attempts = g->lookup ? attempts_new(e) : NULL;
@@ -453,5 +461,8 @@ void gateway_done(struct gateway *g)
 	attempts_free(g->attempts);
 	route_keys_done(&g->keys);
 	timer_done(&g->look);
+	log_limit_done(&g->refused);
+	log_limit_done(&g->failed);
+	log_limit_done(&g->unknown);
 	random_pool_done(&g->random);
 }

@@ -8,6 +8,7 @@
 #include "base/own.h"
 #include "base/random.h"
 #include "ingress/metrics.h"
+#include "net/log_limit.h"
 #include "net/loop.h"
 #include "net/route_token.h"
 #include "net/server.h"
@@ -46,6 +47,7 @@ struct gateway {
 	struct metrics metrics;
 	struct random_pool random;
 	struct timer look;
+	struct log_limit refused, failed, unknown; /* lines that anybody can cause */
 };
 
 int gateway_init(struct gateway *g, const struct gateway_spec *spec, struct err *e);

@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "net/door.h"
+#include "net/log_limit.h"
 #include "net/loop.h"
 #include "net/transport.h"
 #include "server/api/proxy.h"
@@ -49,6 +50,7 @@ struct door {
 	int listener;
 	struct io io;
 	struct timer again; /* until there may be descriptors again */
+	struct log_limit strangers; /* whoever may open the socket can knock as often as they like */
 	struct caller *callers;
 	unsigned n_callers;
 };
@@ -179,7 +181,8 @@ static bool on_dial(struct caller *c, const struct door_ask *ask, struct sandbox
 static bool on_hello(struct caller *c, const struct door_ask *ask)
 {
 	if (ask->kind != DOOR_HELLO || ask->version != DOOR_VERSION || !auth_is_key(c->door->auth, str_of(ask->text))) {
-		log_warn("somebody at the door for gateways has no key, or speaks another language");
+		if (log_limit_admits(&c->door->strangers, c->door->plane->spec.loop))
+			log_warn("somebody at the door for gateways has no key, or speaks another language");
 		caller_drop(c);
 		return false;
 	}
@@ -268,8 +271,10 @@ static void on_knocking(unsigned ready, void *arg)
 		return;
 	}
 	if (d->n_callers == DOOR_PEERS_MAX)
-		log_warn("too many gateways at once, one was sent away");
-	else if (caller_new(d, &fd, &e) < 0)
+		(void)err_set(&e, ERR_LIMIT, "there are %d already", DOOR_PEERS_MAX);
+	else if (caller_new(d, &fd, &e) == 0)
+		return;
+	if (log_limit_admits(&d->strangers, d->plane->spec.loop))
 		log_warn("a gateway could not be let in", LOG_ERR(&e));
 }
 
@@ -290,7 +295,7 @@ struct door *door_new(struct plane *p, const struct auth *auth, int *listener, s
 		(void)err_no_memory(e);
 		return NULL;
 	}
-	*d = (struct door){ .plane = p, .auth = auth, .listener = -1 };
+	*d = (struct door){ .plane = p, .auth = auth, .listener = -1, .strangers = LOG_LIMIT(LOG_LEVEL_WARN, "gateways that were sent away") };
 	if (timer_init(&d->again, p->spec.loop, on_again, d, "door", e) < 0)
 		return NULL;
 	if (io_add(&d->io, p->spec.loop, *listener, IO_IN, on_knocking, d, "door", e) < 0)
@@ -307,6 +312,7 @@ void door_free(struct door *d)
 		caller_drop(d->callers);
 	io_del(&d->io);
 	timer_done(&d->again);
+	log_limit_done(&d->strangers);
 	closep(&d->listener);
 	free(d);
 }

@@ -269,3 +269,9 @@ void plane_audit(const struct request *rq, unsigned status, uint64_t body_bytes)
 	if (p && !str_is(rq->path, "/health"))
 		audit_write(p->audit, rq, status, body_bytes);
 }
+
+void plane_audit_left_out(const struct plane *p, const char *what, uint64_t n)
+{
+	if (p)
+		audit_left_out(p->audit, what, n);
+}

@@ -96,3 +96,4 @@ static inline struct plane *plane_of(const struct request *rq)
 }
 
 void plane_audit(const struct request *rq, unsigned status, uint64_t body_bytes); /* for service_spec.audit */
+void plane_audit_left_out(const struct plane *p, const char *what, uint64_t n); /* for its audit_left_out */

@@ -395,6 +395,7 @@ static int start_fronts(struct serving *s, const struct serve_spec *spec, struct
 		.find_asset = spec->find_asset,
 		.plane = s->plane,
 		.audit = s->plane ? plane_audit : NULL,
+		.audit_left_out = s->plane ? plane_audit_left_out : NULL,
 	};
 	struct http_limits limits;
 
@@ -435,12 +436,12 @@ static void serving_done(struct serving *s)
 	http_server_free(s->proxy.http);
 	renewals_free(s->renewals);
 	door_free(s->door);
+	service_done(&s->api.service);
+	service_done(&s->proxy.service);
 	plane_close(s->plane);
 	runtime_free(s->runtime);
 	puller_free(s->puller);
 	tls_server_free(s->tls);
-	service_done(&s->api.service);
-	service_done(&s->proxy.service);
 	timer_done(&s->log_timer);
 	pulse_done(&s->pulse);
 	io_del(&s->signal_io);

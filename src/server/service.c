@@ -22,6 +22,8 @@
 struct ticket {
 	bool is_counted, is_counted_by_key;
 	bool is_gateway;
+	bool is_asked; /* VERDICT is one */
+	enum auth_verdict verdict;
 	struct str subject;
 	char id[HTTP_REQUEST_ID_MAX + 1];
 };
@@ -194,6 +196,8 @@ static int service_admit(struct request *rq, struct reply *rp, struct err *e)
 	if (!t)
 		return err_no_memory(e);
 	v = check_request(s, rq, t);
+	t->is_asked = true;
+	t->verdict = v;
 	if (v != AUTH_OK && v != AUTH_EXEMPT)
 		return refuse(rp, v);
 	if (s->spec.auth.has_key && !t->is_gateway && auth_is_preflight(rq->head))
@@ -209,17 +213,60 @@ static int service_admit(struct request *rq, struct reply *rp, struct err *e)
 	return 0;
 }
 
+/* STRANGERS: somebody with the key, or with the address of a sandbox that has answered. */
+static enum service_stranger stranger_of(const struct request *rq, unsigned status)
+{
+	static const enum service_stranger strangers[] = {
+		[AUTH_OK] = STRANGERS,             [AUTH_EXEMPT] = STRANGER_OPEN, [AUTH_MISSING] = STRANGER_MISSING,
+		[AUTH_INVALID] = STRANGER_INVALID, [AUTH_HOST] = STRANGER_HOST,   [AUTH_ORIGIN] = STRANGER_ORIGIN,
+	};
+	const struct ticket *t = rq->ticket;
+
+	if (!t || !t->is_asked)
+		return STRANGER_MALFORMED;
+	if (t->is_gateway || (t->verdict == AUTH_EXEMPT && status > 0 && status < 400 && rq->route && !(rq->route->flags & ROUTE_PUBLIC)))
+		return STRANGERS;
+	return strangers[t->verdict];
+}
+
+static void on_left_out(const char *what, uint64_t n, void *arg)
+{
+	const struct service *s = arg;
+
+	if (s->spec.audit_left_out)
+		s->spec.audit_left_out(s->spec.plane, what, n);
+}
+
+static void strangers_init(struct service *s)
+{
+	static const char *const names[] = {
+		[STRANGER_OPEN] = "requests without an API key",
+		[STRANGER_MISSING] = "requests that lack the API key",
+		[STRANGER_INVALID] = "requests with a wrong API key",
+		[STRANGER_HOST] = "requests for another host",
+		[STRANGER_ORIGIN] = "requests from other origins",
+		[STRANGER_MALFORMED] = "malformed requests",
+	};
+
+	for (size_t i = 0; i < STRANGERS; i++)
+		s->strangers[i] = (struct log_limit){ .level = LOG_LEVEL_INFO, .what = names[i], .told = on_left_out, .arg = s };
+}
+
 static void service_finished(const struct request *rq, unsigned status, uint64_t body_bytes)
 {
 	struct service *s = service_of(rq);
 	const struct ticket *t = rq->ticket;
 	/* Health checks come every few seconds and say nothing. */
-	enum log_level level = status == 200 && str_is(rq->path, "/health") ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO;
+	bool is_health = status == 200 && str_is(rq->path, "/health");
+	enum service_stranger who = is_health ? STRANGERS : stranger_of(rq, status);
+	enum log_level level = is_health ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO;
 
 	if (t) {
 		s->in_progress -= t->is_counted;
 		s->in_progress_by_key -= t->is_counted_by_key;
 	}
+	if (who < STRANGERS && !log_limit_admits(&s->strangers[who], request_loop(rq)))
+		return;
 	if (s->spec.audit)
 		s->spec.audit(rq, status, body_bytes);
 	/* Without the query: it may carry secrets. */

@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "base/str.h"
+#include "net/log_limit.h"
 #include "net/server.h"
 #include "server/auth.h"
 
@@ -30,6 +31,19 @@ struct service_spec {
 	bool is_proxy_origin;     /* answers on the port of the endpoint proxy alone */
 	/* One line per call for whoever has to know later who did what; NULL: nobody. */
 	void (*audit)(const struct request *rq, unsigned status, uint64_t body_bytes);
+	/* How many calls were not told, because anybody can make as many as they like. */
+	void (*audit_left_out)(const struct plane *p, const char *what, uint64_t n);
+};
+
+/* Requests that anybody can make: LOG_LIMIT_LINES of a kind are logged, and audited, in a minute. */
+enum service_stranger {
+	STRANGER_OPEN, /* what needs no key, but for what a sandbox has answered */
+	STRANGER_MISSING,
+	STRANGER_INVALID,
+	STRANGER_HOST,
+	STRANGER_ORIGIN,
+	STRANGER_MALFORMED,
+	STRANGERS,
 };
 
 struct service {
@@ -37,10 +51,11 @@ struct service {
 	struct http_service http; /* for http_server_new() */
 	unsigned in_progress, in_progress_by_key;
 	struct random_pool random;
+	struct log_limit strangers[STRANGERS];
 };
 
 void service_init(struct service *s, const struct service_spec *spec);
-void service_done(struct service *s);
+void service_done(struct service *s); /* after its HTTP server, before its loop and its plane */
 
 static inline struct service *service_of(const struct request *rq)
 {

@@ -4,6 +4,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -236,6 +237,69 @@ static void only_unrouted_requests_have_a_detail(void **state)
 	stop(&f);
 }
 
+static size_t occurrences(const char *text, const char *part)
+{
+	size_t n = 0;
+
+	for (const char *at = strstr(text, part); at; at = strstr(at + 1, part))
+		n++;
+	return n;
+}
+
+static uint64_t n_audited, n_left_out;
+
+static void count_audited(const struct request *rq, unsigned status, uint64_t body_bytes)
+{
+	(void)rq, (void)status, (void)body_bytes;
+	n_audited++;
+}
+
+static void count_left_out(const struct plane *p, const char *what, uint64_t n)
+{
+	assert_null(p);
+	assert_string_equal(what, "requests with a wrong API key");
+	n_left_out += n;
+}
+
+static void refused_requests_cannot_fill_the_log(void **state)
+{
+	static char text[256 * 1024];
+	struct fixture f = { 0 };
+	int out[2];
+	ssize_t n;
+
+	(void)state;
+	assert_int_equal(pipe2(out, O_CLOEXEC | O_NONBLOCK), 0);
+	assert_true(fcntl(out[0], F_SETPIPE_SZ, sizeof(text)) >= (int)sizeof(text));
+	start(&f, KEY, 10, 0);
+	log_set_level(LOG_LEVEL_INFO);
+	log_set_fd(out[1]);
+	f.service.spec.audit = count_audited;
+	f.service.spec.audit_left_out = count_left_out;
+	for (int i = 0; i < LOG_LIMIT_LINES + 40; i++)
+		assert_has(ask(&f, "POST /pets", "Host: h\r\nOPEN-SANDBOX-API-KEY: x\r\n", "{"), "401 ");
+	for (int i = 0; i < LOG_LIMIT_LINES; i++)
+		assert_has(ask(&f, "GET /docs", "Host: h\r\n", NULL), "200 ");
+	assert_has(ask(&f, "GET /fail/x", "Host: h\r\n", NULL), "MISSING_API_KEY"); /* of another kind */
+	for (int i = 0; i < LOG_LIMIT_LINES + 1; i++)
+		assert_has(ask(&f, "GET /fail/x", "Host: h\r\n" AUTH, NULL), "409 ");
+	stop(&f);
+	log_set_fd(2);
+	n = read(out[0], text, sizeof(text) - 1);
+	assert_true(n > 0);
+	text[n] = '\0';
+	assert_int_equal(occurrences(text, "path=/pets status=401"), LOG_LIMIT_LINES);
+	assert_int_equal(occurrences(text, "path=/docs status=200"), LOG_LIMIT_LINES);
+	assert_int_equal(occurrences(text, "path=/fail/x status=401"), 1);
+	assert_int_equal(occurrences(text, "path=/fail/x status=409"), LOG_LIMIT_LINES + 1);
+	assert_has(text, "about=\"requests with a wrong API key\" lines=40\n");
+	assert_int_equal(occurrences(text, "left out"), 1);
+	assert_int_equal(n_audited, 3 * LOG_LIMIT_LINES + 2);
+	assert_int_equal(n_left_out, 40);
+	(void)close(out[0]);
+	(void)close(out[1]);
+}
+
 static void cors_is_granted_to_any_origin(void **state)
 {
 	struct fixture f = { 0 };
@@ -418,6 +482,7 @@ int main(void)
 		cmocka_unit_test(request_ids_are_echoed_or_made),
 		cmocka_unit_test(the_key_is_asked_for_before_anything_else),
 		cmocka_unit_test(only_unrouted_requests_have_a_detail),
+		cmocka_unit_test(refused_requests_cannot_fill_the_log),
 		cmocka_unit_test(cors_is_granted_to_any_origin),
 		cmocka_unit_test(without_a_key_there_is_no_cors),
 		cmocka_unit_test(a_bad_body_is_answered_with_details),

@@ -118,9 +118,9 @@ static inline void rig_close(struct rig *r)
 {
 	http_server_free(r->api.http);
 	http_server_free(r->proxy.http);
-	plane_close(take_ptr(&r->plane));
 	service_done(&r->api.service);
 	service_done(&r->proxy.service);
+	plane_close(take_ptr(&r->plane));
 	fake_done_with(&r->fake);
 }
 

@@ -165,6 +165,25 @@ void audit_write(struct audit *a, const struct request *rq, unsigned status, uin
 	put(a, &line);
 }
 
+void audit_left_out(struct audit *a, const char *what, uint64_t n)
+{
+	AUTO(buf_done) struct buf line = BUF_INIT(LINE_MAX_BYTES);
+	struct json_out o = json_out(&line);
+	char now[RFC3339_SIZE];
+
+	(void)rfc3339_format_ms(clock_wall(), now);
+	json_open(&o, '{');
+	json_key(&o, "ts"), json_cstr(&o, now);
+	json_key(&o, "event"), json_cstr(&o, "calls.left_out");
+	json_key(&o, "what"), json_cstr(&o, what);
+	json_key(&o, "calls"), json_uint(&o, n);
+	if (a->dropped > 0)
+		json_key(&o, "dropped"), json_uint(&o, a->dropped);
+	json_close(&o, '}');
+	buf_add_char(&line, '\n');
+	put(a, &line);
+}
+
 static void write_text(struct json_out *o, const char *key, struct str text)
 {
 	if (text.n > 0)
