@@ -471,10 +471,8 @@ static void fail(struct box *b, const struct err *why)
 	b->failure = *why;
 	if (b->slot.dir >= 0)
 		ending_read(b->slot.dir, &records);
-	if (records.has_failed) {
-		(void)err_set(&b->failure, ERR_INVALID, "%s%s", records.is_image ? "" : "the entrypoint cannot be started: ", records.why);
-		b->failure.sys = records.is_image ? WIRE_FAULT_IMAGE_START : 0;
-	}
+	if (records.has_failed)
+		ending_failure(&records, &b->failure);
 	start_removal(b);
 }
 

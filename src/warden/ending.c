@@ -76,6 +76,13 @@ void ending_read(int dir, struct ending_records *ret)
 	ending_parse((struct str){ bytes, n > 0 ? (size_t)n : 0 }, ret);
 }
 
+void ending_failure(const struct ending_records *r, struct err *ret)
+{
+	(void)err_set(ret, ERR_INVALID, "%s%s", r->is_image ? "" : "the entrypoint cannot be started: ", r->why);
+	if (r->is_image)
+		ret->sys = WIRE_FAULT_IMAGE_START;
+}
+
 struct wire_ending ending_of(const struct ending_records *r, const struct process_end *end, bool was_watched, bool had_oom)
 {
 	struct wire_ending ret = { .reason = was_watched ? WIRE_END_INIT : WIRE_END_LOST, .oom = had_oom };

@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "box/wire.h"
 
+struct err;
 struct process_end;
 
 #define ENDING_STATE_NAME "state"
@@ -26,6 +27,9 @@ struct ending_records {
 void ending_parse(struct str bytes, struct ending_records *ret);
 /* Of the file in the box's folder; one that cannot be read has no records. */
 void ending_read(int dir, struct ending_records *ret);
+
+/* Of one that has failed: what its create is answered. */
+void ending_failure(const struct ending_records *r, struct err *ret);
 
 /* How a box ended: END is how its PID 1 did, NULL when nobody could collect it; WAS_WATCHED when we saw it end. */
 struct wire_ending ending_of(const struct ending_records *r, const struct process_end *end, bool was_watched, bool had_oom);

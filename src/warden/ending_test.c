@@ -100,6 +100,7 @@ static void words_of_a_failure_are_made_harmless(void **state)
 	char wide[GUEST_RECORD_TEXT];
 	struct guest_record r[2] = { record(GUEST_FAILED, 0, 0, 0, "exec 'a\x1b[2J\nb\xff\"'"), record(GUEST_FAILED, 0, 0, 0, "later") };
 	struct ending_records got = parse(r, 2);
+	struct err e;
 
 	(void)state;
 	assert_true(got.has_failed);
@@ -107,10 +108,15 @@ static void words_of_a_failure_are_made_harmless(void **state)
 	memset(wide, 1, sizeof(wide) - 1);
 	wide[sizeof(wide) - 1] = '\0';
 	assert_false(got.is_image);
+	ending_failure(&got, &e);
+	assert_true(e.code == ERR_INVALID && e.sys == 0 && str_starts(str_of(e.msg), STR("the entrypoint cannot be started: exec ")));
 	r[0] = record(GUEST_FAILED, 0, 0, GUEST_FLAG_IMAGE, wide);
 	got = parse(r, 1); /* escaped it is longer than there is room for */
 	assert_true(got.has_failed && strlen(got.why) < sizeof(got.why) && strlen(got.why) % 6 == 0);
 	assert_true(got.is_image);
+	ending_failure(&got, &e);
+	assert_int_equal(e.sys, WIRE_FAULT_IMAGE_START);
+	assert_string_equal(e.msg, got.why);
 }
 
 static void how_it_ended_follows_from_what_is_known(void **state)
