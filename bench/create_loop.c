@@ -2,6 +2,7 @@
 /* create_loop PORT latency ROUNDS
  * create_loop PORT rate ROUNDS SECONDS
  * create_loop PORT fill COUNT
+ * create_loop PORT probe COUNT
  * create_loop PORT exec COUNT ID
  * create_loop PORT pool ROUNDS NAME
  *
@@ -19,9 +20,7 @@
 #define BATCH 10
 #define WORKERS 8
 #define COUNT_MAX 100000
-#define PROBE_EVERY 100 /* sandboxes, between two looks at how long things take */
-#define PROBES 100
-#define QUIET_US 200000 /* for slots to be made */
+#define QUIET_US 50000 /* for a slot to be made, or to go */
 #define WAIT_US 10000 /* between two looks at a pool */
 #define WAIT_MAX 3000
 #define SANDBOX \
@@ -241,38 +240,45 @@ static void rate(unsigned port, const struct floor *f, uint64_t rounds, uint64_t
 
 /* ---- filling a host ---- */
 
-/* Once the slots for the next creates are made: that takes both processors, and longer than all probes do. */
-static void probe(struct client *c, const struct sandbox *s, uint64_t filled)
-{
-	char path[128];
-
-	(void)usleep(QUIET_US);
-	(void)snprintf(path, sizeof(path), "/v1/sandboxes/%s", s->id);
-	for (int i = 0; i < PROBES; i++) {
-		uint64_t began = clock_mono_us();
-
-		(void)client_call(c, "GET", path, "", "");
-		expect(c, 200, "get");
-		printf("get@%llu %llu\n", (unsigned long long)filled, (unsigned long long)(clock_mono_us() - began));
-		began = clock_mono_us();
-		(void)client_call(c, "GET", "/v1/sandboxes?pageSize=20", "", "");
-		expect(c, 200, "list");
-		printf("list@%llu %llu\n", (unsigned long long)filled, (unsigned long long)(clock_mono_us() - began));
-	}
-}
-
 static void fill(unsigned port, uint64_t count)
 {
-	struct sandbox s = { 0 };
+	struct sandbox s;
 	struct client c;
 
 	client_open(&c, port);
-	for (uint64_t i = 1; i <= count; i++) {
-		uint64_t took = create(&c, &s);
+	for (uint64_t i = 0; i < count; i++) {
+		(void)create(&c, &s);
+		printf("id %s\n", s.id);
+	}
+	client_close(&c);
+}
 
-		printf("create@%llu %llu\nid %s\n", (unsigned long long)i, (unsigned long long)took, s.id);
-		if (i % PROBE_EVERY == 0)
-			probe(&c, &s, i);
+static void time_get(struct client *c, const char *name, const char *path)
+{
+	uint64_t began = clock_mono_us();
+
+	(void)client_call(c, "GET", path, "", "");
+	expect(c, 200, name);
+	say(name, clock_mono_us() - began);
+}
+
+/* One of each kind, COUNT times, on a host where nothing else goes on: the slot of the sandbox that is removed is made anew
+ * before the next turn. */
+static void probe(unsigned port, uint64_t count)
+{
+	struct sandbox s;
+	struct client c;
+	char path[128];
+
+	client_open(&c, port);
+	for (uint64_t i = 0; i < count; i++) {
+		say("create", create(&c, &s));
+		(void)snprintf(path, sizeof(path), "/v1/sandboxes/%s", s.id);
+		(void)usleep(QUIET_US);
+		time_get(&c, "get", path);
+		time_get(&c, "list", "/v1/sandboxes?pageSize=20");
+		destroy(&c, &s);
+		(void)usleep(QUIET_US);
 	}
 	client_close(&c);
 }
@@ -375,7 +381,7 @@ static bool is_usage(int argc, char **argv, uint64_t *port, uint64_t *count, uin
 		return argc == 5 && str_to_u64(str_of(argv[4]), 1, 60, seconds);
 	if (strcmp(argv[2], "exec") == 0 || strcmp(argv[2], "pool") == 0)
 		return argc == 5;
-	return argc == 4 && (strcmp(argv[2], "latency") == 0 || strcmp(argv[2], "fill") == 0);
+	return argc == 4 && (strcmp(argv[2], "latency") == 0 || strcmp(argv[2], "fill") == 0 || strcmp(argv[2], "probe") == 0);
 }
 
 int main(int argc, char **argv)
@@ -383,11 +389,13 @@ int main(int argc, char **argv)
 	uint64_t port, count, seconds = 0;
 
 	if (!is_usage(argc, argv, &port, &count, &seconds)) {
-		(void)fprintf(stderr, "usage: create_loop PORT latency ROUNDS | rate ROUNDS SECONDS | fill COUNT | exec COUNT ID | pool ROUNDS NAME\n");
+		(void)fprintf(stderr, "usage: create_loop PORT latency ROUNDS | rate ROUNDS SECONDS | fill COUNT | probe COUNT | exec COUNT ID | pool ROUNDS NAME\n");
 		return 2;
 	}
 	if (strcmp(argv[2], "fill") == 0)
 		fill((unsigned)port, count);
+	else if (strcmp(argv[2], "probe") == 0)
+		probe((unsigned)port, count);
 	else if (strcmp(argv[2], "exec") == 0)
 		exec_beside((unsigned)port, count, argv[4]);
 	else if (strcmp(argv[2], "pool") == 0)
