@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debian root file systems for tests: made with mmdebstrap from the archive that apt is set up with, and kept in a
+"""Debian file systems for tests: made with mmdebstrap from the archive that apt is set up with, and kept in a
 cache folder (OPENSANDBOX_VM_CACHE, else opensandbox/vm in the user's) until what they are made of changes.
 
-A machine is a folder with `disk` (ext4), `vmlinuz` and `initrd`."""
+A machine is a folder with `disk` (ext4), `vmlinuz` and `initrd`; a sysroot has the headers and libraries of another
+architecture, for a cross compiler and for programs under qemu-user."""
 import contextlib
 import fcntl
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -46,6 +48,12 @@ ENABLED = ["systemd-networkd.service", "systemd-networkd-wait-online.service"]
 MASKED = """serial-getty@ttyS0.service getty@tty1.service docker.service docker.socket containerd.service apt-daily.timer
     apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer
     systemd-update-utmp.service""".split()
+
+
+SYSROOT_ARCH = "arm64"
+SYSROOT_PACKAGES = """libc6-dev linux-libc-dev libssl-dev libsqlite3-dev libarchive-dev libcurl4-openssl-dev libcmocka-dev
+    musl-dev""".split()
+SYSROOT_FOLDERS = ["lib", "usr/lib", "usr/include"]
 
 
 class Unavailable(Exception):
@@ -143,3 +151,30 @@ def make_machine(suite, new):
     run("truncate", "-s", DISK_SIZE, new / "disk")
     run("mke2fs", "-q", "-F", "-t", "ext4", "-d", root, new / "disk")
     shutil.rmtree(root)
+
+
+def sysroot():
+    """Of the suite that the host runs: its cross compiler has libraries of its own, which must fit."""
+    suite = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+    need("mmdebstrap")
+    recipe = (suite, SYSROOT_ARCH, SYSROOT_PACKAGES, SYSROOT_FOLDERS)
+    return cached(f"sysroot-{SYSROOT_ARCH}", recipe, lambda new: make_sysroot(suite, new))
+
+
+def make_sysroot(suite, new):
+    """Packages are only unpacked, so nothing of the other architecture has to run, and dpkg here does not learn of it."""
+    root = new / "root"
+    run("mmdebstrap", "--mode=root", "--variant=extract", f"--architectures={SYSROOT_ARCH}",
+        f"--include={','.join(SYSROOT_PACKAGES)}", suite, root, archive())
+    # qemu-user looks for every path here first: what is no header and no library would hide the host's.
+    for name in SYSROOT_FOLDERS:
+        if (root / name).is_dir():
+            (new / name).parent.mkdir(exist_ok=True)
+            (root / name).rename(new / name)
+    shutil.rmtree(root)
+    if not (new / "lib").exists():  # packages of later suites have nothing there
+        (new / "lib").symlink_to("usr/lib")
+    for path in new.rglob("*"):
+        if path.is_symlink() and os.path.isabs(target := os.readlink(path)):
+            path.unlink()
+            path.symlink_to(os.path.relpath(new / target.lstrip("/"), path.parent))
