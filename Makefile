@@ -5,6 +5,7 @@
 #   release  what is installed and measured        asan   ASan + UBSan + leak check, what the tests run
 #   musl     static-pie, no libraries: execd's     clang  the second compiler's opinion
 #   fuzz     clang with libFuzzer, ASan and UBSan
+#   aarch64, aarch64-musl  release and musl for 64-bit Arm: a cross compiler, with Debian's libraries from tools/sysroot
 
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
@@ -22,7 +23,17 @@ WARNINGS := -Wall -Wextra -Wformat=2 -Wno-format-truncation -Wshadow -Wstrict-pr
 	-Wpointer-arith -Wwrite-strings -Wundef -Wvla -Wcast-qual -Wconversion -Wno-sign-conversion \
 	-Wimplicit-fallthrough -Wswitch-enum -Werror
 BASE_FLAGS := -std=gnu17 -D_GNU_SOURCE -iquote src -g -fno-common -fvisibility=hidden $(WARNINGS)
-ARCH := $(shell uname -m)
+# The architecture that programs are built for: this machine's, unless the variant is named after another one (TARGET).
+TARGET := $(filter aarch64,$(subst -, ,$(V)))
+ARCH := $(or $(TARGET),$(shell uname -m))
+CROSS := $(TARGET:%=%-linux-gnu-)
+SYSROOT :=
+ifneq ($(TARGET),)
+SYSROOT := $(shell tools/sysroot)
+ifeq ($(SYSROOT),)
+$(error V=$(V) needs Debian's libraries for $(TARGET))
+endif
+endif
 BRANCHES := $(if $(filter x86_64,$(ARCH)),-fcf-protection,-mbranch-protection=standard)
 HARDENING := -D_FORTIFY_SOURCE=3 -fstack-protector-strong -fstack-clash-protection $(BRANCHES) -fPIE
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
@@ -45,6 +56,12 @@ LDFLAGS_fuzz := $(SANITIZE) -fsanitize=fuzzer
 CC_musl := musl-gcc
 CFLAGS_musl := -Oz $(filter-out -D_FORTIFY_SOURCE=3 -fcf-protection,$(HARDENING)) -ftrivial-auto-var-init=zero -isystem $(B)/include \
 	-ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables -fno-unwind-tables
+CC_aarch64 := $(CROSS)gcc --sysroot=$(SYSROOT)
+CFLAGS_aarch64 := $(CFLAGS_release)
+LDFLAGS_aarch64 := $(LDFLAGS_release)
+# musl-gcc exists for the machine's own architecture only. Its headers come first, then the compiler's, as there.
+CC_aarch64-musl = $(CROSS)gcc -nostdinc -isystem $(SYSROOT)/usr/include/$(ARCH)-linux-musl -isystem $(shell $(CROSS)gcc -print-file-name=include)
+CFLAGS_aarch64-musl := $(CFLAGS_musl)
 
 comma := ,
 # One short line per step; VERBOSE=1 shows the commands.
@@ -189,7 +206,7 @@ $(B)/lib$(1).a: $(call objects,$(call sources,$(1))) $(generated_$(1):%=$(B)/%) 
 	$$(call say,AR)
 	@mkdir -p $$(@D)
 	@rm -f $$@
-	$(Q)ar rcs $$@ $$(filter %.o,$$^)
+	$(Q)$(CROSS)ar rcs $$@ $$(filter %.o,$$^)
 endef
 $(foreach f,$(FOLDERS),$(eval $(call archive,$(f))))
 
@@ -220,7 +237,7 @@ $(B)/gen/skills.c: tools/embed-skills $(SKILLS) $(B)/made/skills
 	@mkdir -p $(@D)
 	$(Q)tools/embed-skills $@ skills
 
-ifneq ($(V),musl)
+ifeq ($(filter %musl,$(V)),)
 $(B)/bin/opensandbox-server: $(B)/obj/server/main.o $(B)/gen/assets.o
 $(B)/bin/opensandbox-warden: $(B)/obj/warden/main.o
 $(B)/bin/opensandbox-unpack: $(B)/obj/unpack/main.o
@@ -297,21 +314,21 @@ $(B)/lib/below.a: $(call pic,net) $(call pic,sys) $(call pic,base)
 	$(call say,AR)
 	@mkdir -p $(@D)
 	@rm -f $@
-	$(Q)ar rcs $@ $^
+	$(Q)$(CROSS)ar rcs $@ $^
 
 $(eval $(call record,library,$(call sources,client)))
 $(B)/lib/$(LIB_SONAME): $(call pic,client) $(B)/lib/below.a src/client/opensandbox.map $(B)/made/library
 	$(call say,LD)
 	$(Q)$(CC) $(PIC_FLAGS) -shared -Wl,-soname,$(LIB_SONAME),--version-script=src/client/opensandbox.map \
-		-Wl,-z,relro,-z,now,-z,noexecstack,-z,nodelete $(if $(filter release clang,$(V)),-Wl$(comma)-z$(comma)defs) -o $@ $(filter %.o,$^) \
+		-Wl,-z,relro,-z,now,-z,noexecstack,-z,nodelete $(if $(filter release clang aarch64,$(V)),-Wl$(comma)-z$(comma)defs) -o $@ $(filter %.o,$^) \
 		$(B)/lib/below.a -Wl,--as-needed -lssl -lcrypto
 
 $(B)/lib/libopensandbox.a: $(call pic,client) $(B)/lib/below.a $(B)/made/library
 	$(call say,AR)
 	@rm -f $@
-	$(Q)ld -r -o $(B)/lib/opensandbox.o $(filter %.o,$^) $(B)/lib/below.a
-	$(Q)objcopy --localize-hidden $(B)/lib/opensandbox.o
-	$(Q)ar rcs $@ $(B)/lib/opensandbox.o
+	$(Q)$(CROSS)ld -r -o $(B)/lib/opensandbox.o $(filter %.o,$^) $(B)/lib/below.a
+	$(Q)$(CROSS)objcopy --localize-hidden $(B)/lib/opensandbox.o
+	$(Q)$(CROSS)ar rcs $@ $(B)/lib/opensandbox.o
 
 library: $(LIB_FILES:%=$(B)/lib/%)
 ifeq ($(V),release)
@@ -364,8 +381,8 @@ $(B)/bench/%: $(B)/obj/top/bench/%.o $(LINK_LIBS)
 
 # ---- musl: what runs inside a sandbox ----------------------------------------------------------------------
 
-ifeq ($(V),musl)
-MUSL_LIB := /usr/lib/$(ARCH)-linux-musl
+ifneq ($(filter %musl,$(V)),)
+MUSL_LIB := $(SYSROOT)/usr/lib/$(ARCH)-linux-musl
 # The kernel maps code in windows of 64 KiB, all of which count as a process's: what an idle execd runs stands together, next
 # to the C library, so that it needs two of them wherever they begin.
 MUSL_IDLE := src/execd/init.c src/net/loop.c src/execd/daemon.c
@@ -373,11 +390,11 @@ MUSL_SOURCES := $(filter-out src/net/tls% $(MUSL_IDLE),$(foreach f,base sys net 
 MUSL_OBJECTS := $(call objects,$(MUSL_SOURCES)) $(B)/gen/code_texts.o
 
 $(MUSL_OBJECTS) $(B)/obj/execd/main.o $(patsubst %.c,$(B)/obj/top/%.o,$(wildcard tests/musl/*.c)): | $(B)/include
-$(B)/include:
+$(B)/include: $(FLAGS)
 	@mkdir -p $@
-	@ln -sfn /usr/include/linux $@/linux
-	@ln -sfn /usr/include/asm-generic $@/asm-generic
-	@ln -sfn /usr/include/$$(gcc -print-multiarch)/asm $@/asm
+	@ln -sfn $(SYSROOT)/usr/include/linux $@/linux
+	@ln -sfn $(SYSROOT)/usr/include/asm-generic $@/asm-generic
+	@ln -sfn $(SYSROOT)/usr/include/$(ARCH)-linux-gnu/asm $@/asm
 
 $(eval $(call record,musl,$(MUSL_SOURCES)))
 MUSL_PROGRAMS := $(B)/bin/execd.debug $(B)/bin/static-probe $(B)/bin/floor-init
@@ -387,17 +404,17 @@ $(B)/bin/floor-init: $(B)/obj/top/tests/musl/floor_init.o
 $(MUSL_PROGRAMS): $(MUSL_OBJECTS) $(B)/made/musl
 	$(call say,LD)
 	@mkdir -p $(@D)
-	$(Q)gcc -nostdlib -static-pie -Wl,--gc-sections,-z,relro,-z,now,-z,noexecstack -o $@ $(MUSL_LIB)/rcrt1.o \
+	$(Q)$(CROSS)gcc -nostdlib -static-pie -Wl,--gc-sections,-z,relro,-z,now,-z,noexecstack -o $@ $(MUSL_LIB)/rcrt1.o \
 		$(MUSL_LIB)/crti.o $(filter %.o,$^) -Wl,--start-group $(MUSL_LIB)/libc.a -lgcc -lgcc_eh -Wl,--end-group \
 		$(MUSL_LIB)/crtn.o
 # What runs is mapped by every sandbox: what only a debugger reads stays beside it.
 $(B)/bin/execd: $(B)/bin/execd.debug
 	$(call say,STRIP)
-	$(Q)objcopy --strip-all --add-gnu-debuglink=$< $< $@
+	$(Q)$(CROSS)objcopy --strip-all --add-gnu-debuglink=$< $< $@
 musl: $(MUSL_PROGRAMS) $(B)/bin/execd
 else
 musl:
-	@$(MAKE) --no-print-directory V=musl musl
+	@$(MAKE) --no-print-directory V=$(TARGET:%=%-)musl SYSROOT=$(SYSROOT) musl
 endif
 
 -include $(shell find $(B)/obj $(B)/gen $(B)/pic -name '*.d' 2>/dev/null)
