@@ -252,10 +252,19 @@ $(PROGRAMS:%=$(B)/bin/%): $(LINK_LIBS)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_LIBS) $(HOST_LIBS)
 endif
 
-$(B)/unit/%_test: $(B)/obj/%_test.o $(LINK_LIBS)
+# Unit tests for another architecture run under qemu-user, and report what it does not emulate. They find their libraries by
+# themselves: with a prefix for them (qemu-user -L), "/" would be the prefix, and tests would write there.
+ifneq ($(TARGET),)
+EMULATED := $(B)/obj/top/tests/emulated.o
+EMULATED_FLAGS := -Wl,--wrap=_cmocka_run_group_tests,--wrap=syscall,--wrap=prctl,--wrap=execve,--wrap=socket,--wrap=setsockopt \
+	-Wl,--dynamic-linker=$(SYSROOT)/lib/ld-linux-$(ARCH).so.1,--disable-new-dtags \
+	-Wl,-rpath,$(SYSROOT)/lib/$(ARCH)-linux-gnu,-rpath,$(SYSROOT)/usr/lib/$(ARCH)-linux-gnu
+endif
+
+$(B)/unit/%_test: $(B)/obj/%_test.o $(EMULATED) $(LINK_LIBS)
 	$(call say,LD)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lcmocka $(HOST_LIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(EMULATED_FLAGS) -o $@ $^ -lcmocka $(HOST_LIBS)
 
 $(B)/bin/peer-server: $(B)/obj/top/tests/peers/peer_server.o $(LINK_LIBS)
 	$(call say,LD)
@@ -275,10 +284,10 @@ $(B)/examples/%: examples/c/%.c $(LINK_LIBS)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -I src/client -o $@ $< $(LINK_LIBS) $(HOST_LIBS)
 
 # Allocation failures are injected by wrapping the allocator at link time.
-$(B)/unit/faults/%_test: $(B)/obj/top/tests/faults/%_test.o $(LINK_LIBS)
+$(B)/unit/faults/%_test: $(B)/obj/top/tests/faults/%_test.o $(EMULATED) $(LINK_LIBS)
 	$(call say,LD)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=reallocarray -o $@ $^ -lcmocka $(HOST_LIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(EMULATED_FLAGS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=reallocarray -o $@ $^ -lcmocka $(HOST_LIBS)
 
 ifeq ($(V),fuzz)
 $(B)/fuzz/%: $(B)/obj/top/fuzz/%.o $(LINK_LIBS)
