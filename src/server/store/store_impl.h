@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* server/store/store_impl.h - what the files of the store share.
  *
- * store.c owns the thread and its queues, store_tx.c builds transactions, store_sql.c runs them and reads rows,
+ * store.c owns the thread and its queues, store_tx.c builds transactions, store_sql.c runs them, store_load.c reads rows,
  * schema.c opens the file, state_dir.c holds the directory, recover.c makes a new file from a damaged one. */
 #pragma once
 #include <sqlite3.h>
