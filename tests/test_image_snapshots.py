@@ -169,6 +169,7 @@ def test_records_of_before_go_by_the_name(api, plain, made):
                 changed = db.execute(f"UPDATE {table} SET spec = json_remove(spec, '$.digest')").rowcount
                 assert changed > 0
         db.close()
+        made_state.with_name("copy.sqlite").unlink()  # or they would be restored from there
     finally:
         os.kill(made.pid, signal.SIGKILL)
         made.wait_ready()

@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import signal
+import sqlite3
 import time
 import uuid
 
@@ -67,7 +68,8 @@ PLACES = {
     "expire": ["server.expiry.due", "server.remove.marked", "server.remove.gone", "warden.destroy.emptied"],
     "end": ["server.end.told", "server.end.queued", "warden.end.seen", "warden.end.noted"],
     "layer": ["warden.layer.begun", "warden.layer.unpacked", "warden.layer.named", "warden.layer.told", "warden.layer.retired"],
-    "pool create": ["server.pool.create_queued", "server.pool.created", "server.store.written", "server.store.committed"],
+    "pool create": ["server.pool.create_queued", "server.pool.created", "server.store.written", "server.store.committed",
+                    "server.copy.written", "server.copy.committed"],
     "pool refill": [
         "server.create.intent_queued", "server.create.intent_committed", "server.create.asked", "server.create.made",
         "server.create.told", "server.create.commit_queued", "server.store.committed:2",
@@ -80,12 +82,14 @@ PLACES = {
     "pool resize": ["server.pool.resized", "server.store.committed", "server.remove.marked", "server.remove.forgotten"],
     "pool delete": [
         "server.pool.delete_queued", "server.pool.deleted", "server.store.written", "server.store.committed", "server.remove.marked",
+        "server.copy.written", "server.copy.committed",
         "server.remove.gone", "server.remove.forgotten", "warden.remove.marked", "warden.destroy.emptied",
     ],
     "volume create": [
         "warden.volume.made", "warden.volume.named", "server.volume.made", "server.create.intent_committed", "server.create.made",
         "server.create.volumes_kept",
-        "server.store.written", "server.store.committed", "server.store.committed:2", "warden.create.slot_taken:2", "warden.create.claimed",
+        "server.store.written", "server.store.committed", "server.store.committed:2", "server.copy.written", "server.copy.committed",
+        "server.copy.committed:2", "warden.create.slot_taken:2", "warden.create.claimed",
         "warden.create.ready",
     ],
     "volume delete": [
@@ -106,19 +110,22 @@ PLACES = {
     "snapshot": [
         "server.snapshot.queued", "server.snapshot.recorded", "server.snapshot.told", "server.snapshot.asked", "server.snapshot.made",
         "server.snapshot.saved", "server.store.written", "server.store.committed", "server.store.committed:2",
+        "server.copy.written", "server.copy.committed", "server.copy.committed:2",
         "warden.snapshot.begun", "warden.snapshot.flushing", "warden.snapshot.flushed", "warden.snapshot.noted", "warden.snapshot.frozen", "warden.snapshot.cloned",
         "warden.snapshot.let_go", "warden.snapshot.finished", "warden.snapshot.told",
     ],
     "snapshot delete": [
         "server.snapshot.marked", "server.snapshot.deleted", "server.snapshot.forgotten", "server.snapshot.swept",
-        "server.store.committed", "server.store.committed:2", "warden.snapshot.removing", "warden.snapshot.removed",
+        "server.store.committed", "server.store.committed:2", "server.copy.committed", "server.copy.committed:2",
+        "warden.snapshot.removing", "warden.snapshot.removed",
     ],
     "snapshot restart": ["server.recover.snapshot"],
+    "copy restart": ["server.copy.restoring", "server.copy.restored", "server.copy.made", "server.copy.replacing"],
     "image create": [
         "server.pull.asked", "server.pull.found", "server.pull.commit_queued", "server.pull.committed", "server.image.pulled",
         "server.image.noted", "server.image.layer_asked", "server.image.layer_there", "server.image.layers_there",
         "server.create.intent_committed", "server.create.made", "server.create.told", "server.store.written:2", "server.store.committed:2",
-        "server.store.committed:3", "warden.layer.begun", "warden.layer.unpacked", "warden.layer.named", "warden.layer.told",
+        "server.store.committed:3", "server.copy.committed", "server.copy.committed:2", "warden.layer.begun", "warden.layer.unpacked", "warden.layer.named", "warden.layer.told",
     ],
     "image pending": ["server.pending.recorded", "server.pending.told"],
     "image export": ["server.export.packed", "server.export.packed:2", "warden.pack.begun", "warden.pack.begun:2", "warden.pack.told"],
@@ -597,6 +604,30 @@ def run_snapshot_restart(w, arm):
     assert w.settled_snapshots() == {snapshot: "Ready"}
     w.works(name)
     w.remove(name)
+    w.remove_snapshot(snapshot)
+
+
+def run_copy_restart(w, arm):
+    """The database has lost a record of a snapshot, or its copy is gone: the next start mends either."""
+    name = w.made()
+    assert w.command(name, "echo kept > /root/file; echo fine") == "fine"
+    snapshot = w.taken(name)
+    folder = w.server.home.state / "server"
+    if w.place.startswith("server.copy.rest"):
+        with contextlib.closing(sqlite3.connect(folder / "db.sqlite")) as db, db:
+            assert db.execute("DELETE FROM snapshots WHERE id = ?", (snapshot,)).rowcount == 1
+    else:
+        (folder / "copy.sqlite").unlink()
+    arm()
+    os.kill(w.server.pid, signal.SIGKILL)
+    w.wait_struck()
+    assert w.settled_snapshots() == {snapshot: "Ready"}
+    copy = w.made_somehow(image=None, snapshotId=snapshot)
+    assert w.command(copy, "cat /root/file") == "kept"
+    with contextlib.closing(sqlite3.connect(f"file:{folder}/copy.sqlite?mode=ro", uri=True)) as db:
+        assert db.execute("SELECT id FROM snapshots").fetchall() == [(snapshot,)]
+    for one in (name, copy):
+        w.remove(one)
     w.remove_snapshot(snapshot)
 
 

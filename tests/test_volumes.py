@@ -455,7 +455,7 @@ def test_what_a_lost_database_knew_is_found_again(home, start_server, spec):
     assert api.delete(sandbox["id"]).status == 204
     name, = [p.name for p in disks(server).glob("vol-*")]
     server.stop()
-    for path in home.state.glob("server/db.sqlite*"):
+    for path in home.state.glob("server/*.sqlite*"):  # and its copy
         path.unlink()
     server = start_server(home=home, env={"OPENSANDBOX_SERVER_API_KEY": KEY})
     server.wait_ready()

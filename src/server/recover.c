@@ -93,6 +93,11 @@ static void say(const char *dir, const struct found *f, const struct store_recov
 		(void)printf("There was no database in '%s'.\n", dir);
 	(void)printf("%zu records were read from it, %zu made no sense%s.\n", did->read, did->bad,
 		     did->is_partial ? ", and not all of it could be read" : "");
+	if (did->from_copy > 0)
+		(void)printf("Volumes, snapshots, images and pools: %zu of 5 tables were read from the copy of the database.\n",
+			     did->from_copy);
+	if (did->is_secret_new && f->n > 0)
+		(void)printf("The secret was lost, and a new one was made: sandboxes that run cannot be reached any more. Delete them.\n");
 	(void)printf("%zu sandboxes are on this host, %zu of them got a new record: without their expiry, metadata, limits and "
 		     "entrypoint.\n", f->n, did->rebuilt);
 	(void)fflush(stdout);

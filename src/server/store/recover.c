@@ -5,6 +5,7 @@
  *     damaged-N.sqlite*      the old one, untouched
  *     salvage.sqlite*        a copy to read from: reading may repair and change it
  *     rebuilt.sqlite         becomes db.sqlite
+ *     copy.sqlite            is read where it is newer than the old one, and made anew by the next start
  *
  * Killed anywhere, it is done again from its beginning, from the same damaged file. */
 #include <fcntl.h>
@@ -14,6 +15,7 @@
 #include <sys/syscall.h>
 
 #include "base/buf.h"
+#include "base/log.h"
 #include "server/store/recover_impl.h"
 #include "sys/fd.h"
 
@@ -28,8 +30,11 @@ static void recovery_done(struct recovery *r)
 {
 	connection_close(&r->from);
 	connection_close(&r->to);
+	connection_close(&r->copy);
 	free(r->from.path);
 	free(r->to.path);
+	free(r->copy.path);
+	secret_wipe(&r->secret, sizeof(r->secret));
 	closep(&r->dir);
 	map_done(&r->boxes);
 	arena_done(&r->arena);
@@ -177,6 +182,27 @@ static int keep_layers(struct recovery *r, struct err *e)
 	return recovery_put(r, tx, e) < 0 ? -1 : 0;
 }
 
+/* Where there is no good one any more, going on with a new one is what was asked for. */
+static int add_secret(struct recovery *r, struct err *e)
+{
+	if (!r->secret.is_known && secret_make(&r->secret, e) < 0)
+		return -1;
+	r->report->is_secret_new = r->secret.is_new;
+	return secret_mend(&r->secret, &r->to, NULL, e);
+}
+
+/* The next start takes the new database for newer than the copy, and makes that anew. */
+static int raise_stamp(struct recovery *r, struct err *e)
+{
+	enum stamp_state state;
+	struct stamp stamp;
+
+	if (stamp_read(&r->to, &state, &stamp, e) < 0)
+		return -1;
+	stamp.seq = MAX(stamp.seq, r->seq) + 1;
+	return stamp_write(&r->to, &stamp, e);
+}
+
 static int rebuild(struct recovery *r, struct err *e)
 {
 	if ((r->report->is_partial || r->report->bad > 0) && keep_layers(r, e) < 0)
@@ -184,7 +210,7 @@ static int rebuild(struct recovery *r, struct err *e)
 	for (size_t i = 0; i < r->spec->n_boxes; i++)
 		if (rebuild_one(r, &r->spec->boxes[i], e) < 0)
 			return -1;
-	return add_boot(r, e);
+	return add_boot(r, e) < 0 || add_secret(r, e) < 0 ? -1 : raise_stamp(r, e);
 }
 
 /* ---- all of it ---- */
@@ -196,7 +222,8 @@ static int begin(struct recovery *r, struct err *e)
 	r->dir = open(sp->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (r->dir < 0)
 		return err_sys(e, errno, "open '%s'", sp->dir);
-	if (asprintf(&r->from.path, "%s/salvage.sqlite", sp->dir) < 0 || asprintf(&r->to.path, "%s/rebuilt.sqlite", sp->dir) < 0)
+	if (asprintf(&r->from.path, "%s/salvage.sqlite", sp->dir) < 0 || asprintf(&r->to.path, "%s/rebuilt.sqlite", sp->dir) < 0 ||
+	    asprintf(&r->copy.path, "%s/" COPY_NAME, sp->dir) < 0)
 		return err_no_memory(e);
 	for (size_t i = 0; i < sp->n_boxes; i++)
 		if (!map_put(&r->boxes, str_of(sp->boxes[i].id), (void *)(uintptr_t)&sp->boxes[i]))
@@ -206,10 +233,16 @@ static int begin(struct recovery *r, struct err *e)
 
 static int open_new(struct recovery *r, enum store_fault *ret_fault, struct err *e)
 {
+	struct err why = { 0 };
+
 	remove_all(r->dir, "rebuilt.sqlite");
 	if (state_file_make(r->to.path, e) < 0 || connection_open(&r->to, e) < 0)
 		return -1;
-	return schema_prepare(&r->to, &store_schema, ret_fault, e);
+	if (schema_prepare(&r->to, &store_schema, ret_fault, e) < 0)
+		return -1;
+	if (copy_open(&r->copy, &why) < 0)
+		log_warn("the copy of the database is not used", LOG_ERR(&why));
+	return 0;
 }
 
 /* Closing the only connection writes everything into the file itself. */

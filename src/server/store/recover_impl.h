@@ -11,6 +11,10 @@ struct recovery {
 	int dir;
 	char aside[NAME_SIZE];
 	struct connection from, to;
+	struct connection copy;          /* of the durable tables; copy.db is NULL: there is none */
+	bool is_in_copy[DURABLE_TABLES]; /* they are read from there */
+	int64_t seq;                     /* of the last durable transaction that is known */
+	struct secret secret;
 	struct map boxes; /* by id, of struct runtime_box */
 	struct arena arena; /* of one row */
 	struct store_recovered *report;

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "server/store/store_impl.h"
 
 #include "base/banned.h"
@@ -29,6 +30,7 @@ static int setup(void **state)
 	(void)state;
 	(void)snprintf(dir, sizeof(dir), "/tmp/recover-test.XXXXXX");
 	assert_non_null(mkdtemp(dir));
+	log_set_fd(-1);
 	return 0;
 }
 
@@ -253,6 +255,7 @@ static void volumes_are_kept_unless_they_were_to_go(void **state)
 	assert_int_equal(connection_exec(c.db, "UPDATE volumes SET name = '../x' WHERE id = 'doomed'", &e), 0);
 	connection_close(&c);
 	free(c.path);
+	assert_int_equal(unlink(in_dir("copy.sqlite")), 0); /* which has them whole */
 	assert_int_equal(recover(NULL, 0).bad, 1);
 	assert_string_equal(load(boot), "making=making ready 0;ready=ready ready 1;ready=removing removing 3;");
 }
@@ -298,6 +301,70 @@ static void durable_transactions_are_flushed_and_others_are_not(void **state)
 	}
 	connection_close(&c);
 	free(c.path);
+}
+
+/* S8: what the copy has whole is not salvaged; it is complete. */
+static void durable_tables_come_from_a_sound_copy(void **state)
+{
+	struct store_pool pool = { .id = "p", .name = "warm", .template = STR("{}"), .capacity = { 0, 1, 0, 9 }, .created_us = NOW };
+	struct volume_row volume = { .name = "data", .id = "v", .size_bytes = 7, .created_us = NOW, .state = VOLUME_READY };
+	static char noise[4096];
+	struct store_tx *tx = store_tx_new();
+	struct store_recovered did;
+	char boot[STORE_META_MAX];
+	int fd;
+
+	(void)state;
+	store_tx_pool(tx, &pool);
+	store_tx_volume(tx, &volume);
+	make_database(tx);
+	assert_string_equal(load(boot), "data=v ready 7;;pool warm 9"); /* the copy is made anew */
+	fd = open(in_dir("db.sqlite"), O_WRONLY | O_CLOEXEC);
+	assert_int_equal(write(fd, noise, sizeof(noise)), sizeof(noise));
+	(void)close(fd);
+	for (int i = 0; i < 2; i++) {
+		did = recover(NULL, 0);
+		assert_int_equal(did.from_copy, i == 0 ? DURABLE_TABLES : 0);
+		assert_string_equal(load(boot), "data=v ready 7;;pool warm 9");
+		assert_false(did.is_secret_new);
+		assert_int_equal(unlink(in_dir("copy.sqlite")), 0);
+	}
+}
+
+static void an_older_copy_is_not_believed(void **state)
+{
+	struct volume_row volume = { .name = "data", .id = "v", .size_bytes = 7, .created_us = NOW, .state = VOLUME_READY };
+	struct store_tx *tx = store_tx_new();
+	char boot[STORE_META_MAX];
+
+	(void)state;
+	store_tx_volume(tx, &volume);
+	make_database(tx); /* without the copy */
+	assert_int_equal(recover(NULL, 0).from_copy, 0);
+	assert_string_equal(load(boot), "data=v ready 7;");
+}
+
+static void a_lost_secret_is_made_anew_by_a_recovery_only(void **state)
+{
+	static const char *const lost[] = { "secret", "copy.sqlite", "db.sqlite" };
+	struct store_tx *tx = store_tx_new();
+	enum store_fault fault;
+	struct err e = { 0 };
+	char boot[STORE_META_MAX];
+
+	(void)state;
+	store_tx_meta(tx, "boot_id", STR("boot-1"));
+	make_database(tx);
+	for (size_t i = 0; i < ARRAY_LEN(lost); i++)
+		put_file(lost[i], "x");
+	assert_true(recover(NULL, 0).is_secret_new);
+	assert_string_equal(load(boot), "");
+	put_file("secret", "x");
+	assert_int_equal(unlink(in_dir("db.sqlite")), 0);
+	assert_int_equal(unlink(in_dir("copy.sqlite")), 0);
+	assert_null(store_open(dir, &fault, &e));
+	assert_int_equal(fault, STORE_DAMAGED);
+	assert_non_null(strstr(e.msg, "backup"));
 }
 
 static void rows_that_make_no_sense_are_left_behind(void **state)
@@ -367,7 +434,8 @@ int main(void)
 		TEST(everything_that_can_be_read_is_kept), TEST(what_is_no_database_leaves_what_runs),
 		TEST(rows_that_make_no_sense_are_left_behind), TEST(one_that_was_cut_off_is_not_opened),
 		TEST(the_secret_survives_the_database), TEST(volumes_are_kept_unless_they_were_to_go),
-		TEST(durable_transactions_are_flushed_and_others_are_not),
+		TEST(durable_transactions_are_flushed_and_others_are_not), TEST(durable_tables_come_from_a_sound_copy),
+		TEST(an_older_copy_is_not_believed), TEST(a_lost_secret_is_made_anew_by_a_recovery_only),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -152,6 +152,17 @@ static int take_volume(struct recovery *r, sqlite3_stmt *st, struct err *e)
 	return recovery_put(r, tx, e) < 0 ? -1 : 0;
 }
 
+/* What the new database has of its own. */
+static bool is_own(const char *name)
+{
+	static const char *const names[] = { STAMP_NAME, STAMP_UNMADE_NAME, SECRET_NAME, SECRET_CHECK_NAME };
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (strcmp(name, names[i]) == 0)
+			return true;
+	return false;
+}
+
 static int take_meta(struct recovery *r, sqlite3_stmt *st, struct err *e)
 {
 	const char *name = arena_dup(&r->arena, text_of(st, 0));
@@ -159,7 +170,7 @@ static int take_meta(struct recovery *r, sqlite3_stmt *st, struct err *e)
 
 	if (!name)
 		return err_no_memory(e);
-	if (text_of(st, 1).n > STORE_META_MAX)
+	if (text_of(st, 1).n > STORE_META_MAX || is_own(name))
 		return 0;
 	tx = store_tx_new();
 	store_tx_meta(tx, name, text_of(st, 1));
@@ -194,15 +205,51 @@ static int take_member(struct recovery *r, sqlite3_stmt *st, struct err *e)
 	return recovery_put(r, tx, e) < 0 ? -1 : 0;
 }
 
+static int take_image(struct recovery *r, sqlite3_stmt *st, struct err *e)
+{
+	struct store_image image = {
+		.name = arena_dup(&r->arena, text_of(st, 0)), .os = arena_dup(&r->arena, text_of(st, 1)),
+		.arch = arena_dup(&r->arena, text_of(st, 2)), .manifest = text_of(st, 4), .config = text_of(st, 5),
+		.is_private = sqlite3_column_int64(st, 6) != 0, .pulled_us = sqlite3_column_int64(st, 7),
+		.is_kept = sqlite3_column_int64(st, 8) != 0,
+	};
+	struct str digest = text_of(st, 3);
+	struct store_tx *tx;
+
+	if (!image.name || !image.os || !image.arch)
+		return err_no_memory(e);
+	if (digest.n != SHA256_SIZE && digest.n != SHA512_SIZE) {
+		r->report->bad++;
+		return 0;
+	}
+	image.digest.size = (uint32_t)digest.n;
+	memcpy(image.digest.bytes, digest.p, digest.n);
+	tx = store_tx_new();
+	store_tx_image(tx, &image);
+	return recovery_put(r, tx, e) < 0 ? -1 : 0;
+}
+
+static int take_layer(struct recovery *r, sqlite3_stmt *st, struct err *e)
+{
+	struct str name = text_of(st, 0);
+	struct store_tx *tx;
+
+	if (name.n != DIGEST_NAME_SIZE)
+		return 0;
+	tx = store_tx_new();
+	store_tx_layer(tx, (const unsigned char *)name.p, true);
+	return recovery_put(r, tx, e) < 0 ? -1 : 0;
+}
+
 typedef int take_fn(struct recovery *r, sqlite3_stmt *st, struct err *e);
 
 /* Everything up to the first page that cannot be read. */
-static int take_all(struct recovery *r, const char *sql, take_fn *fn, struct err *e)
+static int take_all(struct recovery *r, sqlite3 *db, const char *sql, take_fn *fn, struct err *e)
 {
 	sqlite3_stmt *st = NULL;
 	int rc = 0;
 
-	if (!r->from.db || sqlite3_prepare_v2(r->from.db, sql, -1, &st, NULL) != SQLITE_OK) {
+	if (!db || sqlite3_prepare_v2(db, sql, -1, &st, NULL) != SQLITE_OK) {
 		r->report->is_partial = true;
 		return 0;
 	}
@@ -242,35 +289,77 @@ static bool has_table(const struct recovery *r, const char *name)
 	"SELECT id, sandbox_id, name, spec, state, reason, message, created_us, changed_us FROM snapshots NOT INDEXED ORDER BY rowid"
 #define EVENTS "SELECT sandbox_id, at_us, scope, type, message FROM events NOT INDEXED ORDER BY n"
 
+static const char *const volumes_text = "SELECT name, id, size_bytes, created_us, state FROM volumes";
+static const char *const images_text =
+	"SELECT name, os, arch, digest, manifest, config, is_private, pulled_us, is_kept FROM images";
+
 /* From both ends: what lies between two bad pages is lost, what lies around one is not. */
-int salvage(struct recovery *r, struct err *e)
+static const struct {
+	const char *sql;
+	take_fn *fn;
+	const char *table; /* that older versions do not have */
+	int durable;       /* nothing is read if the copy has that table; -1: it cannot */
+} salvage_reads[] = {
+	{ "SELECT name, value FROM meta", take_meta, NULL, -1 },
+	{ volumes_text, take_volume, "volumes", DURABLE_VOLUMES },
+	{ SANDBOXES " ASC", take_sandbox, NULL, -1 },
+	{ SANDBOXES " DESC", take_sandbox, NULL, -1 },
+	{ SNAPSHOTS " ASC", take_snapshot, NULL, DURABLE_SNAPSHOTS },
+	{ SNAPSHOTS " DESC", take_snapshot, NULL, DURABLE_SNAPSHOTS },
+	{ EVENTS, take_event, NULL, -1 },
+	{ "SELECT key, body, sandbox_id, expires_us FROM keys", take_key, NULL, -1 },
+	{ SELECT_POOLS, take_pool, "pools", DURABLE_POOLS },
+	{ "SELECT sandbox_id, pool_id, is_idle FROM pool_members", take_member, "pool_members", -1 },
+};
+
+/* Of the copy. Images that it does not have are not looked for elsewhere: they are pulled again. */
+static const struct {
+	const char *sql;
+	take_fn *fn;
+} copy_reads[DURABLE_TABLES] = {
+	[DURABLE_VOLUMES] = { volumes_text, take_volume },
+	[DURABLE_SNAPSHOTS] = { SNAPSHOTS, take_snapshot },
+	[DURABLE_IMAGES] = { images_text, take_image },
+	[DURABLE_IMAGE_LAYERS] = { "SELECT digest FROM image_layers", take_layer },
+	[DURABLE_POOLS] = { SELECT_POOLS, take_pool },
+};
+
+static void open_old(struct recovery *r)
 {
-	static const struct {
-		const char *sql;
-		take_fn *fn;
-		const char *table; /* that older versions do not have */
-	} reads[] = {
-		{ "SELECT name, value FROM meta", take_meta, NULL },
-		{ "SELECT name, id, size_bytes, created_us, state FROM volumes", take_volume, "volumes" },
-		{ SANDBOXES " ASC", take_sandbox, NULL },
-		{ SANDBOXES " DESC", take_sandbox, NULL },
-		{ SNAPSHOTS " ASC", take_snapshot, NULL },
-		{ SNAPSHOTS " DESC", take_snapshot, NULL },
-		{ EVENTS, take_event, NULL },
-		{ "SELECT key, body, sandbox_id, expires_us FROM keys", take_key, NULL },
-		{ SELECT_POOLS, take_pool, "pools" },
-		{ "SELECT sandbox_id, pool_id, is_idle FROM pool_members", take_member, "pool_members" },
-	};
 	int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_EXRESCODE;
 
 	if (sqlite3_open_v2(r->from.path, &r->from.db, flags, NULL) != SQLITE_OK) {
 		connection_close(&r->from);
-	} else {
-		(void)sqlite3_db_config(r->from.db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-		(void)connection_exec(r->from.db, "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;", &(struct err){ 0 });
+		return;
 	}
-	for (size_t i = 0; i < ARRAY_LEN(reads); i++)
-		if (has_table(r, reads[i].table) && take_all(r, reads[i].sql, reads[i].fn, e) < 0)
+	(void)sqlite3_db_config(r->from.db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+	(void)connection_exec(r->from.db, "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;", &(struct err){ 0 });
+}
+
+static int take_copy(struct recovery *r, struct err *e)
+{
+	if (!r->copy.db)
+		return 0;
+	for (size_t i = 0; i < DURABLE_TABLES; i++) {
+		if (r->is_in_copy[i] && take_all(r, r->copy.db, copy_reads[i].sql, copy_reads[i].fn, e) < 0)
 			return -1;
+		r->report->from_copy += r->is_in_copy[i];
+	}
+	return take_all(r, r->copy.db, "SELECT name, value FROM meta WHERE name = '" STORE_KEEP_LAYERS "'", take_meta, e);
+}
+
+int salvage(struct recovery *r, struct err *e)
+{
+	open_old(r);
+	r->seq = copy_trust(&r->copy, &r->from, r->is_in_copy);
+	if (secret_find(&r->secret, r->spec->dir, &r->from, &r->copy, e) < 0 || take_copy(r, e) < 0)
+		return -1;
+	for (size_t i = 0; i < ARRAY_LEN(salvage_reads); i++) {
+		if (salvage_reads[i].durable >= 0 && r->is_in_copy[salvage_reads[i].durable])
+			continue;
+		if (has_table(r, salvage_reads[i].table) &&
+		    take_all(r, r->from.db, salvage_reads[i].sql, salvage_reads[i].fn, e) < 0)
+			return -1;
+	}
 	return 0;
 }

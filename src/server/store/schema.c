@@ -48,6 +48,9 @@ static const char *const steps[] = {
 	 * such a row for damage, sees that the file is newer than itself. */
 	"UPDATE snapshots SET spec = spec WHERE 0;",
 	"ALTER TABLE sandboxes ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;",
+	/* From here on `meta` has checksums of the durable tables, and a second file has a copy of them. What there is already gets its
+	 * checksums with the next start: until then this row says that they are missing, and not lost. */
+	"INSERT INTO meta (name, value) SELECT '" STAMP_UNMADE_NAME "', x'01' WHERE EXISTS (SELECT 1 FROM meta);",
 };
 
 const struct schema store_schema = { steps, sizeof(steps) / sizeof(steps[0]) };
@@ -155,5 +158,8 @@ int schema_prepare(struct connection *c, const struct schema *schema, enum store
 		return 0;
 	if (version > 0 && back_up(c->db, c->path, version, e) < 0)
 		return -1;
-	return upgrade(c->db, schema, version, e);
+	if (upgrade(c->db, schema, version, e) < 0)
+		return -1;
+	/* From the log into the file: a log that is lost must not make the file one of an earlier version again. */
+	return connection_exec(c->db, "PRAGMA wal_checkpoint(TRUNCATE)", e);
 }

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The state directory: ours alone, and one server's at a time. */
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include "base/buf.h"
-#include "base/random.h"
+#include "base/kill_point.h"
 #include "server/log_file.h"
 #include "server/store/store_impl.h"
 #include "sys/fd.h"
 
 #include "base/banned.h"
-
-#define SECRET_NAME "secret"
 
 static int make_dir(const char *dir, struct err *e)
 {
@@ -65,6 +64,39 @@ int state_file_make(const char *path, struct err *e)
 	return 0;
 }
 
+void state_database_remove(const char *path)
+{
+	static const char *const tails[] = { "", "-wal", "-shm" };
+	char name[PATH_MAX];
+
+	for (size_t i = 0; i < sizeof(tails) / sizeof(tails[0]); i++)
+		if (snprintf(name, sizeof(name), "%s%s", path, tails[i]) < (int)sizeof(name))
+			(void)unlink(name);
+}
+
+static int sync_folder_of(const char *path, struct err *e)
+{
+	char name[PATH_MAX];
+	AUTO_FD fd = -1;
+
+	(void)snprintf(name, sizeof(name), "%.*s", (int)(strrchr(path, '/') - path), path); /* it was opened by this path */
+	fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 || fsync(fd) < 0 ? err_sys(e, errno, "sync '%s'", name) : 0;
+}
+
+int state_database_replace(const char *from, const char *to, struct err *e)
+{
+	char log[PATH_MAX];
+
+	if (snprintf(log, sizeof(log), "%s-wal", from) >= (int)sizeof(log) || access(log, F_OK) == 0)
+		return err_set(e, ERR_IO, "'%s' still has a log", from);
+	state_database_remove(to); /* first: the log of the old one would be taken for the new one's */
+	KILL_POINT("server.copy.replacing");
+	if (rename(from, to) < 0)
+		return err_sys(e, errno, "rename '%s'", from);
+	return sync_folder_of(to, e);
+}
+
 int state_dir_check(const char *dir, enum store_fault *ret_fault, struct err *e)
 {
 	AUTO_FD fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -75,29 +107,4 @@ int state_dir_check(const char *dir, enum store_fault *ret_fault, struct err *e)
 		return 0;
 	*ret_fault = STORE_DAMAGED;
 	return err_set(e, ERR_INVALID, "a recovery of the database in '%s' was cut off", dir);
-}
-
-int state_secret_read(const char *dir, unsigned char out[STORE_SECRET_SIZE], struct err *e)
-{
-	AUTO(buf_done) struct buf b = BUF_INIT(STORE_SECRET_SIZE + 1);
-	AUTO_FD fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-	if (fd < 0)
-		return err_sys(e, errno, "open '%s'", dir);
-	if (fd_read_file(fd, SECRET_NAME, STORE_SECRET_SIZE, &b, e) < 0)
-		return -1;
-	if (b.n != STORE_SECRET_SIZE)
-		return err_set(e, ERR_NOT_FOUND, "'%s/" SECRET_NAME "' is none", dir);
-	memcpy(out, b.p, STORE_SECRET_SIZE);
-	secret_wipe(b.p, b.n);
-	return 0;
-}
-
-int state_secret_write(const char *dir, const unsigned char secret[STORE_SECRET_SIZE], struct err *e)
-{
-	AUTO_FD fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	if (fd < 0)
-		return err_sys(e, errno, "open '%s'", dir);
-	return file_replace(fd, SECRET_NAME, (struct str){ (const char *)secret, STORE_SECRET_SIZE }, 0600, e);
 }

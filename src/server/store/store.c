@@ -7,7 +7,6 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "base/random.h"
 #include "net/loop.h"
 #include "server/store/store_impl.h"
 #include "sys/fd.h"
@@ -20,8 +19,9 @@ struct tx_queue {
 };
 
 struct store {
-	char *dir;
-	struct connection connection; /* the writer's, once it runs */
+	struct connection connection, copy; /* the writer's, once it runs */
+	uint64_t behind;                    /* durable transactions that the database had lost */
+	unsigned char secret[STORE_SECRET_SIZE];
 	int lock_fd;
 
 	pthread_t thread;
@@ -86,7 +86,7 @@ static void *writer(void *arg)
 	struct store_tx *tx;
 
 	while ((tx = next_tx(s))) {
-		if (connection_run(&s->connection, tx, &tx->result) == 0)
+		if (copy_run(&s->connection, &s->copy, tx, &tx->result) == 0)
 			tx->result.code = ERR_NONE;
 		(void)pthread_mutex_lock(&s->mutex);
 		queue_push(&s->done, tx);
@@ -186,12 +186,14 @@ void store_close(struct store *s)
 	closep(&s->event_fd);
 	queue_free(&s->todo);
 	queue_free(&s->done);
+	connection_close(&s->copy);
 	connection_close(&s->connection);
 	closep(&s->lock_fd); /* last: whoever gets it now finds everything closed */
 	(void)pthread_mutex_destroy(&s->mutex);
 	(void)pthread_cond_destroy(&s->wake);
+	secret_wipe(s->secret, sizeof(s->secret));
+	free(s->copy.path);
 	free(s->connection.path);
-	free(s->dir);
 	free(s);
 }
 
@@ -199,11 +201,9 @@ static struct store *store_new(const char *dir, struct err *e)
 {
 	struct store *s = calloc(1, sizeof(*s));
 
-	if (s)
-		s->dir = strdup(dir);
-	if (!s || !s->dir || asprintf(&s->connection.path, "%s/db.sqlite", dir) < 0) {
+	if (!s || asprintf(&s->connection.path, "%s/db.sqlite", dir) < 0 || asprintf(&s->copy.path, "%s/" COPY_NAME, dir) < 0) {
 		if (s)
-			free(s->dir);
+			free(s->connection.path);
 		free(s);
 		(void)err_no_memory(e);
 		return NULL;
@@ -215,27 +215,80 @@ static struct store *store_new(const char *dir, struct err *e)
 	return s;
 }
 
+static int open_database(struct connection *c, enum store_fault *ret_fault, struct err *e)
+{
+	if (state_file_make(c->path, e) < 0)
+		return -1;
+	if (connection_open(c, e) < 0) {
+		*ret_fault = sql_is_damage(c->rc) ? STORE_DAMAGED : STORE_FAILED;
+		return err_wrap(e, "'%s'", c->path);
+	}
+	return schema_prepare(c, &store_schema, ret_fault, e);
+}
+
+/* Sandboxes that run know the secret: another one would lock them out. */
+static int find_secret(struct secret *secret, struct store *s, const char *dir, enum store_fault *ret_fault, struct err *e)
+{
+	if (secret_find(secret, dir, &s->connection, &s->copy, e) < 0)
+		return -1;
+	if (!secret->is_known && !secret->is_fresh) {
+		*ret_fault = STORE_DAMAGED;
+		return err_set(e, ERR_INVALID, "the file '%s/secret' and its copies are lost or damaged: put it back from a backup", dir);
+	}
+	return secret->is_known ? 0 : secret_make(secret, e);
+}
+
+/* One that was found is used whether or not it could be written everywhere. */
+static int mend_secret(const struct secret *secret, struct store *s, struct err *e)
+{
+	struct err why = { 0 };
+
+	memcpy(s->secret, secret->bytes, sizeof(s->secret));
+	if (secret_mend(secret, &s->connection, &s->copy, &why) == 0)
+		return 0;
+	if (!secret->is_new) {
+		log_error("the secret could not be written everywhere", LOG_ERR(&why));
+		return 0;
+	}
+	*e = why;
+	return -1;
+}
+
+static int settle(struct store *s, const char *dir, enum store_fault *ret_fault, struct err *e)
+{
+	struct secret secret = { 0 };
+	int r = find_secret(&secret, s, dir, ret_fault, e);
+
+	if (r == 0)
+		r = copy_settle(&s->connection, &s->copy, &s->behind, e);
+	if (r < 0 && sql_is_damage(s->connection.rc))
+		*ret_fault = STORE_DAMAGED;
+	if (r == 0)
+		r = mend_secret(&secret, s, e);
+	secret_wipe(&secret, sizeof(secret));
+	return r;
+}
+
 struct store *store_open(const char *dir, enum store_fault *ret_fault, struct err *e)
 {
 	AUTO(store_close) struct store *s = NULL;
-	struct connection *c;
 
 	*ret_fault = STORE_FAILED;
 	s = store_new(dir, e);
 	if (!s)
 		return NULL;
-	c = &s->connection;
 	s->lock_fd = state_dir_lock(dir, ret_fault, e);
-	if (s->lock_fd < 0 || state_dir_check(dir, ret_fault, e) < 0 || state_file_make(c->path, e) < 0)
+	if (s->lock_fd < 0 || state_dir_check(dir, ret_fault, e) < 0 || open_database(&s->connection, ret_fault, e) < 0 ||
+	    copy_open(&s->copy, e) < 0)
 		return NULL;
-	if (connection_open(c, e) < 0) {
-		*ret_fault = sql_is_damage(c->rc) ? STORE_DAMAGED : STORE_FAILED;
-		(void)err_wrap(e, "'%s'", c->path);
-		return NULL;
-	}
-	if (schema_prepare(c, &store_schema, ret_fault, e) < 0)
+	if (settle(s, dir, ret_fault, e) < 0)
 		return NULL;
 	return take_ptr(&s);
+}
+
+uint64_t store_was_behind(const struct store *s)
+{
+	return s->behind;
 }
 
 int store_load(struct store *s, const struct store_reader *r, void *arg, enum store_fault *ret_fault, struct err *e)
@@ -271,42 +324,9 @@ int store_meta_get(struct store *s, const char *name, char out[STORE_META_MAX], 
 	return connection_meta(&s->connection, name, out, ret_n, e);
 }
 
-static int store_meta_put(struct store *s, const char *name, struct str value, struct err *e);
-
-/* The file is the copy: it is written when it is missing, and read when the database has lost its own. */
 int store_secret(struct store *s, unsigned char out[STORE_SECRET_SIZE], struct err *e)
 {
-	char value[STORE_META_MAX];
-	struct err why = { 0 };
-	unsigned char copy[STORE_SECRET_SIZE];
-	bool has_copy = state_secret_read(s->dir, copy, &why) == 0;
-	size_t n;
-
-	if (!has_copy && why.code != ERR_NOT_FOUND) {
-		*e = why;
-		return -1;
-	}
-	if (store_meta_get(s, "secret", value, &n, e) < 0)
-		return -1;
-	if (n == STORE_SECRET_SIZE)
-		memcpy(out, value, n);
-	else if (has_copy)
-		memcpy(out, copy, sizeof(copy));
-	else if (random_bytes(out, STORE_SECRET_SIZE, e) < 0)
-		return -1;
-	if ((!has_copy || memcmp(copy, out, sizeof(copy)) != 0) && state_secret_write(s->dir, out, e) < 0)
-		return -1;
-	secret_wipe(value, sizeof(value));
-	secret_wipe(copy, sizeof(copy));
-	return n == STORE_SECRET_SIZE ? 0 : store_meta_put(s, "secret", (struct str){ (const char *)out, STORE_SECRET_SIZE }, e);
-}
-
-static int store_meta_put(struct store *s, const char *name, struct str value, struct err *e)
-{
-	AUTO(store_tx_free) struct store_tx *tx = store_tx_new();
-
-	store_tx_meta(tx, name, value);
-	if (!tx || tx->failed)
-		return err_no_memory(e);
-	return connection_run(&s->connection, tx, e);
+	(void)e;
+	memcpy(out, s->secret, sizeof(s->secret));
+	return 0;
 }

@@ -33,8 +33,12 @@ enum store_fault {
 };
 
 /* Makes the directory (0700), takes its lock, opens or makes DIR/db.sqlite (0600), checks it and brings its schema up to
- * date. *ret_fault is set on failure. */
+ * date. Compares it with DIR/copy.sqlite, which has volumes, snapshots, images and pools once more, and mends what is behind or
+ * damaged in either. *ret_fault is set on failure. */
 struct store *store_open(const char *dir, enum store_fault *ret_fault, struct err *e);
+/* How many changes of volumes, snapshots, images and pools the database had lost, which its copy had. They are back; what it may
+ * have lost of sandboxes, events and keys is not. 0: none. A kill between the two commits of a change leaves 1. */
+uint64_t store_was_behind(const struct store *s);
 /* Waits for what was submitted, without calling back. NULL is fine. */
 void store_close(struct store *s);
 DEFINE_AUTO(struct store *, store_close)
@@ -111,8 +115,7 @@ int store_load_pools(struct store *s, store_pool_fn *fn, void *arg, enum store_f
 #define STORE_META_MAX 256
 int store_meta_get(struct store *s, const char *name, char out[STORE_META_MAX], size_t *ret_n, struct err *e);
 
-/* What tokens are derived from: in the database and in a file beside it, so that it survives either. Made when there is
- * none. */
+/* What tokens are derived from. It stands in a file, in the database and in its copy, each time with a checksum. */
 #define STORE_SECRET_SIZE SHA256_SIZE
 int store_secret(struct store *s, unsigned char out[STORE_SECRET_SIZE], struct err *e);
 
@@ -131,7 +134,9 @@ struct store_recovered {
 	size_t read;     /* records that could be read */
 	size_t bad;      /* that could be, but make no sense */
 	size_t rebuilt;  /* of sandboxes that run without one */
-	bool is_partial; /* there was more, or may have been */
+	size_t from_copy;   /* tables that the copy of the database had whole */
+	bool is_partial;    /* there was more, or may have been */
+	bool is_secret_new; /* no sandbox that runs can be reached any more */
 	char aside[48];  /* where the old one is; empty: there was none */
 };
 

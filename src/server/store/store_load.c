@@ -246,6 +246,7 @@ int connection_meta(struct connection *c, const char *name, char out[STORE_META_
 	if (value.n > 0)
 		memcpy(out, value.p, value.n);
 	(void)sqlite3_finalize(st);
+	c->rc = rc;
 	if (rc != SQLITE_ROW && rc != SQLITE_DONE)
 		return sql_error(c->db, rc, "read the database", e);
 	*ret_n = value.n;

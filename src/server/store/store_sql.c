@@ -33,6 +33,14 @@ static const char image_text[] =
 	"INSERT OR REPLACE INTO images (name, os, arch, digest, manifest, config, is_private, pulled_us, is_kept)"
 	" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
+/* The copy gets what changes durable tables and `meta`. */
+static const bool is_copied[SQL_COUNT] = {
+	[SQL_SNAPSHOT] = true,      [SQL_SNAPSHOT_STATE] = true, [SQL_SNAPSHOT_DELETE] = true, [SQL_VOLUME] = true,
+	[SQL_FORGET_VOLUME] = true, [SQL_IMAGE] = true,          [SQL_FORGET_IMAGE] = true,    [SQL_LAYER] = true,
+	[SQL_FORGET_LAYER] = true,  [SQL_POOL] = true,           [SQL_POOL_CAPACITY] = true,   [SQL_POOL_DELETE] = true,
+	[SQL_META] = true,
+};
+
 static const char *const texts[SQL_COUNT] = {
 	[SQL_INSERT] = insert_text,
 	[SQL_STATE] = "UPDATE sandboxes SET state = ?, reason = ?, message = ?, changed_us = ? WHERE id = ?",
@@ -65,6 +73,11 @@ static const char *const texts[SQL_COUNT] = {
 	[SQL_POOL_DELETE] = "DELETE FROM pools WHERE id = ?",
 };
 
+bool sql_is_copied(enum statement s)
+{
+	return is_copied[s];
+}
+
 /* ---- errors ---- */
 
 bool sql_is_damage(int rc)
@@ -91,6 +104,12 @@ int connection_exec(sqlite3 *db, const char *sql, struct err *e)
 	return rc == SQLITE_OK ? 0 : sql_error(db, rc, sql, e);
 }
 
+int connection_do(struct connection *c, const char *sql, struct err *e)
+{
+	c->rc = sqlite3_exec(c->db, sql, NULL, NULL, NULL);
+	return c->rc == SQLITE_OK ? 0 : sql_error(c->db, c->rc, sql, e);
+}
+
 /* ---- connections ---- */
 
 void connection_close(struct connection *c)
@@ -98,6 +117,7 @@ void connection_close(struct connection *c)
 	for (size_t i = 0; i < SQL_COUNT; i++)
 		(void)sqlite3_finalize(take_ptr(&c->statements[i]));
 	(void)sqlite3_close(take_ptr(&c->db));
+	c->has_triggers = false;
 }
 
 /* A rollback journal would do as well, but the file must not silently be without the mode that was asked for. */
@@ -123,6 +143,7 @@ int connection_open(struct connection *c, struct err *e)
 {
 	static const char pragmas[] = "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;"
 				      "PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;"
+				      "PRAGMA recursive_triggers = ON;" /* or they miss the row that REPLACE removes */
 				      "PRAGMA journal_size_limit = 16777216;";
 	int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_EXRESCODE;
 
@@ -180,50 +201,66 @@ static int run_step(struct connection *c, const struct step *s, struct err *e)
 	return rc == SQLITE_DONE ? 0 : sql_error(c->db, rc, texts[s->statement], e);
 }
 
-static int exec_noting(struct connection *c, const char *sql, struct err *e)
-{
-	c->rc = sqlite3_exec(c->db, sql, NULL, NULL, NULL);
-	return c->rc == SQLITE_OK ? 0 : sql_error(c->db, c->rc, sql, e);
-}
-
 /* The log is synced with the commit, and all that stands before it in there as well. */
 static int set_sync(struct connection *c, bool is_durable, struct err *e)
 {
-	return exec_noting(c, is_durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", e);
+	return connection_do(c, is_durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", e);
 }
 
-static int run_steps(struct connection *c, const struct store_tx *tx, struct err *e)
+static int run_all(struct connection *c, const struct store_tx *tx, bool is_copy, struct err *e)
 {
-	if (tx->is_durable && set_sync(c, true, e) < 0)
-		return -1;
-	if (exec_noting(c, "BEGIN IMMEDIATE", e) < 0)
-		return -1;
 	for (const struct step *s = tx->first; s; s = s->next)
-		if (run_step(c, s, e) < 0)
+		if ((!is_copy || is_copied[s->statement]) && run_step(c, s, e) < 0)
 			return -1;
-	KILL_POINT("server.store.written");
-	if (exec_noting(c, "COMMIT", e) < 0)
+	return 0;
+}
+
+int connection_begin(struct connection *c, const struct store_tx *tx, bool is_copy, struct err *e)
+{
+	if (!c->db && connection_open(c, e) < 0)
 		return -1;
-	KILL_POINT("server.store.committed");
+	if ((tx->is_durable && set_sync(c, true, e) < 0) || (tx->is_copied && stamp_follow(c, e) < 0))
+		return -1;
+	if (connection_do(c, "BEGIN IMMEDIATE", e) < 0 || (tx->is_copied && stamp_begin(c, e) < 0))
+		return -1;
+	if (run_all(c, tx, is_copy, e) < 0)
+		return -1;
+	return tx->is_copied ? stamp_end(c, e) : 0;
+}
+
+int connection_commit(struct connection *c, const struct store_tx *tx, struct err *e)
+{
+	if (connection_do(c, "COMMIT", e) < 0)
+		return -1;
 	if (tx->is_durable) /* it is committed all the same; the next ones would only be slower */
 		(void)set_sync(c, false, &(struct err){ 0 });
 	return 0;
 }
 
-int connection_run(struct connection *c, const struct store_tx *tx, struct err *e)
+void connection_undo(struct connection *c, const struct store_tx *tx)
 {
-	int primary;
+	int primary = c->rc & 0xff;
 
-	if (!c->db && connection_open(c, e) < 0)
-		return -1;
-	if (run_steps(c, tx, e) == 0)
-		return 0;
-	primary = c->rc & 0xff;
+	if (!c->db)
+		return;
 	if (!sqlite3_get_autocommit(c->db))
 		(void)connection_exec(c->db, "ROLLBACK", &(struct err){ 0 }); /* closing does the same */
 	if (tx->is_durable)
 		(void)connection_exec(c->db, "PRAGMA synchronous = NORMAL", &(struct err){ 0 });
-	if (primary != SQLITE_FULL && primary != SQLITE_BUSY && primary != SQLITE_CONSTRAINT)
+	if (primary != SQLITE_OK && primary != SQLITE_DONE && primary != SQLITE_FULL && primary != SQLITE_BUSY &&
+	    primary != SQLITE_CONSTRAINT)
 		connection_close(c); /* what it believes about the file may be wrong now; the next one looks anew */
+}
+
+int connection_run(struct connection *c, const struct store_tx *tx, struct err *e)
+{
+	if (connection_begin(c, tx, false, e) == 0) {
+		KILL_POINT("server.store.written");
+		if (connection_commit(c, tx, e) == 0) {
+			KILL_POINT("server.store.committed");
+			return 0;
+		}
+	}
+	connection_undo(c, tx);
 	return -1;
 }

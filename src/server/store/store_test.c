@@ -192,13 +192,15 @@ static unsigned mode_of(const char *path)
 
 static void files_are_ours_alone(void **state)
 {
-	char wal[160];
+	char wal[160], copy[160];
 	struct rig r;
 
 	(void)state;
 	rig_start(&r);
 	rig_open(&r);
 	submit(&r, insert("a"));
+	(void)snprintf(copy, sizeof(copy), "%s/copy.sqlite", r.state);
+	assert_int_equal(mode_of(copy), 0600);
 	(void)snprintf(wal, sizeof(wal), "%s-wal", r.db);
 	assert_int_equal(mode_of(r.state), 0700);
 	assert_int_equal(mode_of(r.db), 0600);
@@ -622,6 +624,7 @@ static void pools_that_cannot_be_are_damage(void **state)
 		"UPDATE pools SET created_us = 0",
 	};
 	struct store_pool one = some_pool("p-1", "one");
+	char copy[128];
 	struct rig r;
 
 	(void)state;
@@ -634,6 +637,8 @@ static void pools_that_cannot_be_are_damage(void **state)
 		submit(&r, tx);
 		rig_close(&r);
 		exec_sql(r.db, changes[i]);
+		(void)snprintf(copy, sizeof(copy), "%s/copy.sqlite", r.state);
+		assert_int_equal(unlink(copy), 0); /* or it would be mended from there */
 		r.store = store_open(r.state, &r.fault, &r.e);
 		assert_non_null(r.store);
 		assert_int_equal(store_load_pools(r.store, read_pool, &r, &r.fault, &r.e), -1);

@@ -33,6 +33,7 @@ static struct step *add_step(struct store_tx *tx, enum statement statement)
 		return NULL;
 	}
 	s->statement = statement;
+	tx->is_copied |= sql_is_copied(statement);
 	*(tx->last ? &tx->last->next : &tx->first) = s;
 	tx->last = s;
 	return s;
