@@ -102,26 +102,53 @@ def descriptors(pid):
     return found
 
 
-def folders(home):
-    found = collections.Counter()
+def folders(server):
+    found, home = collections.Counter(), server.home
     for path in home.state, home.run:
         for entry in [*path.glob("*"), *path.glob("boxes/*"), *path.glob("stage/*")]:
             found[plain(str(entry.relative_to(home.folder)))] += 1
-    found["layers that nobody needs"] = stale_layers(home)
+    found["layers that nobody needs"] = stale_layers(server)
     return found
 
 
-def stale_layers(home):
+def store(server):
+    """Where disks and layers are: a mount of the warden's own."""
+    return pathlib.Path(f"/proc/{server.warden_pid}/root{server.home.state}/store")
+
+
+def stale_layers(server):
     """Each start of the warden makes a layer of its own; a box keeps the one that it was made with."""
-    layers = sorted(home.state.glob("layers/*"), key=lambda p: p.stat().st_mtime)
-    boxes = b"".join(box.read_bytes() for box in home.state.glob("boxes/*/box"))
+    layers = sorted(store(server).glob("layers/host-*"), key=lambda p: p.stat().st_mtime)
+    boxes = b"".join(box.read_bytes() for box in server.home.state.glob("boxes/*/box"))
     return len([p for p in layers[:-1] if p.name.encode() not in boxes])
 
 
 def snapshots(server):
     """Layers that sandboxes can be made from, in the warden's own mounts."""
-    folder = pathlib.Path(f"/proc/{server.warden_pid}/root{server.home.state}/store/layers")
-    return len([*folder.glob("snap-*"), *folder.glob("part-*")])
+    return len([*store(server).glob("layers/snap-*"), *store(server).glob("layers/part-*")])
+
+
+def interfaces(server):
+    return server.netns.links() if server.netns else os.listdir("/sys/class/net")
+
+
+def elements(server):
+    """How many elements each set and map of the rules has, but for those that go by themselves."""
+    rules = network_left.dump(server.home.prefix, server.netns and server.netns.name)
+    kept = [row.get("set") or row.get("map") for row in rules if "set" in row or "map" in row]
+    return {s["name"]: len(s.get("elem", [])) for s in kept if "timeout" not in s and "dynamic" not in s.get("flags", [])}
+
+
+def belongings(server):
+    """What take() does not count, as some tests leave images: disks and layers by kind, policies, elements of the rules by set."""
+    place, found = store(server), collections.Counter()
+    for path in [*place.glob("disks/*"), *place.glob("layers/*")]:
+        kind = plain(path.name).partition("-")[0]
+        if kind != "host":  # those are stale_layers()
+            found[f"{path.parent.name}/{kind}"] += 1
+    found["policies"] = len([*server.home.state.glob("egress/*")])
+    found.update({f"elements of {name}": n for name, n in elements(server).items()})
+    return +found
 
 
 def loops(folder):
@@ -143,9 +170,9 @@ def take(server):
         "namespaces": namespaces(inside),
         "mounts": mounts(home.folder, inside),
         "groups": groups(home.prefix),
-        "interfaces": len([n for n in os.listdir("/sys/class/net") if n.startswith(home.prefix)]),
-        "network": [n for n in network_left.left(home.prefix) if "_" not in n],
-        "folders": folders(home),
+        "interfaces": len([n for n in interfaces(server) if n.startswith(home.prefix)]),
+        "network": [n for n in network_left.left(home.prefix, server.netns and server.netns.name) if "_" not in n],
+        "folders": folders(server),
         "loops": loops(home.folder),
         "snapshots": snapshots(server),
         "descriptors": dict(zip(("supervisor", "server", "warden"), map(descriptors, ours))),

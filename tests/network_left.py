@@ -39,6 +39,12 @@ def has_table(prefix, netns=None):
     return HAS_NFT and run("nft", "list", "table", "inet", table(prefix), netns=netns).returncode == 0
 
 
+def dump(prefix, netns=None):
+    """The table, as a list of objects."""
+    out = run("nft", "-j", "list", "table", "inet", table(prefix), netns=netns).stdout
+    return json.loads(out)["nftables"] if out.strip() else []
+
+
 def left(prefix, netns=None):
     """Names of what is there."""
     found = [link["ifname"] for link in rows("link", netns=netns) if link["ifname"].startswith(f"{prefix}_")]
