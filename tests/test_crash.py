@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """SIGKILL at any moment (G8-G10): of the server, the warden, both and the supervisor, at random under mixed traffic; a host that
-was restarted; and thousands of sandboxes that come and go. SOAK: an hour of kills, 10,000 sandboxes."""
+was restarted; and thousands of sandboxes that come and go. SOAK: an hour of kills (or KILL_SECONDS), 10,000 sandboxes. SEED repeats."""
 import collections
 import concurrent.futures
 import contextlib
@@ -17,10 +17,16 @@ import pytest
 
 import census
 from conftest import ROOT, assert_clean
-from fleet import Fleet, running, until
+from damage import ASKING_SECONDS, NETWORK
+from fleet import running, until
+from netns import Netns
+from test_kill_points import delete_volume, pool_end, pool_make, pool_settled, volumes
+from traffic import Client, Killer
 
 SOAK = bool(os.environ.get("SOAK"))
-KILL_SECONDS = 3600 if SOAK else 30
+KILL_SECONDS = int(os.environ.get("KILL_SECONDS", 3600 if SOAK else 25))
+SETTLE_SECONDS = 60
+POOL_SIZE = 2
 CYCLES = 10000 if SOAK else 2000
 WARM_UP = 1000 if SOAK else 500
 CLIENTS = 8
@@ -163,140 +169,68 @@ def test_a_restarted_host_is_told_as_such_and_cleaned(tmp_path, home):
 # ---- at random, under load ------------------------------------------------------------------------------------
 
 
-class Client(threading.Thread):
-    """Does this and that to sandboxes of its own, and holds the server to everything that it was told."""
+def check_in_the_end(fleet, clients):
+    """Nobody is started again for it."""
+    for client in clients:
+        client.check()
+    known = {name for client in clients for name in client.alive}
+    unsure = sum(client.unsure for client in clients)
 
-    def __init__(self, fleet, seed, stop):
-        super().__init__()
-        self.fleet, self.random, self.stop = fleet, random.Random(seed), stop
-        self.alive = {}  # id: { state, expires }
-        self.gone = set()
-        self.done = collections.Counter()
-        self.failure = None
+    def strangers():
+        """A fork that nobody was told of is there as a whole, or not at all."""
+        names = fleet.ids()
+        extra = None if names is None else names - known
+        return extra is not None and len(extra) <= unsure and all(fleet.state(name) == "Running" for name in extra) and (extra,)
 
-    def run(self):
-        try:
-            while not self.stop.is_set():
-                self.step()
-        except BaseException as e:  # for the main thread to raise
-            self.failure = e
-
-    def step(self):
-        if not self.alive or (len(self.alive) < 3 and self.random.random() < 0.3):
-            self.create()
-            return
-        name = self.random.choice(list(self.alive))
-        operations = ["command", "command", "renew", "delete", "pause" if self.alive[name]["state"] == "Running" else "resume"]
-        operation = self.random.choice(operations)
-        if operation != "command" or self.alive[name]["state"] == "Running":
-            getattr(self, operation)(name)
-
-    def create(self):
-        key = str(uuid.uuid4())
-        answer = until(lambda: (a := self.fleet.create(key)) and a.status == 202 and a, 40, "a create")
-        name = answer.json["id"]
-        assert name not in self.alive and name not in self.gone
-        self.alive[name] = {"state": "Running", "expires": answer.json["expiresAt"]}
-        self.done["create"] += 1
-
-    def command(self, name):
-        def attempt():
-            out = self.fleet.command(name)
-            if out is None and (state := self.fleet.state(name)) is not None:
-                assert state == "Running", f"{name} is {self.fleet.get(name).body}"
-            return out == "fine"
-        until(attempt, 40, f"a command in {name}")
-        self.done["command"] += 1
-
-    def switch(self, name, answer, to):
-        if answer and answer.status == 202:
-            self.alive[name]["state"] = to
-            self.done[to] += 1
-            return
-        # It may have been done or not: what it is when all is quiet, it is.
-        self.settle(name)
-
-    def settle(self, name):
-        """Once nobody is killed any more, or by a change that does not come back with a doubt."""
-        def attempt():
-            state = self.fleet.state(name)
-            assert state not in ("none", "Failed", "Terminated"), f"{name} is lost"
-            if state == "Paused":
-                answer = self.fleet.resume(name)
-                return answer and answer.status == 202
-            return state == "Running" and self.fleet.command(name, timeout=3) == "fine"
-        until(attempt, 40, f"knowing the state of {name}")
-        self.alive[name]["state"] = "Running"
-
-    def pause(self, name):
-        self.switch(name, self.fleet.pause(name), "Paused")
-
-    def resume(self, name):
-        self.switch(name, self.fleet.resume(name), "Running")
-
-    def renew(self, name):
-        when = f"2099-01-01T00:00:{self.random.randrange(60):02}Z"
-        until(lambda: (a := self.fleet.renew(name, when)) and a.status == 200, 40, f"a renewal of {name}")
-        self.alive[name]["expires"] = when
-        self.done["renew"] += 1
-
-    def delete(self, name):
-        self.fleet.remove(name, 40)
-        del self.alive[name]
-        self.gone.add(name)
-        self.done["delete"] += 1
-
-    def check(self):
-        for name, model in self.alive.items():
-            now = self.fleet.get(name).json
-            assert now["status"]["state"] == model["state"], (name, model, now)
-            assert now["expiresAt"] == model["expires"], (name, model, now)
-            if model["state"] == "Running":
-                self.fleet.works(name)
-        for name in self.gone:
-            assert self.fleet.state(name) == "none"
-
-
-def kill_at_random(server, seconds, chooser):
-    kills = collections.Counter()
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        time.sleep(chooser.uniform(0.3, 1))
-        who = chooser.choice(["server", "warden", "both"])
-        with contextlib.suppress(IndexError):  # it is just being started
-            kill(*[server.pid] * (who != "warden"), *[server.warden_pid] * (who != "server"))
-            kills[who] += 1
-    return kills
+    extra = until(strangers, SETTLE_SECONDS, f"forgetting what nobody was told of: {(fleet.ids() or set()) - known}")[0]
+    for name in extra:
+        fleet.works(name)
+    assert set(fleet.settled_snapshots().values()) <= {"Ready", "Failed", "Deleting"}
+    pool_settled(fleet, POOL_SIZE)
+    pool_end(fleet)
+    for name in known | extra:
+        fleet.remove(name)
+    for snapshot in fleet.snapshots():
+        fleet.remove_snapshot(snapshot)
+    for volume in volumes(fleet)[0]:
+        assert delete_volume(fleet, volume).status == 204
 
 
 def test_kills_at_random_under_mixed_traffic(tmp_path, home):
-    seed = random.randrange(1 << 30)
+    seed = int(os.environ.get("SEED") or random.randrange(1 << 30))
     stop = threading.Event()
-    with running(tmp_path, home) as fleet:
-        fleet.remove(fleet.made())
-        before = census.settled(fleet.server)
-        clients = [Client(Fleet(fleet.server), seed + i, stop) for i in range(CLIENTS)]
-        for client in clients:
-            client.start()
-        kills = kill_at_random(fleet.server, KILL_SECONDS, random.Random(seed))
-        stop.set()
-        for client in clients:
-            client.join(60)
-        fleet.wait_up()
-        done = sum((client.done for client in clients), collections.Counter())
-        print(f"seed {seed}, kills {dict(kills)}, done {dict(done)}")
-        for client in clients:
-            if client.failure:
-                raise AssertionError(f"seed {seed}: {client.failure}") from client.failure
-        for client in clients:
-            client.check()
-        known = {name for client in clients for name in client.alive}
-        until(lambda: fleet.ids() == known, 10, f"forgetting what nobody was told of: {(fleet.ids() or set()) - known}")
-        assert done["create"] > CLIENTS and done["delete"] > CLIENTS
-        for name in known:
-            fleet.remove(name)
-        census.check(fleet.server, before, 10)
-        assert_clean(fleet.server.stderr)
+    netns = Netns("crash")
+    try:
+        with running(tmp_path, home, netns=netns, env=NETWORK) as fleet:
+            fleet.remove(fleet.made())
+            time.sleep(ASKING_SECONDS)
+            before, owned = census.settled(fleet.server), census.belongings(fleet.server)
+            assert pool_make(fleet, POOL_SIZE).status == 201
+            clients = [Client(fleet.server, seed + i, stop) for i in range(CLIENTS)]
+            for client in clients:
+                client.start()
+            killer = Killer(fleet.server, seed)
+            try:
+                killer.run(KILL_SECONDS)
+            finally:
+                stop.set()
+                for client in clients:
+                    client.join(60)
+                done = sum((client.done for client in clients), collections.Counter())
+                print(f"seed {seed}, kills {dict(killer.kills)}, done {dict(done)}")
+            fleet.wait_up()
+            for client in clients:
+                if client.failure:
+                    raise AssertionError(f"seed {seed}: {client.failure}") from client.failure
+            check_in_the_end(fleet, clients)
+            assert done["create"] > CLIENTS and done["delete"] > CLIENTS
+            census.check(fleet.server, before, SETTLE_SECONDS)
+            found = lambda: census.belongings(fleet.server)  # noqa: E731
+            until(lambda: found() == owned, SETTLE_SECONDS, f"removing what is nobody's: {found()}, not {owned}")
+            assert_clean(fleet.server.stderr)
+        assert (netns.links(), netns.tables()) == (["lo"], [])
+    finally:
+        netns.remove()
 
 
 # ---- many -----------------------------------------------------------------------------------------------------
