@@ -103,6 +103,7 @@ struct listing {
 	route_row_fn *row;
 	void *arg;
 	bool is_over;
+	uint32_t table; /* of the routes; 0: any */
 };
 
 static uint32_t find_u32(struct str attrs, uint16_t type)
@@ -155,6 +156,8 @@ static int take_route(uint16_t type, struct str body, void *arg, struct err *e)
 		return 0;
 	row = (struct route_row){ .to = { find_u32(attrs, RTA_DST), head.rtm_dst_len }, .index = (int)find_u32(attrs, RTA_OIF),
 				  .protocol = head.rtm_protocol, .table = find_u32(attrs, RTA_TABLE) };
+	if (l->table != 0 && row.table != l->table)
+		return 0;
 	r = l->row(&row, l->arg, e);
 	l->is_over = r != 0;
 	return r < 0 ? -1 : 0;
@@ -190,8 +193,9 @@ int route_list_addresses(struct netlink *nl, route_address_fn *fn, void *arg, st
 
 int route_list(struct netlink *nl, uint32_t table, route_row_fn *fn, void *arg, struct err *e)
 {
-	const struct rtmsg head = { .rtm_family = AF_INET, .rtm_table = (uint8_t)table };
-	struct listing l = { .row = fn, .arg = arg };
+	/* The head has a byte for the table, which would name another one than a larger number does: all are listed then. */
+	const struct rtmsg head = { .rtm_family = AF_INET, .rtm_table = table <= UINT8_MAX ? (uint8_t)table : 0 };
+	struct listing l = { .row = fn, .arg = arg, .table = table };
 
 	return list(nl, RTM_GETROUTE, &head, sizeof(head), take_route, &l, e) < 0 ? err_wrap(e, "list routes") : 0;
 }

@@ -95,8 +95,8 @@ static int what_was_added_is_listed_and_goes(void *arg)
 {
 	AUTO(netlink_done) struct netlink nl = NETLINK_INIT;
 	const struct route way = { .kind = ROUTE_UNREACHABLE, .to = { htonl(0x0a4d0000), 17 } };
-	const struct route_rule rule = { .to = way.to, .mark = 0x01000000, .table = 0x6f0a4d00, .priority = 5000 };
-	struct route own = { .kind = ROUTE_LINK, .to = { htonl(0x0a4d0002), 32 }, .table = 0x6f0a4d00 };
+	const struct route_rule rule = { .to = way.to, .mark = 0x01000000, .table = 0x6f0a4d80, .priority = 5000 };
+	struct route own = { .kind = ROUTE_LINK, .to = { htonl(0x0a4d0002), 32 }, .table = 0x6f0a4d80 };
 	struct found f = { 0 };
 	struct err e = { 0 };
 
@@ -118,6 +118,12 @@ static int what_was_added_is_listed_and_goes(void *arg)
 	f.routes = 0;
 	CHECK_OK(route_list(&nl, ROUTE_TABLE_MAIN, see_route, &f, &e), &e);
 	CHECK(f.routes == 1);
+	f.routes = 0;
+	CHECK_OK(route_list(&nl, rule.table, see_route, &f, &e), &e); /* 0x80 is a table, too, and has none */
+	CHECK(f.routes == 1);
+	f.routes = 0;
+	CHECK_OK(route_list(&nl, 0x80, see_route, &f, &e), &e);
+	CHECK(f.routes == 0);
 	for (int i = 0; i < 2; i++) {
 		CHECK_OK(route_delete_rule(&nl, &rule, &e), &e);
 		CHECK_OK(route_delete(&nl, &own, &e), &e);
