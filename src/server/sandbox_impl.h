@@ -94,6 +94,7 @@ struct box { /* a sandbox, and what only the model knows of it */
 	uint64_t record_revision; /* of the copy of its record that the runtime has */
 	bool is_record_sent;   /* a newer one is on its way */
 	bool is_record_due;    /* it failed, or has to be tried again */
+	bool is_finish_due;    /* the task in progress waits for it */
 };
 
 struct key {
@@ -244,6 +245,7 @@ bool sandbox_record_write(const struct box *b, struct buf *out); /* false: it do
 bool sandbox_record_same(const struct sandbox_row *a, const struct sandbox_row *b); /* in all that records hold, but keys, which age */
 int sandbox_record_load(struct str text, struct arena *a, struct sandbox_record *ret, struct err *e); /* ERR_INVALID */
 void sandbox_record_changed(struct box *b); /* the store has a change of what is in the record */
+void sandbox_record_finish(struct box *b);  /* the same, by the task in progress, which ends once the runtime has the copy, too */
 void sandbox_record_send(struct box *b);    /* if the runtime's copy is another one */
 void sandbox_records_free(struct sandboxes *s);
 

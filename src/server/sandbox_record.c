@@ -188,6 +188,10 @@ static void on_sent(const struct runtime_failure *failure, void *arg)
 		sandbox_record_send(b);
 	}
 	sending_free(q);
+	if (b && b->is_finish_due && !b->is_record_sent) {
+		b->is_finish_due = false;
+		task_finish(b, NULL);
+	}
 }
 
 static bool is_with_runtime(const struct box *b)
@@ -220,4 +224,13 @@ void sandbox_record_changed(struct box *b)
 {
 	b->pub.row.revision++;
 	sandbox_record_send(b);
+}
+
+void sandbox_record_finish(struct box *b)
+{
+	sandbox_record_changed(b);
+	if (b->is_record_sent)
+		b->is_finish_due = true;
+	else
+		task_finish(b, NULL);
 }

@@ -103,11 +103,21 @@ static int load_boot(struct sandboxes *s, struct err *e)
 	return 0;
 }
 
+/* What went with the sandboxes' records cannot be read from any copy. */
+static void tell_loss(const struct sandboxes *s)
+{
+	uint64_t n = store_was_behind(s->spec.store);
+
+	if (n > 1) /* one is a kill between two commits */
+		log_error("the database had gone back: events and idempotency keys since then are lost", LOG_U("changes", n));
+}
+
 int sandboxes_load(struct sandboxes *s, enum store_fault *ret_fault, struct err *e)
 {
 	static const struct store_reader reader = { .volume = load_volume, .sandbox = load_sandbox, .event = load_event,
 						     .key = load_key, .member = load_member };
 
+	tell_loss(s);
 	if (store_secret(s->spec.store, s->secret, e) < 0 || load_boot(s, e) < 0)
 		return -1;
 	return store_load(s->spec.store, &reader, s, ret_fault, e);
@@ -250,14 +260,15 @@ static void settle(struct box *b, const struct runtime_box *found)
  * made with: whoever has that may put it back. */
 static int check_new(const struct sandboxes *s, struct err *e)
 {
-	size_t unknown = 0;
+	size_t unknown = 0, known = 0;
 
 	for (size_t i = 0; i < s->recovery->n; i++) {
 		const struct found *f = &s->recovery->at[i];
 
+		known += f->has_record;
 		unknown += !f->has_record && (f->box.state == RUNTIME_RUNNING || f->box.state == RUNTIME_PAUSED);
 	}
-	if (!s->is_new || unknown == 0)
+	if (!s->is_new || unknown == 0 || known > 0)
 		return 0;
 	return err_set(e, ERR_INVALID, "the database is new, but %zu sandboxes run", unknown);
 }

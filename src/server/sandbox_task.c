@@ -325,8 +325,7 @@ static void on_renewed(const struct err *e, void *arg)
 	b->pub.row.expires_us = b->first->expires_us;
 	b->pub.row.deadline_ms = b->first->deadline_ms;
 	box_arm(b);
-	sandbox_record_changed(b);
-	task_finish(b, NULL);
+	sandbox_record_finish(b);
 }
 
 static int renew_refused(const struct box *b, const struct task *t, struct fault *f)
@@ -400,8 +399,7 @@ static void on_patched(const struct err *e, void *arg)
 	labels_free(b->labels);
 	b->labels = take_ptr(&b->first->labels);
 	b->pub.row.metadata = b->labels->map;
-	sandbox_record_changed(b);
-	task_finish(b, NULL);
+	sandbox_record_finish(b);
 }
 
 static void patch_begin(struct box *b, struct task *t)
