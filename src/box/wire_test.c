@@ -197,7 +197,7 @@ static int check_volumes(const struct asked *m, size_t n)
 	struct wire_volumes got;
 	struct wire_request rq;
 	struct err e = { 0 };
-	int r = wire_check_request(&bytes, size, 1, &rq, &e);
+	int r = wire_check_request(&bytes, size, 2, &rq, &e);
 
 	if (r == 0)
 		r = wire_check_volumes(&bytes, size, &rq, &got, &e);
@@ -228,8 +228,8 @@ static void a_create_has_as_many_volumes_as_its_size_says(void **state)
 	m = with_volumes(1);
 	size = wire_pack(&m.rq, m.volumes, 1, &bytes);
 	for (size_t n = 1; n < 3; n++) {
-		assert_int_equal(wire_check_request(&bytes, size - n, 1, &rq, &(struct err){ 0 }), -1);
-		assert_int_equal(wire_check_request(&bytes, size + n, 1, &rq, &(struct err){ 0 }), -1);
+		assert_int_equal(wire_check_request(&bytes, size - n, 2, &rq, &(struct err){ 0 }), -1);
+		assert_int_equal(wire_check_request(&bytes, size + n, 2, &rq, &(struct err){ 0 }), -1);
 	}
 	bytes.rq.call = WIRE_PAUSE;
 	assert_int_equal(wire_check_request(&bytes, size, 0, &rq, &(struct err){ 0 }), -1);

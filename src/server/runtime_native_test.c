@@ -379,7 +379,7 @@ static void volumes_follow_their_create(void **state)
 
 	f->rt->ops->create(f->rt, &spec, on_done, f);
 	turn(f);
-	assert_int_equal(passing_recv(f->warden, &m, sizeof(m), 1, &got, &e), PASSING_MESSAGE);
+	assert_int_equal(passing_recv(f->warden, &m, sizeof(m), 2, &got, &e), PASSING_MESSAGE);
 	assert_int_equal(wire_check_request(&m, got.n, got.n_fds, &rq, &e), 0);
 	assert_int_equal(wire_check_volumes(&m, got.n, &rq, &heard, &e), 0);
 	assert_int_equal(heard.n, 2);
