@@ -90,6 +90,15 @@ static void on_ended(struct sandbox *sb, void *arg)
 	pools_ended(p->pools, sb);
 }
 
+static void on_found(struct sandbox *sb, void *arg)
+{
+	struct plane *p = arg;
+
+	if (p->host_ports)
+		host_ports_adopt(p->host_ports, sb);
+	pools_found(p->pools, sb); /* last: it may not keep it */
+}
+
 static void on_denied(const struct runtime_denial *d, void *arg)
 {
 	const struct plane *p = arg;
@@ -152,7 +161,8 @@ struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fa
 	struct sandboxes_spec set = {
 		.loop = spec->loop, .runtime = spec->runtime, .boot_id = spec->boot_id,
 		.creates_max = spec->creates_max > 0 ? spec->creates_max : PLANE_CREATES_MAX,
-		.wall_us = spec->wall_us, .wall_arg = spec->wall_arg, .gone = on_gone, .ended = on_ended, .denied = on_denied, .gone_arg = p,
+		.wall_us = spec->wall_us, .wall_arg = spec->wall_arg, .gone = on_gone, .ended = on_ended, .denied = on_denied,
+		.found = on_found, .gone_arg = p,
 	};
 
 	struct snapshots_spec snapshots = {

@@ -400,6 +400,12 @@ static void take_in(struct pools *p, struct sandbox *sb)
 		sandbox_discard(sb); /* its pool was deleted, or there is no memory for it */
 }
 
+void pools_found(struct pools *p, struct sandbox *sb)
+{
+	take_in(p, sb);
+	pools_poke(p);
+}
+
 void pools_recovered(struct pools *p)
 {
 	for (struct sandbox *sb = sandboxes_newest(sandboxes_of(p)), *older; sb; sb = older) {

@@ -42,6 +42,7 @@ struct pools_spec {
 struct pools *pools_new(const struct pools_spec *spec, enum store_fault *ret_fault, struct err *e); /* reads the store */
 /* After the sandboxes have been compared with the runtime: takes in those that wait, removes those that cannot. */
 void pools_recovered(struct pools *p);
+void pools_found(struct pools *p, struct sandbox *sb); /* the same of one that is found later */
 void pools_stop(struct pools *p); /* before the sandboxes go; NULL is fine */
 void pools_free(struct pools *p); /* after them; NULL is fine */
 DEFINE_AUTO(struct pools *, pools_free)

@@ -399,7 +399,7 @@ void box_apply_end(struct box *b, const struct runtime_end *end, struct store_tx
 		box_set_state(b, SANDBOX_FAILED, "CONTAINER_KILLED", "Sandbox was killed from outside.%s", oom);
 		break;
 	case RUNTIME_END_LOST:
-		box_set_state(b, SANDBOX_FAILED, "CONTAINER_LOST", "Sandbox is gone and left no trace.");
+		box_set_state(b, SANDBOX_FAILED, LOST_REASON, "Sandbox is gone and left no trace.");
 		break;
 	}
 	if (end->oom)

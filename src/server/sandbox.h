@@ -68,7 +68,9 @@ struct sandboxes_spec {
 	void (*ended)(struct sandbox *sb, void *arg);
 	/* The runtime tells of a denial. Or NULL. */
 	void (*denied)(const struct runtime_denial *d, void *arg);
-	void *gone_arg; /* of all three */
+	/* One that nobody knew of is there, while the server runs. Or NULL. */
+	void (*found)(struct sandbox *sb, void *arg);
+	void *gone_arg; /* of all four */
 };
 
 enum store_fault;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Making a sandbox: record and intent while the runtime makes it, the answer, commit; and the keys that make a repeated
- * request the same one. A box without a record is nobody's, and the next start removes it; one with a record is told only
- * when both are there. */
+ * request the same one. A box without a record that was never ready is nobody's, and the next start removes it; one with a
+ * record is told only when both are there. */
 #include "base/buf.h"
 #include "base/civil.h"
 #include "base/clock.h"

@@ -18,6 +18,8 @@
 #define SWEEP_MS 3600000 /* for idempotency keys that have aged */
 #define BOX_ARENA_MAX ((size_t)4 * 1024 * 1024)
 
+#define LOST_REASON "CONTAINER_LOST" /* of one that is gone, and nobody saw how */
+
 enum task_kind { TASK_CREATE, TASK_PAUSE, TASK_RESUME, TASK_RENEW, TASK_PATCH, TASK_SNAPSHOT, TASK_ROLLBACK, TASK_REMOVE,
 		 TASK_HAND_OUT, TASK_POLICY };
 
@@ -114,6 +116,12 @@ struct orphan {
 	unsigned retry_ms;
 };
 
+#define REMOVED_MAX 1024
+struct removed { /* ids of the last that this process has removed, or failed to make: their end was ordered */
+	char ids[REMOVED_MAX][ID_MAX + 1];
+	size_t n; /* as many there ever were */
+};
+
 struct sandboxes {
 	struct sandboxes_spec spec;
 	struct map by_id; /* of struct box */
@@ -122,7 +130,8 @@ struct sandboxes {
 	struct map keys;  /* of struct key */
 	struct orphan *orphans;
 	struct sending *sendings; /* copies of records on their way to the runtime */
-	struct recovery *recovery; /* the first comparison, while records are read */
+	struct recovery *recovery; /* a comparison, while records are read */
+	struct removed removed;
 	struct volumes *volumes;
 	struct random_pool random;
 	unsigned creates; /* in progress */
@@ -233,6 +242,9 @@ void remove_quietly(struct box *b, bool is_expiry);
 void on_expiry(void *arg);
 void on_retry(void *arg);
 void orphan_remove(struct sandboxes *s, const char *id);
+bool is_orphan(const struct sandboxes *s, const char *id); /* that is going on */
+void removed_note(struct sandboxes *s, const char *id);
+bool was_removed(const struct sandboxes *s, const char *id);
 void orphans_free(struct sandboxes *s);
 
 /* sandbox_record.c */

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* After a start: the records, and what the runtime really has. */
+#include <stdlib.h>
+
 #include "base/log.h"
 #include "server/sandbox_impl.h"
 
@@ -149,11 +151,22 @@ static bool is_over(const struct box *b)
 	return b->pub.row.state == SANDBOX_TERMINATED || b->pub.row.state == SANDBOX_FAILED;
 }
 
+/* Given up without an end that anybody has seen: a runtime that could not take it up may do so later. */
+static bool is_lost(const struct box *b)
+{
+	return b->pub.row.state == SANDBOX_FAILED && strcmp(b->reason, LOST_REASON) == 0;
+}
+
 static void adopt(struct box *b, enum sandbox_state state, const char *why)
 {
 	struct store_tx *tx = store_tx_new();
 	bool is_running = state == SANDBOX_RUNNING;
 
+	if (is_lost(b)) {
+		log_warn("a sandbox that was given up as lost is there", LOG_S("id", b->id));
+		why = "The sandbox was given up as lost, but is there.";
+	}
+	b->pub.has_end = false;
 	box_set_state(b, state, is_running ? "CONTAINER_RUNNING" : "CONTAINER_PAUSED", "%s",
 		      is_running ? "Sandbox container is running." : "Sandbox container is paused.");
 	box_event(b, tx, EVENT_RUNTIME, "Adopted", "%s", why);
@@ -187,19 +200,20 @@ static void settle_gone(struct box *b)
 	box_save(b, tx);
 }
 
-static void settle_found(struct box *b, const struct runtime_box *found)
-{
-	static const char restarted[] = "The server was restarted; the sandbox went on.";
+static const char restarted[] = "The server was restarted; the sandbox went on.";
+static const char returned[] = "The runtime was restarted; the sandbox went on.";
 
+static void settle_found(struct box *b, const struct runtime_box *found, const char *why)
+{
 	switch (found->state) {
 	case RUNTIME_STARTING:
 		remove_quietly(b, false);
 		break;
 	case RUNTIME_RUNNING:
-		adopt(b, SANDBOX_RUNNING, restarted);
+		adopt(b, SANDBOX_RUNNING, why);
 		break;
 	case RUNTIME_PAUSED:
-		adopt(b, SANDBOX_PAUSED, restarted);
+		adopt(b, SANDBOX_PAUSED, why);
 		break;
 	case RUNTIME_ENDED:
 		if (is_over(b)) {
@@ -248,7 +262,7 @@ static void settle(struct box *b, const struct runtime_box *found)
 	} else {
 		keep_volumes(b);
 		if (found)
-			settle_found(b, found);
+			settle_found(b, found, restarted);
 		else
 			settle_gone(b);
 	}
@@ -355,12 +369,18 @@ void sandboxes_recover(struct sandboxes *s, recovered_fn *fn, void *arg)
 
 /* ---- while it runs ---- */
 
+/* Whether FOUND says more of one that is over than is known: never of one whose end was seen. */
+static bool is_news(const struct box *b, const struct runtime_box *found)
+{
+	return is_lost(b) && found && found->state != RUNTIME_STARTING &&
+	       !(found->state == RUNTIME_ENDED && found->end.reason == RUNTIME_END_LOST);
+}
+
 static void settle_again(struct box *b, const struct runtime_box *found)
 {
-	static const char returned[] = "The runtime was restarted; the sandbox went on.";
 	enum sandbox_state state = b->pub.row.state;
 
-	if (b->pub.has_end || is_over(b) || state == SANDBOX_STOPPING)
+	if (state == SANDBOX_STOPPING || ((b->pub.has_end || is_over(b)) && !is_news(b, found)))
 		return;
 	sandbox_record_send(b);
 	if (!found)
@@ -373,39 +393,103 @@ static void settle_again(struct box *b, const struct runtime_box *found)
 		adopt(b, SANDBOX_PAUSED, returned);
 }
 
-/* By id. What this server has no record of while it runs, it has not acknowledged, or was asked to remove. */
-static int find_records(struct sandboxes *s, const struct runtime_box *boxes, size_t n, struct map *found, struct err *e)
+/* What is in the list without a record: those whose end was ordered, or that were never ready, go. Of the others, which are
+ * listed in LOST, the record was lost. */
+struct strangers {
+	struct runtime_box *lost;
+	size_t n;
+};
+
+static void strangers_done(struct strangers *x)
 {
+	free(x->lost);
+}
+DEFINE_AUTO_DONE(struct strangers, strangers_done)
+
+static void sort_stranger(struct sandboxes *s, const struct runtime_box *found, struct strangers *ret)
+{
+	if (found->state == RUNTIME_STARTING || was_removed(s, found->id))
+		orphan_remove(s, found->id);
+	else if (!is_orphan(s, found->id))
+		ret->lost[ret->n++] = *found;
+}
+
+/* By id. */
+static int find_records(struct sandboxes *s, const struct runtime_box *boxes, size_t n, struct map *found, struct strangers *strangers,
+			struct err *e)
+{
+	strangers->lost = calloc(n + 1, sizeof(strangers->lost[0]));
+	if (!strangers->lost)
+		return err_no_memory(e);
 	for (size_t i = 0; i < n; i++) {
 		if (!map_get(&s->by_id, str_of(boxes[i].id)))
-			orphan_remove(s, boxes[i].id);
+			sort_stranger(s, &boxes[i], strangers);
 		else if (!map_put(found, str_of(boxes[i].id), (void *)(uintptr_t)&boxes[i]))
 			return err_no_memory(e);
 	}
 	return 0;
 }
 
-/* Whoever is being changed learns from that change how it is; whether it is so in the end, the next look shows. */
-static void on_listed_again(const struct runtime_box *boxes, size_t n, const struct runtime_failure *failure, void *arg)
+/* Whoever ended while the records were read was nobody's: the next look sees it. */
+static void on_records_again(void *arg)
 {
-	AUTO(map_done) struct map found = MAP_INIT;
 	struct sandboxes *s = arg;
-	struct err e;
-	bool is_whole = true;
+	struct err e = { 0 };
 
 	s->is_comparing = false;
-	if (failure || find_records(s, boxes, n, &found, &e) < 0) {
-		timer_in(&s->compare, COMPARE_MS);
+	timer_in(&s->compare, COMPARE_MS);
+	if (s->recovery->has_failed)
 		return;
+	if (recovery_restore(s, &e) < 0)
+		log_warn("sandboxes without a record are looked at later", LOG_ERR(&e));
+	for (size_t i = 0; i < s->recovery->n; i++) {
+		struct box *b = map_get(&s->by_id, str_of(s->recovery->at[i].id));
+
+		if (!b)
+			continue;
+		sandbox_record_send(b);
+		settle_found(b, &s->recovery->at[i].box, returned);
+		restore_expiry(b);
+		if (s->spec.found)
+			s->spec.found(&b->pub, s->spec.gone_arg);
 	}
+	recovery_free(s);
+}
+
+static void settle_all_again(struct sandboxes *s, const struct map *found)
+{
+	bool is_whole = true;
+
 	for (struct sandbox *sb = s->newest; sb; sb = sb->older) {
 		if (box_of(sb)->first)
 			is_whole = false;
 		else
-			settle_again(box_of(sb), map_get(&found, str_of(box_of(sb)->id)));
+			settle_again(box_of(sb), map_get(found, str_of(box_of(sb)->id)));
 	}
 	if (!is_whole)
 		timer_in(&s->compare, COMPARE_MS);
+}
+
+/* Whoever is being changed learns from that change how it is; whether it is so in the end, the next look shows. */
+static void on_listed_again(const struct runtime_box *boxes, size_t n, const struct runtime_failure *failure, void *arg)
+{
+	AUTO(strangers_done) struct strangers strangers = { 0 };
+	AUTO(map_done) struct map found = MAP_INIT;
+	struct sandboxes *s = arg;
+	struct err e;
+
+	s->is_comparing = false;
+	if (failure || find_records(s, boxes, n, &found, &strangers, &e) < 0) {
+		timer_in(&s->compare, COMPARE_MS);
+		return;
+	}
+	settle_all_again(s, &found);
+	if (strangers.n == 0)
+		return;
+	if (recovery_begin(s, strangers.lost, strangers.n, on_records_again, &e) < 0)
+		timer_in(&s->compare, COMPARE_MS);
+	else
+		s->is_comparing = true;
 }
 
 void sandboxes_compare(void *arg)

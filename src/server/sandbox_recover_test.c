@@ -190,7 +190,7 @@ static void a_runtime_that_was_away_is_asked_what_it_has(void **state)
 	fake_find(&r->fake, id[1])->state = RUNTIME_ENDED;
 	fake_find(&r->fake, id[1])->end.exit_code = 7;
 	fake_drop(&r->fake, id[2]);
-	(void)fake_add(&r->fake, "orphan-1", RUNTIME_RUNNING);
+	(void)fake_add(&r->fake, "orphan-1", RUNTIME_STARTING); /* it was never ready */
 	return_now(r);
 	assert_string_equal(state_of(r, id[0]), "Paused");
 	has(rig_on(r, "GET", id[1], "", NULL), "Sandbox container exited with code 7.");
@@ -201,6 +201,142 @@ static void a_runtime_that_was_away_is_asked_what_it_has(void **state)
 	rig_restart(r); /* and it is in the records as well */
 	assert_string_equal(state_of(r, id[0]), "Running");
 	assert_string_equal(state_of(r, id[1]), "Failed");
+	rig_stop(r);
+}
+
+/* What runs is not ended because its record is missing: a warden that comes later may have found it. */
+static void what_runs_without_a_record_gets_one_at_any_time(void **state)
+{
+	static const struct {
+		const char *id;
+		enum runtime_state found;
+		const char *want;
+	} rows[] = {
+		{ "found-run", RUNTIME_RUNNING, "Running" },
+		{ "found-paused", RUNTIME_PAUSED, "Paused" },
+		{ "found-ended", RUNTIME_ENDED, "Failed" },
+	};
+	struct rig *r = &rig;
+
+	(void)state;
+	rig_start(r);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		fake_add(&r->fake, rows[i].id, rows[i].found)->end.exit_code = 3;
+	return_now(r);
+	for (int again = 0; again < 2; again++) {
+		for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+			RIG_WAIT(r, strcmp(state_of(r, rows[i].id), rows[i].want) == 0);
+			has(rig_on(r, "GET", rows[i].id, "/diagnostics/events", NULL), "runtime Recovered The record of this sandbox was lost");
+		}
+		assert_int_equal(r->fake.count[FAKE_REMOVE], 0);
+		rig_restart(r);
+	}
+	has(rig_on(r, "DELETE", "found-run", "", NULL), "HTTP/1.1 204 ");
+	assert_null(fake_find(&r->fake, "found-run"));
+	rig_stop(r);
+}
+
+/* One whose end the runtime does not tell anybody, for want of a record, is seen by the next look. */
+static void what_ends_while_its_record_is_read_has_ended(void **state)
+{
+	struct rig *r = &rig;
+
+	(void)state;
+	rig_start(r);
+	(void)fake_add(&r->fake, "found-run", RUNTIME_RUNNING);
+	r->fake.holds = true;
+	r->fake.rt.events->returned(r->fake.rt.events_arg);
+	fake_release(&r->fake);
+	assert_int_equal(r->fake.count[FAKE_RECORD_GET], 1);
+	fake_end(&r->fake, "found-run", &(struct runtime_end){ .exit_code = 3 });
+	r->fake.holds = false;
+	fake_release(&r->fake);
+	rig_turn(r, 10);
+	rig_pass(r, 1000);
+	RIG_WAIT(r, strcmp(state_of(r, "found-run"), "Failed") == 0);
+	rig_stop(r);
+}
+
+/* The runtime has it in its list, and it has no end: that is no sandbox without a record. */
+static void what_is_being_made_is_not_found(void **state)
+{
+	struct rig *r = &rig;
+	int fd;
+
+	(void)state;
+	rig_start(r);
+	r->fake.holds = true;
+	fd = rig_send(&r->api, "POST /v1/sandboxes", AUTH, "{" CREATE_BODY "}");
+	RIG_WAIT(r, r->fake.count[FAKE_CREATE] == 1);
+	r->fake.rt.events->returned(r->fake.rt.events_arg);
+	RIG_WAIT(r, r->fake.count[FAKE_LIST] == 2);
+	(void)fake_add(&r->fake, r->fake.calls[0].id, RUNTIME_RUNNING);
+	fake_complete(&r->fake, &r->fake.calls[1]);
+	assert_int_equal(r->fake.count[FAKE_RECORD_GET], 0);
+	assert_int_equal(r->fake.count[FAKE_REMOVE], 0);
+	r->fake.n_boxes = 0;
+	r->fake.holds = false;
+	fake_release(&r->fake);
+	has(rig_receive(r, fd), "HTTP/1.1 202 ");
+	rig_stop(r);
+}
+
+/* As a warden that cannot take up a box has it. */
+static void hide(struct rig *r, const char *id)
+{
+	struct fake_box *b = fake_find(&r->fake, id);
+
+	assert_non_null(b);
+	*b = r->fake.boxes[--r->fake.n_boxes];
+}
+
+static void one_that_was_given_up_as_lost_runs_again(void **state)
+{
+	struct rig *r = &rig;
+	char id[3][UUID_LEN + 1];
+
+	(void)state;
+	for (int restarts = 0; restarts < 3; restarts++) {
+		rig_start(r);
+		for (size_t i = 0; i < ARRAY_LEN(id); i++) {
+			rig_create(r, "", id[i]);
+			hide(r, id[i]);
+		}
+		for (int i = 0; i < restarts; i++) /* the second of which changes nothing */
+			rig_restart(r);
+		return_now(r);
+		for (size_t i = 0; i < ARRAY_LEN(id); i++)
+			has(rig_on(r, "GET", id[i], "", NULL), "\"reason\":\"CONTAINER_LOST\"");
+		(void)fake_add(&r->fake, id[0], RUNTIME_RUNNING);
+		(void)fake_add(&r->fake, id[1], RUNTIME_PAUSED);
+		fake_add(&r->fake, id[2], RUNTIME_ENDED)->end.exit_code = 3;
+		return_now(r);
+		assert_string_equal(state_of(r, id[0]), "Running");
+		has(rig_on(r, "GET", id[0], "/diagnostics/events", NULL), "runtime Adopted The sandbox was given up as lost, but is there.");
+		assert_string_equal(state_of(r, id[1]), "Paused");
+		has(rig_on(r, "GET", id[2], "", NULL), "Sandbox container exited with code 3.");
+		fake_end(&r->fake, id[0], &(struct runtime_end){ .exit_code = 4 }); /* which is told as of any other */
+		has(rig_on(r, "GET", id[0], "", NULL), "Sandbox container exited with code 4.");
+		rig_stop(r);
+	}
+}
+
+/* Its deletion was ordered, and the runtime had nothing to remove. */
+static void one_that_was_deleted_while_it_was_lost_is_removed(void **state)
+{
+	struct rig *r = &rig;
+	char id[UUID_LEN + 1];
+
+	(void)state;
+	rig_start(r);
+	rig_create(r, "", id);
+	hide(r, id);
+	return_now(r);
+	has(rig_on(r, "DELETE", id, "", NULL), "HTTP/1.1 204 ");
+	(void)fake_add(&r->fake, id, RUNTIME_RUNNING);
+	return_now(r);
+	RIG_WAIT(r, !fake_find(&r->fake, id));
+	assert_string_equal(state_of(r, id), "none");
 	rig_stop(r);
 }
 
@@ -325,6 +461,11 @@ int main(void)
 		cmocka_unit_test(a_reboot_is_told_as_such),
 		cmocka_unit_test(time_goes_on_while_the_server_is_down),
 		cmocka_unit_test(a_runtime_that_was_away_is_asked_what_it_has),
+		cmocka_unit_test(what_runs_without_a_record_gets_one_at_any_time),
+		cmocka_unit_test(what_ends_while_its_record_is_read_has_ended),
+		cmocka_unit_test(what_is_being_made_is_not_found),
+		cmocka_unit_test(one_that_was_given_up_as_lost_runs_again),
+		cmocka_unit_test(one_that_was_deleted_while_it_was_lost_is_removed),
 		cmocka_unit_test(what_is_being_changed_is_looked_at_later),
 		cmocka_unit_test(a_create_of_which_nobody_knows_the_end_is_undone),
 		cmocka_unit_test(tokens_are_the_same_after_a_restart),

@@ -259,7 +259,7 @@ static void on_orphan_due(void *arg)
 	rt->ops->remove(rt, o->id, on_orphan_removed, o);
 }
 
-static bool is_orphan(const struct sandboxes *s, const char *id)
+bool is_orphan(const struct sandboxes *s, const char *id)
 {
 	const struct orphan *o = s->orphans;
 
@@ -293,6 +293,19 @@ void orphan_remove(struct sandboxes *s, const char *id)
 		timer_in(&o->retry, 0);
 	else if (!is_orphan(s, id))
 		log_error("a sandbox without a record stays", LOG_S("id", id));
+}
+
+void removed_note(struct sandboxes *s, const char *id)
+{
+	memcpy(s->removed.ids[s->removed.n++ % REMOVED_MAX], id, strlen(id) + 1);
+}
+
+bool was_removed(const struct sandboxes *s, const char *id)
+{
+	for (size_t i = 0; i < s->removed.n && i < REMOVED_MAX; i++)
+		if (strcmp(s->removed.ids[i], id) == 0)
+			return true;
+	return false;
 }
 
 /* Gone already, but for its record. */

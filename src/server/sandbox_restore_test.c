@@ -176,6 +176,32 @@ static void without_either_it_still_runs(void **state)
 	rig_stop(r);
 }
 
+/* A warden that could not take it up, and a later one that could. */
+static void one_that_is_found_later_gets_its_record_from_the_copy(void **state)
+{
+	struct rig *r = &rig;
+	char id[UUID_LEN + 1];
+
+	(void)state;
+	start_with_one(r, id);
+	r->fake.n_boxes = 0;
+	restart_with(r, "DELETE FROM sandboxes");
+	has(rig_on(r, "GET", id, "", NULL), "HTTP/1.1 404 ");
+	(void)fake_add(&r->fake, id, RUNTIME_RUNNING);
+	r->fake.failure = (struct runtime_failure){ .code = "SANDBOX_QUERY_FAILED", .status = 503, .err.code = ERR_UNAVAILABLE };
+	r->fake.fails[FAKE_RECORD_GET] = 1; /* it is asked for again */
+	r->fake.rt.events->returned(r->fake.rt.events_arg);
+	rig_turn(r, 10);
+	rig_pass(r, 1000);
+	RIG_WAIT(r, strstr(rig_on(r, "GET", id, "", NULL), "HTTP/1.1 200 "));
+	is_as_before(r, id);
+	has(rig_on(r, "GET", id, "/diagnostics/events", NULL), "runtime Recovered The record of this sandbox was lost, and made anew");
+	assert_int_equal(r->fake.count[FAKE_REMOVE], 0);
+	rig_pass(r, 3600 * 1000);
+	RIG_WAIT(r, sandboxes_count(r->plane->sandboxes) == 0);
+	rig_stop(r);
+}
+
 /* Its answer was lost with the record: whoever asks again with the same key gets it, and no second one. */
 static void its_key_is_known_again(void **state)
 {
@@ -289,6 +315,7 @@ int main(void)
 		cmocka_unit_test(a_copy_that_is_older_than_its_record_is_written_again),
 		cmocka_unit_test(a_copy_that_is_lost_or_damaged_is_written_again),
 		cmocka_unit_test(without_either_it_still_runs),
+		cmocka_unit_test(one_that_is_found_later_gets_its_record_from_the_copy),
 		cmocka_unit_test(its_key_is_known_again),
 		cmocka_unit_test(one_that_has_ended_is_told_as_such),
 		cmocka_unit_test(a_runtime_that_goes_away_meanwhile_is_asked_again),

@@ -124,6 +124,7 @@ void box_drop(struct box *b)
 	if (s->spec.gone)
 		s->spec.gone(&b->pub, s->spec.gone_arg);
 	box_unlink(b);
+	removed_note(s, b->id);
 	for (struct task *t = b->first; t; t = t->next)
 		tell(t, NULL, t->kind == TASK_REMOVE ? NULL : &gone);
 	box_free(b);
