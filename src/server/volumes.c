@@ -31,6 +31,8 @@ struct volumes {
 	struct volumes_spec spec;
 	struct map by_id;   /* all of them */
 	struct map by_name; /* without those that are being removed */
+	struct timer look;  /* for those without a record, once more */
+	unsigned look_ms;
 };
 
 /* ---- one of them ---- */
@@ -217,15 +219,22 @@ int volume_delete(struct volume *v, volume_fn *fn, void *arg, struct fault *f)
 
 /* ---- the set ---- */
 
+static void look(void *arg);
+
 struct volumes *volumes_new(const struct volumes_spec *spec, struct err *e)
 {
 	struct volumes *s = calloc(1, sizeof(*s));
 
-	if (s)
-		s->spec = *spec;
-	else
+	if (!s) {
 		(void)err_no_memory(e);
-	return s;
+		return NULL;
+	}
+	s->spec = *spec;
+	s->look_ms = RETRY_MIN_MS;
+	if (timer_init(&s->look, spec->loop, look, s, "volumes without a record", e) == 0)
+		return s;
+	free(s);
+	return NULL;
 }
 
 void volumes_free(struct volumes *s)
@@ -242,6 +251,7 @@ void volumes_free(struct volumes *s)
 	}
 	map_done(&s->by_id);
 	map_done(&s->by_name);
+	timer_done(&s->look);
 	free(s);
 }
 
@@ -250,7 +260,6 @@ int volumes_load(struct volumes *s, const struct volume_row *row, struct err *e)
 	return volume_new(s, row, e) ? 0 : -1;
 }
 
-/* One that no create was acknowledged for, and that nobody has, is nobody's. */
 /* Only a database that was lost leaves one without a record. Nobody knows what it was called, but it may be all that is left of
  * somebody's files: it gets a name that shows, and is like any other from then on. */
 static int adopt(struct volumes *s, const char *id, struct err *e)
@@ -273,26 +282,53 @@ static int adopt(struct volumes *s, const char *id, struct err *e)
 	return store_submit(s->spec.store, tx, NULL, NULL, e); /* should it be lost, the next start finds it again */
 }
 
+static void look_again(struct volumes *s)
+{
+	timer_in(&s->look, s->look_ms);
+	s->look_ms = MIN(s->look_ms * 2, (unsigned)RETRY_MAX_MS);
+}
+
 static void on_listed(const char *const *ids, size_t n, const struct runtime_failure *failure, void *arg)
 {
 	struct volumes *s = arg;
-	struct err e = { 0 };
+	bool is_whole = true;
 
-	if (failure)
-		log_warn("volumes without a record are not looked for", LOG_ERR(&failure->err));
-	for (size_t i = 0; i < n; i++)
-		if (!map_get(&s->by_id, str_of(ids[i])) && s->by_id.n < VOLUMES_MAX && adopt(s, ids[i], &e) < 0)
-			log_warn("a volume without a record stays so", LOG_S("id", ids[i]), LOG_ERR(&e));
+	if (failure) {
+		log_warn("volumes without a record cannot be looked for, trying again", LOG_MS("in", s->look_ms), LOG_ERR(&failure->err));
+		look_again(s);
+		return;
+	}
+	for (size_t i = 0; i < n; i++) {
+		struct err e = { 0 };
+
+		if (map_get(&s->by_id, str_of(ids[i])))
+			continue;
+		if (s->by_id.n >= VOLUMES_MAX)
+			(void)err_set(&e, ERR_LIMIT, "this server has %d volumes already", VOLUMES_MAX);
+		if (e.code == ERR_NONE && adopt(s, ids[i], &e) == 0)
+			continue;
+		log_warn("a volume without a record stays so", LOG_S("id", ids[i]), LOG_ERR(&e));
+		is_whole &= e.code == ERR_INVALID || e.code == ERR_LIMIT;
+	}
+	if (!is_whole)
+		look_again(s);
+}
+
+static void look(void *arg)
+{
+	struct volumes *s = arg;
+	struct runtime *rt = s->spec.runtime;
+
+	if (rt->ops->volumes)
+		rt->ops->volumes(rt, on_listed, s);
 }
 
 void volumes_recover(struct volumes *s)
 {
-	struct runtime *rt = s->spec.runtime;
 	struct volume *v;
 
-	if (rt->ops->volumes)
-		rt->ops->volumes(rt, on_listed, s);
-
+	look(s);
+	/* One that no create was acknowledged for, and that nobody has, is nobody's. */
 	for (size_t i = 0; (v = volumes_next(s, &i));)
 		if (v->users == 0 && v->row.state != VOLUME_READY)
 			timer_in(&v->retry, 0);

@@ -76,6 +76,25 @@ static void what_the_runtime_has_without_a_record_is_found(void **state)
 	rig_stop(r);
 }
 
+static void those_without_a_record_are_looked_for_until_the_runtime_answers(void **state)
+{
+	struct rig *r = &rig;
+
+	(void)state;
+	rig_start(r);
+	rig_close(r);
+	(void)snprintf(r->fake.volumes[r->fake.n_volumes++], ID_MAX + 1, "%s", "0b1f8a0c-1111-4222-8333-444455556666");
+	r->fake.fails[FAKE_VOLUMES] = 2;
+	rig_open(r);
+	for (int i = 0; i < 4; i++) {
+		rig_turn(r, 10);
+		rig_pass(r, 1000);
+	}
+	RIG_WAIT(r, strstr(rig_ask(r, "GET /v1/volumes", NULL), "lost-0b1f8a0c"));
+	assert_int_equal(r->fake.count[FAKE_VOLUMES], 4); /* with that of the first start */
+	rig_stop(r);
+}
+
 static void one_goes_with_its_maker_or_the_last_that_has_it(void **state)
 {
 	char maker[UUID_LEN + 1], other[UUID_LEN + 1];
@@ -276,6 +295,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_is_made_once_kept_and_deleted),
 		cmocka_unit_test(what_the_runtime_has_without_a_record_is_found),
+		cmocka_unit_test(those_without_a_record_are_looked_for_until_the_runtime_answers),
 		cmocka_unit_test(one_goes_with_its_maker_or_the_last_that_has_it),
 		cmocka_unit_test(one_goes_when_its_maker_expires),
 		cmocka_unit_test(a_create_that_fails_takes_back_what_it_has_made),
