@@ -112,10 +112,10 @@ PLACES = {
         "server.snapshot.saved", "server.store.written", "server.store.committed", "server.store.committed:2",
         "server.copy.written", "server.copy.committed", "server.copy.committed:2",
         "warden.snapshot.begun", "warden.snapshot.flushing", "warden.snapshot.flushed", "warden.snapshot.noted", "warden.snapshot.frozen", "warden.snapshot.cloned",
-        "warden.snapshot.let_go", "warden.snapshot.finished", "warden.snapshot.told",
+        "warden.snapshot.let_go", "warden.snapshot.finished", "warden.snapshot.told", "warden.snapshot.record_written",
     ],
     "snapshot delete": [
-        "server.snapshot.marked", "server.snapshot.deleted", "server.snapshot.forgotten", "server.snapshot.swept",
+        "server.snapshot.marked", "server.snapshot.unrecorded", "server.snapshot.deleted", "server.snapshot.forgotten", "server.snapshot.swept",
         "server.store.committed", "server.store.committed:2", "server.copy.committed", "server.copy.committed:2",
         "warden.snapshot.removing", "warden.snapshot.removed",
     ],

@@ -32,7 +32,7 @@ SANITIZER = re.compile(r"runtime error:|AddressSanitizer|LeakSanitizer|Undefined
 
 CREATE, PAUSE, RESUME, REMOVE, DIAL, LOGS, STATS, LIST, SNAPSHOT, SNAPSHOT_REMOVE, SNAPSHOTS = range(1, 12)
 LAYER_ADD, LAYER_DROP, LAYERS, LAYER_PACK, VOLUME_MAKE, VOLUME_REMOVE, VOLUMES, RECORD_SET, RECORD_GET, ENDED = range(12, 22)
-VERSION = 2
+VERSION = 3
 STARTING, RUNNING, PAUSED, OVER = range(4)
 EXITED, INIT, KILLED, LOST = range(4)
 INVALID, NOT_FOUND, CONFLICT, DENIED, LIMIT, TIMEOUT, UNAVAILABLE, IO, INTERNAL = range(1, 10)
@@ -40,7 +40,7 @@ REQUEST = struct.Struct("=IIQ64sIII4x5QI64sI64sI")  # the last: how many layers 
 LAYER = struct.Struct("=I32s")
 BLOB, SNAP = 1, 2
 NO_IMAGE = 0xFFFFFFFF
-REPLY = struct.Struct("=IIQ64sIIIiiI13Q16s2QI32sii496s4x")
+REPLY = struct.Struct("=IIQ64sIIIiiI13Q16s2Q2II32sii496s4x")
 LIMITS = (1000, 256 << 20, 256, 10 << 30, 1000000)  # cpu, memory, pids, disk, inodes
 SLOTS = 2
 DISK_SIZE = 4 << 30  # of all boxes together
@@ -63,7 +63,7 @@ class Reply:
         (self.version, self.call, self.serial, name, self.failed, self.state, self.reason, self.exit_code, self.signal,
          self.oom, self.cpu_usec, self.memory_bytes, self.memory_peak_bytes, self.pids, self.disk_bytes, self.oom_kills,
          self.io_read_bytes, self.io_written_bytes, self.net_in_bytes, self.net_out_bytes, self.net_in_packets, self.net_out_packets, self.net_refused_packets,
-         self.snapshot, self.flush_us, self.frozen_us, self.layer_kind, self.layer, self.code, self.errno, message) = REPLY.unpack(data)
+         self.snapshot, self.flush_us, self.frozen_us, self.has_record, _, self.layer_kind, self.layer, self.code, self.errno, message) = REPLY.unpack(data)
         self.id = name.split(b"\0")[0].decode()
         self.message = message.split(b"\0")[0].decode()
         self.fds = fds

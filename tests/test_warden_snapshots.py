@@ -6,8 +6,8 @@ import uuid
 
 import pytest
 
-from test_warden import CONFLICT, INVALID, NOT_FOUND, PAUSE, REMOVE, RESUME, RUNNING, PAUSED, SNAPSHOT, SNAPSHOT_REMOVE, \
-    SNAPSHOTS, Failed, guest, pytestmark, warden  # noqa: F401 (fixtures, and what to skip)
+from test_warden import CONFLICT, INVALID, NOT_FOUND, PAUSE, RECORD_GET, RECORD_SET, REMOVE, RESUME, RUNNING, PAUSED, SNAPSHOT, SNAPSHOT_REMOVE, \
+    SNAPSHOTS, Failed, guest, sealed, pytestmark, warden  # noqa: F401 (fixtures, and what to skip)
 
 
 def names(peer):
@@ -82,6 +82,55 @@ def test_what_froze_a_box_decides_whether_a_new_warden_thaws_it(warden):  # noqa
     assert not (folder / "snapshot").exists() and peer.shell(cut, "echo fine") == "fine\n"
     for box in (paused, cut):
         peer.call(REMOVE, box)
+
+
+def record_of(peer, layer):
+    fd, = peer.call(RECORD_GET, "ab", layers=[layer]).fds
+    with open(fd, "rb") as f:
+        return f.read()
+
+
+def set_record(peer, layer, text):
+    fd = sealed(text)
+    try:
+        peer.call(RECORD_SET, "ab", [fd], layers=[layer])
+    finally:
+        os.close(fd)
+
+
+def with_records(peer):
+    serial, found = peer.send(SNAPSHOTS), {}
+    while any((reply := peer.receive()).snapshot):
+        assert reply.serial == serial
+        found[reply.snapshot] = reply.has_record
+    return found
+
+
+def test_a_record_lies_beside_its_layer_and_goes_with_it(warden):  # noqa: F811
+    peer = warden.start().peer()
+    box, layer, other = peer.create(), new(), new()
+    with pytest.raises(Failed) as e:
+        set_record(peer, layer, b"of nothing")
+    assert e.value.code == NOT_FOUND
+    for name in (layer, other):
+        peer.call(SNAPSHOT, box, layers=[name])
+    refused(peer, NOT_FOUND, RECORD_GET, "ab", layers=[layer])
+    for text in (b"one", b"another\n" * 9999):
+        set_record(peer, layer, text)
+        assert record_of(peer, layer) == text
+    assert with_records(peer) == {layer: 1, other: 0}
+    warden.stop(signal.SIGKILL)
+    peer = warden.start(check=False).peer()
+    layers = f"/proc/{warden.process.pid}/root{warden.state}/store/layers"
+    assert record_of(peer, layer) == b"another\n" * 9999
+    for _ in range(2):
+        set_record(peer, layer, b"")
+    assert with_records(peer) == {layer: 0, other: 0}
+    set_record(peer, other, b"kept")
+    peer.call(REMOVE, box)
+    for name in (layer, other):
+        peer.call(SNAPSHOT_REMOVE, layers=[name])
+    assert not [name for name in os.listdir(layers) if "record" in name]
 
 
 def test_half_of_a_layer_is_swept(warden):  # noqa: F811

@@ -192,6 +192,8 @@ int wire_check_request(const void *bytes, size_t n, size_t n_fds, struct wire_re
 		return -1;
 	if ((rq.call == WIRE_SNAPSHOT || rq.call == WIRE_SNAPSHOT_REMOVE) && check_snapshot(&rq, e) < 0)
 		return -1;
+	if ((rq.call == WIRE_RECORD_SET || rq.call == WIRE_RECORD_GET) && rq.n_layers > 0 && check_snapshot(&rq, e) < 0)
+		return -1;
 	if ((rq.call == WIRE_LAYER_ADD || rq.call == WIRE_LAYER_DROP) &&
 	    (rq.n_layers != 1 || rq.layers[0].kind != WIRE_LAYER_BLOB))
 		return bad(e, "no layer of an image");
@@ -214,7 +216,7 @@ int wire_check_reply(const void *bytes, size_t n, struct wire_reply *ret, struct
 		return bad(e, "another version");
 	if (rp.call < WIRE_CREATE || rp.call > WIRE_ENDED || (rp.serial == 0) != (rp.call == WIRE_ENDED))
 		return bad(e, "an unknown call");
-	if (rp.failed > 1 || rp.state > WIRE_OVER || rp.ending.reason > WIRE_END_LOST || rp.ending.oom > 1)
+	if (rp.failed > 1 || rp.state > WIRE_OVER || rp.ending.reason > WIRE_END_LOST || rp.ending.oom > 1 || rp.snapshot.has_record > 1)
 		return bad(e, "a value out of range");
 	if (rp.layer.kind > WIRE_LAYER_SNAPSHOT)
 		return bad(e, "an unknown kind of layer");

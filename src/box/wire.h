@@ -13,7 +13,7 @@
 #include "base/digest.h"
 #include "base/err.h"
 
-#define WIRE_VERSION 2
+#define WIRE_VERSION 3
 #define WIRE_ID_SIZE 64   /* of a sandbox: NUL-terminated, id_valid() */
 #define WIRE_IMAGE_HOST 0 /* the host's own programs; others are numbered as the operator lists them */
 #define WIRE_IMAGE_NONE UINT32_MAX /* nothing below the layers */
@@ -47,7 +47,8 @@ enum wire_call {
 	WIRE_VOLUME_REMOVE, /* with all that is in it; of what is not there at once */
 	WIRE_VOLUMES, /* answered with one row per named volume, its id in the place of a sandbox's, then one without */
 	/* The record is the server's own copy of what its database says of the sandbox. The warden keeps it beside the box, unread,
-	 * so that a database that was lost or damaged costs no sandbox that runs. */
+	 * so that a database that was lost or damaged costs no sandbox that runs. With the snapshot layers[0], both are about the
+	 * record of that one, which an empty record removes, and which goes with its layer; the id is only checked. */
 	WIRE_RECORD_SET, /* with a sealed record, which replaces the one that there is; not of a box that is being removed */
 	WIRE_RECORD_GET, /* answered with a sealed descriptor of it; ERR_NOT_FOUND: there is none; ERR_INVALID: it is damaged */
 	WIRE_ENDED, /* from the warden, serial 0: a box has ended */
@@ -150,6 +151,8 @@ struct wire_snapshot {
 	unsigned char name[WIRE_SNAPSHOT_SIZE];
 	uint64_t flush_us;  /* what it took to write back, while the sandbox went on */
 	uint64_t frozen_us; /* how long it was frozen */
+	uint32_t has_record; /* 0 or 1, of a row */
+	uint32_t reserved;
 };
 
 /* How a box ended. */
@@ -168,7 +171,7 @@ struct wire_reply {
 	uint32_t state;  /* enum wire_state, of a row */
 	struct wire_ending ending; /* of WIRE_ENDED, and of a row that is over */
 	struct wire_stats stats;
-	struct wire_snapshot snapshot; /* of WIRE_SNAPSHOT; only the name, of a row */
+	struct wire_snapshot snapshot; /* of WIRE_SNAPSHOT; only the name and the last one, of a row */
 	struct wire_layer layer; /* of a row of WIRE_LAYERS, and of WIRE_LAYER_PACK */
 	struct err err;
 };

@@ -64,6 +64,25 @@ static void layers_of_both_kinds_are_packed(void **state)
 	assert_int_equal(check(&rq, 1), -1);
 }
 
+static void a_record_is_of_a_sandbox_or_of_one_snapshot(void **state)
+{
+	(void)state;
+	for (unsigned call = WIRE_RECORD_SET; call <= WIRE_RECORD_GET; call++) {
+		struct wire_request rq = good_request(call);
+		size_t n_fds = call == WIRE_RECORD_SET;
+
+		assert_int_equal(check(&rq, n_fds), 0);
+		rq.n_layers = 1;
+		rq.layers[0] = (struct wire_layer){ WIRE_LAYER_SNAPSHOT, { 1 } };
+		assert_int_equal(check(&rq, n_fds), 0);
+		rq.layers[0].kind = WIRE_LAYER_BLOB;
+		assert_int_equal(check(&rq, n_fds), -1);
+		rq.n_layers = 2;
+		rq.layers[0] = rq.layers[1] = (struct wire_layer){ WIRE_LAYER_SNAPSHOT, { 1 } };
+		assert_int_equal(check(&rq, n_fds), -1);
+	}
+}
+
 static void layers_are_added_one_by_one_and_only_those_of_images(void **state)
 {
 	struct wire_request rq = good_request(WIRE_LAYER_ADD);
@@ -295,7 +314,7 @@ static int check_reply(const struct wire_reply *rp)
 
 static void replies_are_checked_too(void **state)
 {
-	struct wire_reply bad[9], rp = good_reply();
+	struct wire_reply bad[10], rp = good_reply();
 
 	(void)state;
 	assert_int_equal(check_reply(&rp), 0);
@@ -310,6 +329,7 @@ static void replies_are_checked_too(void **state)
 	bad[3].state = WIRE_OVER + 1;
 	bad[4].ending.reason = WIRE_END_LOST + 1;
 	bad[5].ending.oom = 2;
+	bad[9].snapshot.has_record = 2;
 	memset(bad[6].err.msg, 'a', sizeof(bad[6].err.msg));
 	bad[7].failed = 1; /* with no error */
 	memcpy(bad[8].id, "A", 2);
@@ -321,6 +341,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(good_requests_pass), cmocka_unit_test(layers_of_both_kinds_are_packed),
+		cmocka_unit_test(a_record_is_of_a_sandbox_or_of_one_snapshot),
 		cmocka_unit_test(layers_are_added_one_by_one_and_only_those_of_images),
 		cmocka_unit_test(a_layer_that_is_added_has_the_name_of_its_blob),
 		cmocka_unit_test(a_policy_is_a_third_descriptor), cmocka_unit_test(anything_else_is_refused),

@@ -113,6 +113,11 @@ struct runtime_snapshot {
 	uint64_t frozen_us; /* how long it was frozen */
 };
 
+struct runtime_snapshot_found {
+	const char *name; /* of the layer */
+	bool has_record;
+};
+
 struct runtime_layer { /* one of the two */
 	const char *snapshot;      /* its name */
 	const unsigned char *blob; /* of an image: its name */
@@ -184,6 +189,7 @@ typedef void runtime_info_fn(const struct runtime_info *info, const struct runti
 typedef void runtime_stats_fn(const struct runtime_stats *stats, const struct runtime_failure *failure, void *arg);
 typedef void runtime_snapshot_fn(const struct runtime_snapshot *made, const struct runtime_failure *failure, void *arg);
 typedef void runtime_layers_fn(const char *const *layers, size_t n, const struct runtime_failure *failure, void *arg);
+typedef void runtime_snapshots_fn(const struct runtime_snapshot_found *layers, size_t n, const struct runtime_failure *failure, void *arg);
 typedef void runtime_packed_fn(const unsigned char digest[SHA256_SIZE], const struct runtime_failure *failure, void *arg);
 typedef void runtime_list_fn(const struct runtime_box *boxes, size_t n, const struct runtime_failure *failure, void *arg);
 
@@ -223,7 +229,11 @@ struct runtime_ops {
 	void (*snapshot)(struct runtime *rt, const char *id, const char *layer, runtime_snapshot_fn *fn, void *arg);
 	/* Of what is not there succeeds. ERR_CONFLICT while a sandbox stands on it. */
 	void (*snapshot_remove)(struct runtime *rt, const char *layer, runtime_done_fn *fn, void *arg);
-	void (*snapshots)(struct runtime *rt, runtime_layers_fn *fn, void *arg); /* all that there are */
+	void (*snapshots)(struct runtime *rt, runtime_snapshots_fn *fn, void *arg); /* all that there are */
+	/* The same as record_set() and record_get(), of a snapshot: the record is kept beside its layer, and goes with it. Setting an
+	 * empty one removes it, or succeeds where there is none. NULL: the runtime keeps none. */
+	void (*snapshot_record_set)(struct runtime *rt, const char *layer, struct str record, runtime_done_fn *fn, void *arg);
+	void (*snapshot_record_get)(struct runtime *rt, const char *layer, runtime_text_fn *fn, void *arg);
 	/* A layer as an uncompressed tar of an OCI layer, into FD, an empty file that is the caller's, of which DISK_MAX bytes are
 	 * on the disk at most. Takes 2 h at most. NULL: it has no such layers. */
 	void (*pack)(struct runtime *rt, const struct runtime_layer *layer, int fd, uint64_t disk_max, runtime_packed_fn *fn, void *arg);

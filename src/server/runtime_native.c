@@ -137,6 +137,8 @@ void native_call_fail(struct call *c, const struct err *e)
 		copy.fn.snapshot(NULL, &f, copy.arg);
 		break;
 	case WIRE_SNAPSHOTS:
+		copy.fn.snapshots(NULL, 0, &f, copy.arg);
+		break;
 	case WIRE_VOLUMES:
 		copy.fn.layers(NULL, 0, &f, copy.arg);
 		break;
@@ -676,7 +678,8 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 		.policy = native_policy,   .activity = native_activity,
 		.record_set = native_record_set, .record_get = native_record_get,
 		.list = native_list,       .snapshot = native_snapshot, .snapshot_remove = native_snapshot_remove,
-		.snapshots = native_snapshots, .pack = native_pack, .volume_make = native_volume_make, .volume_remove = native_volume_remove, .volumes = native_volumes,
+		.snapshots = native_snapshots, .snapshot_record_set = native_snapshot_record_set,
+		.snapshot_record_get = native_snapshot_record_get, .pack = native_pack, .volume_make = native_volume_make, .volume_remove = native_volume_remove, .volumes = native_volumes,
 		.cancel = native_image_cancel, .check_image = native_check_image, .free = native_free,
 	};
 	struct native *n = calloc(1, sizeof(*n));

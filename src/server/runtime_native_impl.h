@@ -35,6 +35,7 @@ struct call {
 		runtime_list_fn *list;
 		runtime_snapshot_fn *snapshot;
 		runtime_layers_fn *layers;
+		runtime_snapshots_fn *snapshots;
 		runtime_packed_fn *packed;
 	} fn;
 	void *arg;
@@ -138,7 +139,9 @@ void native_answer_packed(struct call *c, const struct wire_layer *layer);
 int native_add_layers(struct wire_request *rq, const struct string_list *layers, struct err *e); /* behind those that RQ has */
 void native_snapshot(struct runtime *rt, const char *id, const char *layer, runtime_snapshot_fn *fn, void *arg);
 void native_snapshot_remove(struct runtime *rt, const char *layer, runtime_done_fn *fn, void *arg);
-void native_snapshots(struct runtime *rt, runtime_layers_fn *fn, void *arg);
+void native_snapshots(struct runtime *rt, runtime_snapshots_fn *fn, void *arg);
+void native_snapshot_record_set(struct runtime *rt, const char *layer, struct str record, runtime_done_fn *fn, void *arg);
+void native_snapshot_record_get(struct runtime *rt, const char *layer, runtime_text_fn *fn, void *arg);
 void native_volumes(struct runtime *rt, runtime_layers_fn *fn, void *arg); /* ids come as names of layers do */
 void native_answer_snapshot(struct call *c, const struct wire_snapshot *w);
 void native_answer_snapshots(struct call *c, const struct wire_reply *rp);

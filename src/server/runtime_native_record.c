@@ -10,8 +10,11 @@
 
 #include "base/banned.h"
 
-void native_record_set(struct runtime *rt, const char *id, struct str record, runtime_done_fn *fn, void *arg)
+/* LAYER: of a snapshot, which stands for the id as well; or NULL. */
+static void set(struct runtime *rt, const char *id, const char *layer, struct str record, runtime_done_fn *fn, void *arg)
 {
+	const char *names[] = { layer };
+	const struct string_list layers = { names, layer ? 1 : 0 };
 	struct call *c = native_call_new(rt, WIRE_RECORD_SET, arg);
 	struct wire_request rq = { 0 };
 	AUTO_FD fd = -1;
@@ -22,14 +25,26 @@ void native_record_set(struct runtime *rt, const char *id, struct str record, ru
 	}
 	c->fn.done = fn;
 	fd = memfd_sealed_bytes("record", record, &c->failure);
-	if (fd < 0)
+	if (fd < 0 || native_add_layers(&rq, &layers, &c->failure) < 0)
 		native_call_fail_later(c);
 	else
 		native_call_send(c, id, &rq, fd);
 }
 
-void native_record_get(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg)
+void native_record_set(struct runtime *rt, const char *id, struct str record, runtime_done_fn *fn, void *arg)
 {
+	set(rt, id, NULL, record, fn, arg);
+}
+
+void native_snapshot_record_set(struct runtime *rt, const char *layer, struct str record, runtime_done_fn *fn, void *arg)
+{
+	set(rt, layer, layer, record, fn, arg);
+}
+
+static void get(struct runtime *rt, const char *id, const char *layer, runtime_text_fn *fn, void *arg)
+{
+	const char *names[] = { layer };
+	const struct string_list layers = { names, layer ? 1 : 0 };
 	struct call *c = native_call_new(rt, WIRE_RECORD_GET, arg);
 	struct wire_request rq = { 0 };
 
@@ -38,7 +53,20 @@ void native_record_get(struct runtime *rt, const char *id, runtime_text_fn *fn, 
 		return;
 	}
 	c->fn.text = fn;
-	native_call_send(c, id, &rq, -1);
+	if (native_add_layers(&rq, &layers, &c->failure) < 0)
+		native_call_fail_later(c);
+	else
+		native_call_send(c, id, &rq, -1);
+}
+
+void native_record_get(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg)
+{
+	get(rt, id, NULL, fn, arg);
+}
+
+void native_snapshot_record_get(struct runtime *rt, const char *layer, runtime_text_fn *fn, void *arg)
+{
+	get(rt, layer, layer, fn, arg);
 }
 
 void native_answer_record(struct call *c, const struct passed *got)

@@ -63,9 +63,22 @@ void native_snapshot_remove(struct runtime *rt, const char *layer, runtime_done_
 	ask(c, "", layer);
 }
 
-static void list(struct runtime *rt, enum wire_call kind, runtime_layers_fn *fn, void *arg)
+void native_snapshots(struct runtime *rt, runtime_snapshots_fn *fn, void *arg)
 {
-	struct call *c = native_call_new(rt, kind, arg);
+	struct call *c = native_call_new(rt, WIRE_SNAPSHOTS, arg);
+	struct wire_request rq = { 0 };
+
+	if (!c) {
+		fn(NULL, 0, &native_no_memory, arg);
+		return;
+	}
+	c->fn.snapshots = fn;
+	native_call_send(c, "", &rq, -1);
+}
+
+void native_volumes(struct runtime *rt, runtime_layers_fn *fn, void *arg)
+{
+	struct call *c = native_call_new(rt, WIRE_VOLUMES, arg);
 	struct wire_request rq = { 0 };
 
 	if (!c) {
@@ -74,16 +87,6 @@ static void list(struct runtime *rt, enum wire_call kind, runtime_layers_fn *fn,
 	}
 	c->fn.layers = fn;
 	native_call_send(c, "", &rq, -1);
-}
-
-void native_snapshots(struct runtime *rt, runtime_layers_fn *fn, void *arg)
-{
-	list(rt, WIRE_SNAPSHOTS, fn, arg);
-}
-
-void native_volumes(struct runtime *rt, runtime_layers_fn *fn, void *arg)
-{
-	list(rt, WIRE_VOLUMES, fn, arg);
 }
 
 void native_answer_snapshot(struct call *c, const struct wire_snapshot *w)
@@ -96,31 +99,47 @@ void native_answer_snapshot(struct call *c, const struct wire_snapshot *w)
 	fn(&made, NULL, arg);
 }
 
-static void complete(struct call *c)
+static void complete_snapshots(struct call *c)
 {
 	AUTO(free) struct wire_reply *rows = take_ptr(&c->rows);
-	AUTO(free) char(*names)[WIRE_ID_SIZE] = calloc(c->n_rows + 1, sizeof(*names));
-	AUTO(free) const char **layers = calloc(c->n_rows + 1, sizeof(*layers));
-	runtime_layers_fn *fn = c->fn.layers;
-	bool are_volumes = c->kind == WIRE_VOLUMES;
+	AUTO(free) char(*names)[RUNTIME_LAYER_LEN + 1] = calloc(c->n_rows + 1, sizeof(*names));
+	AUTO(free) struct runtime_snapshot_found *found = calloc(c->n_rows + 1, sizeof(*found));
+	runtime_snapshots_fn *fn = c->fn.snapshots;
 	size_t n = c->n_rows;
 	void *arg = c->arg;
 	struct err e = { 0 };
 
-	if (!names || !layers) {
+	if (!names || !found) {
 		(void)err_no_memory(&e);
 		native_call_fail(c, &e);
 		return;
 	}
 	for (size_t i = 0; i < n; i++) {
-		if (are_volumes)
-			memcpy(names[i], rows[i].id, sizeof(names[i])); /* which was checked */
-		else
-			hex_encode(names[i], rows[i].snapshot.name, WIRE_SNAPSHOT_SIZE);
-		layers[i] = names[i];
+		hex_encode(names[i], rows[i].snapshot.name, WIRE_SNAPSHOT_SIZE);
+		found[i] = (struct runtime_snapshot_found){ names[i], rows[i].snapshot.has_record };
 	}
 	native_call_free(c);
-	fn(layers, n, NULL, arg);
+	fn(found, n, NULL, arg);
+}
+
+static void complete_volumes(struct call *c)
+{
+	AUTO(free) struct wire_reply *rows = take_ptr(&c->rows);
+	AUTO(free) const char **ids = calloc(c->n_rows + 1, sizeof(*ids));
+	runtime_layers_fn *fn = c->fn.layers;
+	size_t n = c->n_rows;
+	void *arg = c->arg;
+	struct err e = { 0 };
+
+	if (!ids) {
+		(void)err_no_memory(&e);
+		native_call_fail(c, &e);
+		return;
+	}
+	for (size_t i = 0; i < n; i++)
+		ids[i] = rows[i].id; /* which was checked */
+	native_call_free(c);
+	fn(ids, n, NULL, arg);
 }
 
 void native_answer_snapshots(struct call *c, const struct wire_reply *rp)
@@ -129,7 +148,7 @@ void native_answer_snapshots(struct call *c, const struct wire_reply *rp)
 	struct err e = { 0 };
 
 	if (c->kind == WIRE_VOLUMES ? !rp->id[0] : memcmp(rp->snapshot.name, nothing, sizeof(nothing)) == 0) {
-		complete(c);
+		(c->kind == WIRE_VOLUMES ? complete_volumes : complete_snapshots)(c);
 		return;
 	}
 	if (c->n_rows == c->cap_rows && !native_more_rows(c)) {

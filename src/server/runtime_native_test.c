@@ -232,7 +232,7 @@ static void on_snapshot(const struct runtime_snapshot *made, const struct runtim
 	assert_true(failure || (made->flush_us == 5 && made->frozen_us == 6));
 }
 
-static void on_layers(const char *const *layers, size_t n, const struct runtime_failure *failure, void *arg)
+static void on_layers(const struct runtime_snapshot_found *layers, size_t n, const struct runtime_failure *failure, void *arg)
 {
 	struct fixture *f = arg;
 
@@ -240,7 +240,7 @@ static void on_layers(const char *const *layers, size_t n, const struct runtime_
 	f->boxes = n;
 	f->text[0] = '\0';
 	for (size_t i = 0; i < n; i++)
-		(void)snprintf(f->text + i * RUNTIME_LAYER_LEN, RUNTIME_LAYER_LEN + 1, "%s", layers[i]);
+		(void)snprintf(f->text + i * RUNTIME_LAYER_LEN, RUNTIME_LAYER_LEN + 1, "%s", layers[i].name);
 }
 
 static void a_create_names_its_layers_the_uppermost_first(void **state)

@@ -153,9 +153,12 @@ static void on_flush(void *arg)
 {
 	struct snapshots *s = arg;
 
-	for (struct snapshot *sn = s->newest; sn; sn = sn->older)
+	for (struct snapshot *sn = s->newest; sn; sn = sn->older) {
 		if (item_of(sn)->is_dirty && !item_of(sn)->is_saving)
 			save(item_of(sn));
+		if (item_of(sn)->is_record_due)
+			snapshot_record_send(item_of(sn));
+	}
 }
 
 /* ---- taking ---- */
@@ -177,6 +180,7 @@ static void on_taken(struct sandbox *sb, const struct fault *f, void *arg)
 		 LOG_S("state", snapshot_state_name(it->pub.row.state)), LOG_U("flush_us", sb ? sb->made.flush_us : 0),
 		 LOG_U("frozen_us", sb ? sb->made.frozen_us : 0));
 	save(it);
+	snapshot_record_send(it);
 	KILL_POINT("server.snapshot.saved");
 	snapshots_released(it->pub.set);
 }
@@ -324,6 +328,7 @@ static void on_kept(const struct err *e, void *arg)
 	struct fault f;
 
 	if (!e) {
+		snapshot_record_send(it);
 		tell(it, &it->pub, NULL);
 		return;
 	}
@@ -420,7 +425,7 @@ static void on_deleted(const struct err *e, void *arg)
 }
 
 /* The layer is not needed any more by whom clients can see: whether by others, is found out when they go. */
-static void delete_now(struct item *it)
+static void delete_row(struct item *it)
 {
 	struct store_tx *tx = store_tx_new();
 	struct err e = { 0 };
@@ -428,6 +433,31 @@ static void delete_now(struct item *it)
 	store_tx_snapshot_delete(tx, it->pub.row.id);
 	if (store_submit(it->pub.set->spec.store, tx, on_deleted, it, &e) < 0)
 		on_deleted(&e, it);
+}
+
+static void on_unrecorded(const struct runtime_failure *failure, void *arg)
+{
+	struct item *it = arg;
+	struct fault f;
+
+	if (failure && failure->err.code != ERR_NOT_FOUND) {
+		(void)fault_of_runtime(&f, it->pub.set->spec.runtime, failure);
+		remove_failed(it, &f);
+		return;
+	}
+	KILL_POINT("server.snapshot.unrecorded");
+	delete_row(it);
+}
+
+/* The copy of its record first: beside a layer without a record it would make a snapshot of that again. */
+static void delete_now(struct item *it)
+{
+	struct runtime *rt = it->pub.set->spec.runtime;
+
+	if (rt->ops->snapshot_record_set && it->pub.row.layers.n > 0)
+		rt->ops->snapshot_record_set(rt, it->pub.row.layers.items[0], STR(""), on_unrecorded, it);
+	else
+		delete_row(it);
 }
 
 /* Whether one stands on it. What was imported has no layer that would tell, only a name. */
@@ -497,6 +527,26 @@ static int load(const struct snapshot_row *row, void *arg, struct err *e)
 	return -1;
 }
 
+int snapshot_adopt(struct snapshots *s, const struct snapshot_row *row, struct err *e)
+{
+	struct item *it;
+	struct store_tx *tx;
+
+	if (map_get(&s->by_id, str_of(row->id)) || s->by_id.n >= SNAPSHOTS_MAX)
+		return err_set(e, ERR_LIMIT, "a snapshot too many");
+	for (size_t i = 0; i < row->layers.n; i++)
+		if (layer_add(s, row->layers.items[i], e) < 0)
+			return -1;
+	if (load(row, s, e) < 0)
+		return -1;
+	it = map_get(&s->by_id, str_of(row->id));
+	tx = store_tx_new();
+	store_tx_snapshot(tx, &it->pub.row);
+	if (store_submit(s->spec.store, tx, NULL, NULL, e) < 0) /* the next start does this again */
+		log_error("a record that was made anew could not be written", LOG_S("id", row->id), LOG_ERR(e));
+	return 0;
+}
+
 static bool has_all(const struct map *found, const struct snapshot_row *r)
 {
 	for (size_t i = 0; i < r->layers.n; i++)
@@ -519,6 +569,12 @@ static void settle(struct item *it, const struct map *found)
 	} else if (it->pub.row.state == SNAPSHOT_DELETING && !has_sandbox(it)) {
 		it->is_removing = true;
 		delete_now(it);
+	}
+	if (is_whole && !it->is_removing && it->pub.row.layers.n > 0) {
+		const struct found_layer *own = map_get(found, str_of(it->pub.row.layers.items[0]));
+
+		if (!own->has_record) /* of an earlier version, or of a server that was killed in between */
+			snapshot_record_send(it);
 	}
 }
 
@@ -579,6 +635,7 @@ void snapshots_free(struct snapshots *s)
 		item_free(it);
 	}
 	layers_free(s);
+	adoption_free(s);
 	map_done(&s->by_id);
 	timer_done(&s->flush);
 	timer_done(&s->sweep);

@@ -20,6 +20,7 @@ struct item { /* a snapshot, and what only the model knows of it */
 	void *arg;
 	bool is_removing; /* its record is about to go */
 	bool is_dirty, is_saving; /* its state, as with sandboxes */
+	bool is_record_sent, is_record_due; /* the copy of its record: on its way, to be tried again */
 };
 
 /* A layer that the runtime has, or may have. */
@@ -30,6 +31,20 @@ struct layer {
 	bool is_stranger; /* it was there at the start, without a record, and is left alone */
 };
 
+/* A list of layers while the copies of records are read that lie beside those that no snapshot has. */
+struct found_layer {
+	char name[RUNTIME_LAYER_LEN + 1];
+	bool has_record;
+	bool is_unknown; /* it has one, but no snapshot has it */
+};
+struct adoption {
+	struct snapshots *set;
+	void (*fn)(struct adoption *);
+	bool has_failed; /* the runtime went away meanwhile */
+	size_t next, n;
+	struct found_layer at[];
+};
+
 struct snapshots {
 	struct snapshots_spec spec;
 	struct sandboxes *sandboxes; /* NULL: before the recovery and after the last turn */
@@ -37,6 +52,7 @@ struct snapshots {
 	struct snapshot *newest, *oldest;
 	struct map layers; /* of struct layer, by name */
 	struct layer_pin *pins;
+	struct adoption *adoption;
 	struct random_pool random;
 	struct timer flush, sweep, again, look;
 	uint64_t look_ms;   /* the pause before the next look */
@@ -53,7 +69,14 @@ static inline struct item *item_of(struct snapshot *sn)
 }
 
 /* snapshot.c */
-void snapshots_settle(struct snapshots *s, const struct map *found); /* FOUND: names of layers */
+void snapshots_settle(struct snapshots *s, const struct map *found); /* FOUND: struct found_layer, by name */
+int snapshot_adopt(struct snapshots *s, const struct snapshot_row *row, struct err *e);
+
+/* snapshot_record.c */
+void snapshot_record_send(struct item *it); /* if it is Ready */
+/* Afterwards what of LAYERS had a copy of its record has a snapshot, or is a stranger; then FN is called, perhaps at once. */
+int adoption_begin(struct snapshots *s, const struct runtime_snapshot_found *layers, size_t n, void (*fn)(struct adoption *), struct err *e);
+void adoption_free(struct snapshots *s);
 
 /* snapshot_layers.c */
 void layer_of(const char *id, char out[RUNTIME_LAYER_LEN + 1]); /* the layer that a snapshot of this id makes */

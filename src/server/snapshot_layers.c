@@ -142,6 +142,7 @@ static void on_removed(const struct runtime_failure *failure, void *arg)
 			timer_in(&s->sweep, SWEEP_AGAIN_MS);
 		return;
 	}
+	log_info("a layer that nobody needs was removed", LOG_S("layer", l->name));
 	(void)map_del(&s->layers, str_of(l->name));
 	free(l);
 }
@@ -190,12 +191,9 @@ static void keep_unknown(struct snapshots *s, size_t n)
 	(void)store_submit(s->spec.store, tx, NULL, NULL, &(struct err){ 0 });
 }
 
-/* All that there are, and all that may still come: what an earlier server has asked for may not have ended yet. */
-static int learn(struct snapshots *s, const char *const *layers, size_t n, struct err *e)
+/* What the records need. */
+static int learn_needed(struct snapshots *s, struct err *e)
 {
-	for (size_t i = 0; i < n && !s->keeps_unknown; i++)
-		if (layer_add(s, layers[i], e) < 0)
-			return -1;
 	for (const struct snapshot *sn = s->newest; sn; sn = sn->older)
 		for (size_t i = 0; i < sn->row.layers.n; i++)
 			if (layer_add(s, sn->row.layers.items[i], e) < 0)
@@ -203,61 +201,84 @@ static int learn(struct snapshots *s, const char *const *layers, size_t n, struc
 	return 0;
 }
 
-/* What is left alone now is left alone later. */
-static int note_strangers(struct snapshots *s, const char *const *layers, size_t n, struct err *e)
+/* All the others, and all that may still come: what an earlier server has asked for may not have ended yet. What is left alone
+ * now is left alone later. */
+static int learn_others(struct snapshots *s, const struct adoption *a, struct err *e)
 {
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < a->n; i++) {
 		struct layer *l;
 
-		if (map_get(&s->layers, str_of(layers[i])))
+		if (map_get(&s->layers, str_of(a->at[i].name)))
 			continue;
-		if (layer_add(s, layers[i], e) < 0)
+		if (layer_add(s, a->at[i].name, e) < 0)
 			return -1;
-		l = map_get(&s->layers, str_of(layers[i]));
-		l->is_stranger = true;
+		l = map_get(&s->layers, str_of(a->at[i].name));
+		l->is_stranger = s->keeps_unknown;
+		if (l->is_stranger)
+			log_warn("a layer without a record is left alone", LOG_S("layer", l->name));
 	}
 	return 0;
 }
 
-static int settle(struct snapshots *s, const char *const *layers, size_t n, struct err *e)
+static size_t count_unknown(const struct snapshots *s, const struct adoption *a)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < a->n; i++)
+		n += !map_get(&s->layers, str_of(a->at[i].name));
+	return n;
+}
+
+static int settle(struct snapshots *s, struct adoption *a, struct err *e)
 {
 	AUTO(map_done) struct map found = MAP_INIT;
 
-	keep_unknown(s, n);
-	for (size_t i = 0; i < n; i++)
-		if (!map_put(&found, str_of(layers[i]), s))
+	if (learn_needed(s, e) < 0)
+		return -1;
+	keep_unknown(s, count_unknown(s, a));
+	for (size_t i = 0; i < a->n; i++)
+		if (!map_put(&found, str_of(a->at[i].name), &a->at[i]))
 			return err_no_memory(e);
-	if (learn(s, layers, n, e) < 0)
+	if (learn_others(s, a, e) < 0)
 		return -1;
 	snapshots_settle(s, &found);
-	return note_strangers(s, layers, n, e);
+	return 0;
 }
 
 /* ---- while it runs ---- */
 
 /* A server that was killed while a fork's layer was made leaves a layer that its successor has not heard of: it appears after
- * the list was made. Whatever appears without having been asked for by this server is such a one. */
+ * the list was made. Whatever appears without having been asked for by this server, or having a copy of a record, is such a one. */
 static void look_later(struct snapshots *s)
 {
 	s->look_ms = MIN(s->look_ms ? s->look_ms * 2 : (uint64_t)LOOK_MIN_MS, (uint64_t)LOOK_MAX_MS);
 	timer_in(&s->look, s->look_ms);
 }
 
-static void on_look(const char *const *layers, size_t n, const struct runtime_failure *failure, void *arg)
+static void look_done(struct adoption *a)
 {
-	struct snapshots *s = arg;
+	struct snapshots *s = a->set;
 	size_t lost = 0;
 
-	for (size_t i = 0; !failure && i < n; i++) {
-		if (map_get(&s->layers, str_of(layers[i])))
+	for (size_t i = 0; !a->has_failed && i < a->n; i++) {
+		if (map_get(&s->layers, str_of(a->at[i].name)) || a->at[i].has_record)
 			continue;
-		log_warn("a layer that an earlier server has asked for is removed", LOG_S("layer", layers[i]));
-		if (layer_add(s, layers[i], &(struct err){ 0 }) == 0) /* or there is a next time */
+		log_warn("a layer that an earlier server has asked for is removed", LOG_S("layer", a->at[i].name));
+		if (layer_add(s, a->at[i].name, &(struct err){ 0 }) == 0) /* or there is a next time */
 			lost++;
 	}
+	adoption_free(s);
 	if (lost > 0)
 		snapshots_released(s);
 	look_later(s);
+}
+
+static void on_look(const struct runtime_snapshot_found *layers, size_t n, const struct runtime_failure *failure, void *arg)
+{
+	struct snapshots *s = arg;
+
+	if (failure || !s->sandboxes || adoption_begin(s, layers, n, look_done, &(struct err){ 0 }) < 0)
+		look_later(s);
 }
 
 void layers_look(void *arg)
@@ -268,22 +289,34 @@ void layers_look(void *arg)
 		s->spec.runtime->ops->snapshots(s->spec.runtime, on_look, s);
 }
 
-static void on_layers(const char *const *layers, size_t n, const struct runtime_failure *failure, void *arg)
+static void begun(struct adoption *a)
+{
+	struct snapshots *s = a->set;
+	struct err e = { 0 };
+
+	if (a->has_failed) {
+		timer_in(&s->again, ASK_AGAIN_MS);
+		return;
+	}
+	if (settle(s, a, &e) == 0) {
+		snapshots_released(s);
+		look_later(s);
+	}
+	adoption_free(s);
+	s->recovered(e.code == ERR_NONE ? NULL : &e, s->recovered_arg);
+}
+
+static void on_layers(const struct runtime_snapshot_found *layers, size_t n, const struct runtime_failure *failure, void *arg)
 {
 	struct snapshots *s = arg;
 	struct err e = { 0 };
 
-	if (failure && failure->err.code == ERR_UNAVAILABLE) {
+	if (failure && failure->err.code == ERR_UNAVAILABLE)
 		timer_in(&s->again, ASK_AGAIN_MS);
-		return;
-	}
-	if (failure)
-		e = failure->err;
-	else if (settle(s, layers, n, &e) == 0) {
-		snapshots_released(s);
-		look_later(s);
-	}
-	s->recovered(e.code == ERR_NONE ? NULL : &e, s->recovered_arg);
+	else if (failure)
+		s->recovered(&failure->err, s->recovered_arg);
+	else if (adoption_begin(s, layers, n, begun, &e) < 0)
+		s->recovered(&e, s->recovered_arg);
 }
 
 void layers_ask(void *arg)

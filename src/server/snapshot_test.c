@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sqlite3.h>
+
 #include "server/test_plane.h"
 
 #include "base/banned.h"
@@ -47,6 +49,12 @@ static void restore(const char *snapshot, char id[UUID_LEN + 1])
 	(void)snprintf(body, sizeof(body), "{\"snapshotId\":\"%s\",\"resourceLimits\":{}}", snapshot);
 	has(rig_ask(&r, "POST /v1/sandboxes", body), "HTTP/1.1 202 ");
 	rig_id(r.answer, id);
+}
+
+/* A clock that goes on by itself: nobody turns it while the plane recovers. */
+static uint64_t tick(void *arg)
+{
+	return ++((struct rig *)arg)->now_ms;
 }
 
 /* Its layers go a moment later. */
@@ -214,6 +222,135 @@ static void a_new_database_leaves_the_layers_of_others_alone(void **state)
 	rig_restart(&r);
 	pass_sweep();
 	assert_int_equal(r.fake.n_layers, 1);
+}
+
+/* ---- records that are lost ---- */
+
+/* From the database and from its copy, while no server is there. */
+static void lose_records(void)
+{
+	static const char *const files[] = { "db.sqlite", "copy.sqlite" };
+	char path[160];
+	sqlite3 *db;
+
+	rig_close(&r);
+	for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+		(void)snprintf(path, sizeof(path), "%s/%s", r.state, files[i]);
+		assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+		assert_int_equal(sqlite3_exec(db, "DELETE FROM snapshots", NULL, NULL, NULL), SQLITE_OK);
+		assert_int_equal(sqlite3_close(db), SQLITE_OK);
+	}
+}
+
+static void one_whose_record_is_lost_gets_it_back(void **state)
+{
+	char source[UUID_LEN + 1], below[UUID_LEN + 1], copy[UUID_LEN + 1], taken[UUID_LEN + 1], before[4096];
+
+	(void)state;
+	rig_create(&r, "", source);
+	take(source, below);
+	restore(below, copy);
+	take(copy, taken);
+	(void)snprintf(before, sizeof(before), "%s", strstr(on(taken), "\"id\""));
+	lose_records();
+	rig_open(&r);
+	for (int i = 0; i < 2; i++) {
+		pass_sweep();
+		has(on(taken), "\"state\":\"Ready\",\"reason\":\"snapshot_record_recovered\"");
+		has(r.answer, "\"name\":\"n\"");
+		assert_memory_equal(strstr(r.answer, "\"createdAt\""), strstr(before, "\"createdAt\""), 30);
+		assert_int_equal(r.fake.n_layers, 2);
+		rig_restart(&r); /* it is in the database again */
+	}
+	restore(taken, copy);
+	assert_int_equal(strlen(r.fake.stack), 2 * (RUNTIME_LAYER_LEN + 1));
+}
+
+static void one_that_was_deleted_does_not_come_back(void **state)
+{
+	char source[UUID_LEN + 1], taken[UUID_LEN + 1], copy[UUID_LEN + 1], other[UUID_LEN + 1];
+
+	(void)state;
+	rig_create(&r, "", source);
+	take(source, taken);
+	restore(taken, copy);
+	has(ask("DELETE", "snapshots/", taken), "SNAPSHOT::DELETE_CONFLICT");
+	take(copy, other); /* this one needs the layer of the first */
+	has(rig_on(&r, "DELETE", copy, "", NULL), "HTTP/1.1 204 ");
+	r.fake.fails[FAKE_RECORD_SET] = 1;
+	has(ask("DELETE", "snapshots/", taken), "HTTP/1.1 500 "); /* its copy would make it again */
+	has(on(taken), "\"state\":\"Deleting\"");
+	has(ask("DELETE", "snapshots/", taken), "HTTP/1.1 204 ");
+	pass_sweep();
+	assert_int_equal(r.fake.n_layers, 2);
+	rig_restart(&r);
+	pass_sweep();
+	has(on(taken), "HTTP/1.1 404 ");
+}
+
+static void a_layer_whose_copy_is_damaged_is_left_alone(void **state)
+{
+	char source[UUID_LEN + 1], taken[UUID_LEN + 1];
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		rig_create(&r, "", source);
+		take(source, taken);
+		lose_records();
+		if (i == 0)
+			fake_record(&r.fake, r.fake.layers[0])->text[80] ^= 1;
+		else
+			(void)snprintf(fake_record(&r.fake, r.fake.layers[1])->text, sizeof(r.fake.records[0].text), "%s", "x");
+		rig_open(&r);
+		pass_sweep();
+		for (int k = 0; k < 10; k++)
+			rig_pass(&r, 30000);
+		assert_int_equal(r.fake.n_layers, i + 1);
+		has(on(taken), "HTTP/1.1 404 ");
+	}
+	assert_int_equal(r.fake.count[FAKE_SNAPSHOT_REMOVE], 0);
+}
+
+/* Of an earlier version, or of a server that was killed before it was written; and by a runtime that is away for a moment. */
+static void the_copy_of_a_record_is_written_until_it_is_there(void **state)
+{
+	char source[UUID_LEN + 1], taken[UUID_LEN + 1];
+
+	(void)state;
+	rig_create(&r, "", source);
+	r.fake.fails[FAKE_RECORD_SET] = 1;
+	take(source, taken);
+	assert_null(fake_record(&r.fake, r.fake.layers[0]));
+	rig_pass(&r, 3000);
+	RIG_WAIT(&r, fake_record(&r.fake, r.fake.layers[0]));
+	fake_unkeep(&r.fake, r.fake.layers[0]);
+	rig_restart(&r);
+	RIG_WAIT(&r, fake_record(&r.fake, r.fake.layers[0]));
+	has(ask("DELETE", "snapshots/", taken), "HTTP/1.1 204 ");
+	assert_null(fake_record(&r.fake, r.fake.layers[0]));
+}
+
+static void a_new_database_gets_the_records_of_snapshots_back(void **state)
+{
+	char source[UUID_LEN + 1], taken[UUID_LEN + 1], path[160];
+
+	(void)state;
+	rig_create(&r, "", source);
+	take(source, taken);
+	has(rig_on(&r, "DELETE", source, "", NULL), "HTTP/1.1 204 ");
+	rig_close(&r);
+	for (int i = 0; i < 6; i++) {
+		static const char *const tails[] = { "", "-wal", "-shm" };
+
+		(void)snprintf(path, sizeof(path), "%s/%s.sqlite%s", r.state, i < 3 ? "db" : "copy", tails[i % 3]);
+		(void)unlink(path);
+	}
+	r.fake.failure.err.code = ERR_UNAVAILABLE; /* it is asked again */
+	r.fake.fails[FAKE_RECORD_GET] = 1;
+	loop_set_clock(r.loop, tick, &r);
+	rig_open(&r);
+	loop_set_clock(r.loop, rig_now, &r);
+	has(on(taken), "\"state\":\"Ready\"");
 }
 
 /* ---- forks ---- */
@@ -387,6 +524,11 @@ int main(void)
 		TEST(a_start_settles_what_was_cut_off),
 		TEST(one_that_was_done_when_the_server_died_is_ready),
 		TEST(a_new_database_leaves_the_layers_of_others_alone),
+		TEST(one_whose_record_is_lost_gets_it_back),
+		TEST(one_that_was_deleted_does_not_come_back),
+		TEST(a_layer_whose_copy_is_damaged_is_left_alone),
+		TEST(the_copy_of_a_record_is_written_until_it_is_there),
+		TEST(a_new_database_gets_the_records_of_snapshots_back),
 		TEST(forks_run_all_or_not_at_all),
 		TEST(a_fork_that_a_stop_cuts_off_is_told_so),
 		TEST(a_rollback_removes_and_makes_it_anew),

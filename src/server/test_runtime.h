@@ -114,14 +114,19 @@ static inline void fake_keep(struct fake *f, const char *id, struct str text)
 	r->is_damaged = false;
 }
 
-static inline void fake_drop(struct fake *f, const char *id)
+static inline void fake_unkeep(struct fake *f, const char *id)
 {
-	struct fake_box *b = fake_find(f, id);
 	struct fake_record *r = fake_record(f, id);
 
 	if (r)
 		*r = f->records[--f->n_records];
+}
 
+static inline void fake_drop(struct fake *f, const char *id)
+{
+	struct fake_box *b = fake_find(f, id);
+
+	fake_unkeep(f, id);
 	if (b)
 		*b = f->boxes[--f->n_boxes];
 }
@@ -164,21 +169,23 @@ static inline void fake_list_volumes(struct fake *f, const struct fake_call *c, 
 static inline void fake_snap(struct fake *f, const struct fake_call *c, const struct runtime_failure *failure)
 {
 	const struct runtime_snapshot made = { .flush_us = 7, .frozen_us = 8 };
-	const char *names[FAKE_BOXES_MAX];
+	struct runtime_snapshot_found found[FAKE_BOXES_MAX];
 	int at = fake_layer(f, c->id);
 
 	for (unsigned i = 0; i < f->n_layers; i++)
-		names[i] = f->layers[i];
+		found[i] = (struct runtime_snapshot_found){ f->layers[i], fake_record(f, f->layers[i]) };
 	if (!failure && c->kind == FAKE_SNAPSHOT && at < 0)
 		(void)snprintf(f->layers[f->n_layers++], sizeof(f->layers[0]), "%.32s", c->id);
 	if (!failure && c->kind == FAKE_SNAPSHOT_REMOVE && at >= 0)
 		memmove(f->layers[at], f->layers[--f->n_layers], sizeof(f->layers[0]));
+	if (!failure && c->kind == FAKE_SNAPSHOT_REMOVE)
+		fake_unkeep(f, c->id);
 	if (c->kind == FAKE_SNAPSHOT)
 		((runtime_snapshot_fn *)c->fn)(failure ? NULL : &made, failure, c->arg);
 	else if (c->kind == FAKE_SNAPSHOT_REMOVE)
 		((runtime_done_fn *)c->fn)(failure, c->arg);
 	else
-		((runtime_layers_fn *)c->fn)(failure ? NULL : names, failure ? 0 : f->n_layers, failure, c->arg);
+		((runtime_snapshots_fn *)c->fn)(failure ? NULL : found, failure ? 0 : f->n_layers, failure, c->arg);
 }
 
 static inline void fake_dial(struct fake *f, const struct fake_call *c, const struct runtime_failure *failure)
@@ -387,6 +394,18 @@ static inline void fake_record_get(struct runtime *rt, const char *id, runtime_t
 	fake_call(rt, FAKE_RECORD_GET, id, (void *)fn, arg, 0);
 }
 
+/* Known by their layers, beside the records of boxes. */
+static inline void fake_snapshot_record_set(struct runtime *rt, const char *layer, struct str record, runtime_done_fn *fn, void *arg)
+{
+	struct fake *f = container_of(rt, struct fake, rt);
+
+	if (record.n == 0 && f->fails[FAKE_RECORD_SET] == 0)
+		fake_unkeep(f, layer);
+	else if (record.n > 0 && f->fails[FAKE_RECORD_SET] == 0)
+		fake_keep(f, layer, record);
+	fake_call(rt, FAKE_RECORD_SET, layer, (void *)fn, arg, 0);
+}
+
 static inline void fake_volume_make(struct runtime *rt, const char *id, uint64_t limit_bytes, runtime_done_fn *fn, void *arg)
 {
 	container_of(rt, struct fake, rt)->volume_bytes = limit_bytes;
@@ -466,7 +485,7 @@ static inline void fake_snapshot_remove(struct runtime *rt, const char *layer, r
 	fake_call(rt, FAKE_SNAPSHOT_REMOVE, layer, (void *)fn, arg, 0);
 }
 
-static inline void fake_snapshots(struct runtime *rt, runtime_layers_fn *fn, void *arg)
+static inline void fake_snapshots(struct runtime *rt, runtime_snapshots_fn *fn, void *arg)
 {
 	fake_call(rt, FAKE_SNAPSHOTS, "", (void *)fn, arg, 0);
 }
@@ -494,6 +513,7 @@ static inline void fake_init(struct fake *f, struct loop *l)
 		.create = fake_create, .pause = fake_pause, .resume = fake_resume, .remove = fake_remove, .dial = fake_dial_op,
 		.policy = fake_policy, .activity = fake_activity, .logs = fake_logs, .inspect = fake_inspect, .stats = fake_stats, .record_set = fake_record_set, .record_get = fake_record_get, .list = fake_list_op,
 		.snapshot = fake_snapshot, .snapshot_remove = fake_snapshot_remove, .snapshots = fake_snapshots,
+		.snapshot_record_set = fake_snapshot_record_set, .snapshot_record_get = fake_record_get,
 		.volume_make = fake_volume_make, .volume_remove = fake_volume_remove, .volumes = fake_volumes,
 		.cancel = fake_cancel, .check_image = fake_check_image, .free = fake_free,
 	};

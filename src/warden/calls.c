@@ -26,6 +26,7 @@
 #include "warden/peer.h"
 #include "warden/box_record.h"
 #include "warden/snapshot.h"
+#include "warden/snapshot_record.h"
 #include "warden/volumes.h"
 #include "warden/warden.h"
 
@@ -120,19 +121,40 @@ static void call_record_set(struct box *b, const struct passed *got, const struc
 	answer(b->w, t, set_record(b, got->fds[0], &e) < 0 ? &e : NULL);
 }
 
+/* R: whether TEXT could be read, or E. */
+static void answer_record(struct warden *w, const struct ticket *t, int r, const struct buf *text, struct err *e)
+{
+	struct wire_reply rp = { 0 };
+	AUTO_FD fd = r < 0 ? -1 : memfd_sealed_bytes("record", buf_str(text), e);
+
+	if (fd < 0)
+		answer(w, t, e);
+	else
+		answer_with(w, t, &rp, &fd, 1);
+}
+
 static void call_record_get(const struct box *b, const struct ticket *t)
 {
 	AUTO(buf_done) struct buf text = BUF_INIT(WIRE_RECORD_MAX);
-	struct wire_reply rp = { 0 };
-	AUTO_FD fd = -1;
-	struct err e;
+	struct err e = { 0 };
 
-	if (box_record_read(b->slot.dir, NULL, NULL, &text, &e) == 0)
-		fd = memfd_sealed_bytes("record", buf_str(&text), &e);
-	if (fd < 0)
-		answer(b->w, t, &e);
-	else
-		answer_with(b->w, t, &rp, &fd, 1);
+	answer_record(b->w, t, box_record_read(b->slot.dir, NULL, NULL, &text, &e), &text, &e);
+}
+
+static void call_snapshot_record(struct warden *w, const struct wire_request *rq, const struct passed *got, const struct ticket *t)
+{
+	AUTO(buf_done) struct buf text = BUF_INIT(WIRE_RECORD_MAX);
+	struct err e = { 0 };
+	int r;
+
+	if (rq->call == WIRE_RECORD_GET) {
+		answer_record(w, t, snapshot_record_read(w, rq, &text, &e), &text, &e);
+		return;
+	}
+	r = check_sealed(got->fds[0], WIRE_RECORD_MAX, "record", &e);
+	if (r == 0)
+		r = snapshot_record_write(w, rq, got->fds[0], &e);
+	answer(w, t, r < 0 ? &e : NULL);
 }
 
 /* ---- looking ---- */
@@ -250,6 +272,12 @@ static bool handle_general(struct warden *w, const struct wire_request *rq, cons
 	case WIRE_VOLUME_MAKE:
 	case WIRE_VOLUME_REMOVE: volume_call(w, rq, t); return true;
 	case WIRE_VOLUMES: volumes_list(w, t); return true;
+	case WIRE_RECORD_SET:
+	case WIRE_RECORD_GET:
+		if (rq->n_layers == 0)
+			break;
+		call_snapshot_record(w, rq, got, t);
+		return true;
 	case WIRE_PAUSE:
 	case WIRE_RESUME:
 	case WIRE_REMOVE:
@@ -257,8 +285,6 @@ static bool handle_general(struct warden *w, const struct wire_request *rq, cons
 	case WIRE_LOGS:
 	case WIRE_STATS:
 	case WIRE_SNAPSHOT:
-	case WIRE_RECORD_SET:
-	case WIRE_RECORD_GET:
 	case WIRE_ENDED: break;
 	}
 	return false;

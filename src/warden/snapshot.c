@@ -15,7 +15,9 @@
 #include "base/log.h"
 #include "base/own.h"
 #include "warden/box_impl.h"
+#include "warden/layer_dir.h"
 #include "warden/layer_pack.h"
+#include "warden/snapshot_record.h"
 #include "warden/stack.h"
 #include "warden/sweep.h"
 #include "warden/warden.h"
@@ -233,8 +235,11 @@ struct snapshot_removal {
 static int remove_work(void *arg, struct err *e)
 {
 	struct snapshot_removal *r = arg;
+	AUTO_FD layers = layer_dir_open(r->w->host.layers_path, e);
 
 	KILL_POINT("warden.snapshot.removing");
+	if (layers < 0 || snapshot_record_remove(layers, r->layer, e) < 0) /* first: a record is one of a layer that is there */
+		return -1;
 	if (box_layer_remove(&r->w->host.store, r->layer, e) < 0)
 		return -1;
 	KILL_POINT("warden.snapshot.removed");
@@ -266,6 +271,14 @@ static const struct box *user_of(const struct warden *w, const char *layer)
 	return NULL;
 }
 
+bool snapshot_is_going(const struct warden *w, const char *layer)
+{
+	for (const struct snapshot_removal *r = w->snapshot_removals; r; r = r->next)
+		if (strcmp(r->layer, layer) == 0)
+			return true;
+	return false;
+}
+
 static int check_remove(const struct warden *w, const char *layer, struct err *e)
 {
 	if (w->is_stopping)
@@ -274,9 +287,8 @@ static int check_remove(const struct warden *w, const char *layer, struct err *e
 		return err_set(e, ERR_CONFLICT, "a sandbox stands on the snapshot");
 	if (layer_is_packed(w, layer))
 		return err_set(e, ERR_CONFLICT, "the snapshot is being exported");
-	for (const struct snapshot_removal *r = w->snapshot_removals; r; r = r->next)
-		if (strcmp(r->layer, layer) == 0)
-			return err_set(e, ERR_CONFLICT, "the snapshot is being removed");
+	if (snapshot_is_going(w, layer))
+		return err_set(e, ERR_CONFLICT, "the snapshot is being removed");
 	return 0;
 }
 
@@ -330,8 +342,10 @@ void snapshots_list(struct warden *w, const struct ticket *t)
 	while ((entry = readdir(d))) {
 		struct wire_reply rp = { 0 };
 
-		if (parse_name(entry->d_name, rp.snapshot.name))
-			answer_row(w, t, &rp);
+		if (!parse_name(entry->d_name, rp.snapshot.name))
+			continue;
+		rp.snapshot.has_record = snapshot_has_record(dirfd(d), entry->d_name);
+		answer_row(w, t, &rp);
 	}
 	answer(w, t, NULL);
 }

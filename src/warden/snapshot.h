@@ -25,6 +25,8 @@ void snapshot_take(struct box *b, const struct wire_request *rq, const struct ti
 void snapshot_layer_remove(struct warden *w, const struct wire_request *rq, const struct ticket *t);
 void snapshots_list(struct warden *w, const struct ticket *t);
 
+bool snapshot_is_going(const struct warden *w, const char *layer); /* it is being removed */
+
 /* Lets a box that an earlier warden has frozen for a snapshot go on. 0: it has not. */
 int snapshot_let_go(const struct box_host *h, const struct slot *s, struct err *e);
 /* It goes on whatever froze it, with several tries. */
