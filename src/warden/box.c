@@ -236,7 +236,7 @@ static void on_removed(const struct err *failure, void *arg)
 	struct box *b = arg;
 	struct warden *w = b->w;
 	unsigned number = b->slot.number;
-	bool had_network = b->file.network != WIRE_NET_NONE;
+	bool had_network = b->file.network != WIRE_NET_NONE, had_all = b->stack.is_unknown;
 	char layer[sizeof(b->file.layer)];
 
 	KILL_POINT("warden.remove.collected");
@@ -255,7 +255,7 @@ static void on_removed(const struct err *failure, void *arg)
 		flows_retire(w, number);
 	else
 		number_free(w, number);
-	if (layer[0])
+	if (layer[0] || had_all) /* or those that were kept for want of knowing */
 		warden_layer_unused(w, layer);
 	warden_answered(w);
 	KILL_POINT("warden.remove.number_freed");
