@@ -103,7 +103,7 @@ class Host:
         self.home, self.netns = Home(), Netns("damage")
         self.boxes = {}  # role: Sandbox
         self.past = set()  # ids of all that there ever were
-        self.snapshot = None
+        self.snapshot = self.snapshot_status = None
         self.seeds, self.said = [], ""
         self.loses_layers = False
         self.server = self.fleet = None
@@ -268,7 +268,12 @@ class Host:
         answer = self.fleet.ask("GET", f"/{box.name}/proxy/{EGRESS}/policy", headers=endpoint["headers"])
         return json.loads(answer.body)["policy"] if answer and answer.status == 200 else None
 
+    def status_of_snapshot(self):
+        answer = self.server.get(f"/v1/snapshots/{self.snapshot}")
+        return answer.json["status"] if answer.status == 200 else {"state": "none", "reason": ""}
+
     def note(self):
+        self.snapshot_status = self.status_of_snapshot()
         for box in self.boxes.values():
             box.truth, box.folder = self.describe(box), self.folder_of(box)
         self.boxes["policy"].policy = self.policy(self.boxes["policy"])
@@ -276,9 +281,9 @@ class Host:
 
     # ---- files ----
 
-    def copy_database(self):
-        """Once nothing is being written to it."""
-        files = [self.database.with_name(f"db.sqlite{end}") for end in ("", "-wal", "-shm")]
+    def copy_database(self, name="db.sqlite"):
+        """Or the copy of its durable tables, once nothing is being written to it."""
+        files = [self.database.with_name(f"{name}{end}") for end in ("", "-wal", "-shm")]
         seen = None
         while (now := [p.read_bytes() for p in files]) != seen:
             seen = now

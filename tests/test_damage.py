@@ -37,6 +37,7 @@ DATABASE = ["flipped", "page"]
 NOTE = ["removed", "halved", "flipped", "overwritten"]
 NOTES = ["box", "record", "stack"]
 SECRET = ["removed", "flipped"]
+COPY = ["removed", "halved", "flipped", "page", "older"]
 
 
 class Damage:
@@ -45,7 +46,7 @@ class Damage:
     def __init__(self, host, chooser, kinds, roles=None):
         self.host, self.random, self.kinds, self.roles = host, chooser, kinds, roles
         self.hit = {}  # target: roles of the sandboxes whose note that is
-        self.old = None
+        self.old = self.old_copy = None
 
     def __str__(self):
         return ", ".join(f"{target} {how}" + (f" of {self.hit[target]}" if target in self.hit else "") for target, how in self.kinds)
@@ -59,6 +60,11 @@ class Damage:
         return "db" in self.targets
 
     @property
+    def may_refuse(self):
+        """With status 3: the database is damaged, or new and nothing else says which sandboxes there are."""
+        return self.tears_database or (self.is_of_records and "notes" in self.targets)
+
+    @property
     def is_of_records(self):
         """The database may have lost some of them."""
         return bool(self.targets & {"db", "wal", "older"})
@@ -69,6 +75,8 @@ class Damage:
             self.host.checkpoint()
         if "older" in self.targets:
             self.old = self.host.copy_database()
+        if ("copy", "older") in self.kinds:
+            self.old_copy = self.host.copy_database("copy.sqlite")
 
     def while_it_runs(self):
         """Layers are in a mount of the warden's."""
@@ -95,6 +103,12 @@ class Damage:
             elif target == "db":
                 self.host.checkpoint()
                 change(self.host.database, how, self.random)
+            elif target == "copy" and how == "older":
+                self.host.put_back(self.old_copy)
+            elif target == "copy":
+                self.change_copy(how)
+            elif target == "notes":
+                self.change_all_notes(how)
             elif target == "secret":
                 change(self.host.home.state / "server/secret", how, self.random)
             elif target in NOTES:
@@ -103,22 +117,35 @@ class Damage:
                 for role in self.hit[target]:
                     change(self.host.boxes[role].folder / target, how, self.random)
 
+    def change_copy(self, how):
+        """A file of it that is empty cannot be damaged: what it has may all be in its log."""
+        for path in [p for p in self.host.database.parent.glob("copy.sqlite*") if p.name[-4:] != "-shm" and p.stat().st_size > 0]:
+            change(path, how if how != "page" or path.stat().st_size >= 4096 else "halved", self.random)
+
+    def change_all_notes(self, how):
+        for name in NOTES:
+            self.hit[name] = [role for role, box in self.host.boxes.items() if (box.folder / name).exists()]
+            for role in self.hit[name]:
+                path = self.host.boxes[role].folder / name
+                if path.stat().st_size > 0:
+                    change(path, how, self.random)
+
     def may_lose(self, role):
         """What clients know of it was in the database and in its record, and both are damaged."""
         return self.is_of_records and role in self.hit.get("record", ())
 
 
 def choose_kinds(host, chooser):
-    """One or two, of different targets. Never the database and the notes of every sandbox at once: then nobody would know which
-    sandboxes there are, and who removes those that nobody knows removes them all."""
+    """One to three, of different targets: also the database together with its copy, or with the notes of every sandbox."""
     records = [("wal", how) for how in LOG] + [("db", how) for how in DATABASE] + [("older", "put back")] * 3
     notes = [("box", how) for how in NOTE]
     notes += [(name, how) for name in NOTES[1:] for how in NOTE if any((box.folder / name).exists() for box in host.boxes.values())]
     others = [("secret", how) for how in SECRET] + ([("layer", how) for how in NOTE] if host.layer_notes() else [])
-    first, second = chooser.choice([(records, None), (notes, None), (others, None), (records, notes), (notes, notes), (notes, others)])
-    kinds = [chooser.choice(first)]
-    if second:
-        kinds += [kind for kind in [chooser.choice(second)] if kind[0] != kinds[0][0]]
+    copies, every = [("copy", how) for how in COPY], [("notes", how) for how in NOTE]
+    kinds = []
+    for those in chooser.choice([[records], [notes], [others], [copies], [records, notes], [notes, notes], [notes, others], [records, copies],
+                                 [records, every], [records, copies, notes], [records, copies, every], [records, copies, others]]):
+        kinds += [kind for kind in [chooser.choice(those)] if kind[0] not in [target for target, _ in kinds]]
     return kinds
 
 
@@ -178,9 +205,21 @@ def check_told(host, damage, known):
     return lost
 
 
+def allows_no_more(now, before):
+    """NOW, a policy or None, than BEFORE, which denies by default."""
+    if now is None:
+        return True
+    allowed = [rule for rule in now["egress"] if rule["action"] == "allow"]
+    return now["defaultAction"] == "deny" and all(rule in before["egress"] for rule in allowed)
+
+
 def check_policy(host, damage):
+    """Where it may be lost, nobody may keep one for it; but it never allows more than it did."""
     box = host.boxes["policy"]
-    until(lambda: host.policy(box) == box.policy or damage.may_lose("policy"), 5, f"the policy of {box}, which is {host.policy(box)}")
+    if not damage.may_lose("policy"):
+        until(lambda: host.policy(box) == box.policy, 5, f"the policy of {box}, which is {host.policy(box)}")
+    now = host.policy(box)
+    assert allows_no_more(now, box.policy), f"{box} may reach more than before: {now}, was {box.policy}"
 
 
 def check_works(host, box):
@@ -219,12 +258,23 @@ def check_strangers(host, gone, damage):
         assert host.fleet.delete(name).status == 204
 
 
-def check_kept(host):
+def check_snapshot(host, damage):
+    """It is Ready, whatever has become of its record, unless that beside its layer was damaged, too. The log and its status tell."""
+    status = host.status_of_snapshot()
+    layer = host.snapshot.replace("-", "")
+    is_named = any(host.snapshot in line or layer in line for line in host.log())
+    if status["state"] != "Ready":
+        assert "layer" in damage.targets and damage.is_of_records, f"snapshot {host.snapshot} is lost: {status}"
+        host.loses_layers = True
+    if status["reason"] != host.snapshot_status["reason"]:
+        assert is_named and (status["state"] != "Ready" or status["reason"] == "snapshot_record_recovered"), f"no line of the log tells of snapshot {host.snapshot}, which is {status}"
+    if status["state"] != "Ready":
+        host.snapshot = None
+
+
+def check_kept(host, damage):
     """A snapshot and a named volume are there, or the log says which one is not."""
-    if host.fleet.snapshot_state(host.snapshot) != "Ready":
-        layer = f"snap-{host.snapshot.replace('-', '')}"
-        assert any(host.snapshot in line or layer in line for line in host.log()), f"no line of the log tells of snapshot {host.snapshot}"
-        host.snapshot, host.loses_layers = None, True
+    check_snapshot(host, damage)
     if VOLUME not in host.volumes():
         lost = [name for name in host.volumes() if name.startswith("lost-")]
         assert lost and any(lost[0] in line for line in host.log()), "no line of the log tells of the volume"
@@ -259,7 +309,7 @@ def round_of(host, kinds, chooser, roles=None):
     damage.do()
     try:
         known = host.known()
-        host.start(damage.tears_database)
+        host.start(damage.may_refuse)
         began = time.monotonic()
         check_nobody_died(host)
         check_nobody_is_frozen(host)
@@ -271,7 +321,7 @@ def round_of(host, kinds, chooser, roles=None):
         for box in gone:
             check_is_gone(host, box)
         check_strangers(host, gone, damage)
-        lost += check_kept(host)
+        lost += check_kept(host, damage)
     except (Exception, pytest.fail.Exception) as e:
         told = [line for line in host.log() if " info " not in line and "loop was held up" not in line]
         raise AssertionError(f"{damage}: {e}\n" + "\n".join(told[-20:])) from e
@@ -338,6 +388,17 @@ CASES = {
     "the layers of boxes flipped": [("stack", "flipped")],
     "the layers of boxes removed": [("stack", "removed")],
 }
+BOTH = {
+    "no log and no copy": [("wal", "removed"), ("copy", "removed")],
+    "a log cut short and a damaged copy": [("wal", "halved"), ("copy", "flipped")],
+    "an older database and an older copy": [("older", "put back"), ("copy", "older")],
+    "a torn database and no copy": [("db", "page"), ("copy", "removed")],
+    "no log, no copy, and the record of the snapshot flipped": [("wal", "removed"), ("copy", "removed"), ("layer", "flipped")],
+    "no log and no notes": [("wal", "removed"), ("notes", "removed")],
+    "an older database and no notes": [("older", "put back"), ("notes", "removed")],
+    "no log, no copy and no notes": [("wal", "removed"), ("copy", "removed"), ("notes", "removed")],
+    "no log, a damaged copy and damaged notes": [("wal", "removed"), ("copy", "page"), ("notes", "flipped")],
+}
 MIXED = {
     "an older copy, and the file of a box removed": ([("older", "put back"), ("box", "removed")], "fresh"),
     "no log, and the file of a box flipped": ([("wal", "removed"), ("box", "flipped")], "labelled"),
@@ -356,6 +417,12 @@ def test_nobody_dies_of(hosts, name):
 def test_nobody_dies_of_both(hosts, name):
     kinds, role = MIXED[name]
     hosts.round(kinds, 0, [role])
+
+
+@pytest.mark.parametrize("name", [*BOTH])
+def test_nobody_dies_of_the_loss_of_everything_else(hosts, name):
+    """The database with its copy, or with the notes of every sandbox."""
+    hosts.round(BOTH[name], 0)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
