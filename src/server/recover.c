@@ -98,8 +98,8 @@ static void say(const char *dir, const struct found *f, const struct store_recov
 			     did->from_copy);
 	if (did->is_secret_new && f->n > 0)
 		(void)printf("The secret was lost, and a new one was made: sandboxes that run cannot be reached any more. Delete them.\n");
-	(void)printf("%zu sandboxes are on this host, %zu of them got a new record: without their expiry, metadata, limits and "
-		     "entrypoint.\n", f->n, did->rebuilt);
+	(void)printf("%zu sandboxes are on this host, %zu of them got a new record. The next start completes it from the copy beside "
+		     "the sandbox; without one, expiry, metadata, limits and entrypoint are lost.\n", f->n, did->rebuilt);
 	(void)fflush(stdout);
 }
 
