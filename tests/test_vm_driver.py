@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What starts machines and reads their results (tests/vm), with a QEMU that is a script: one that dies or hangs is never a success."""
+import contextlib
 import io
+import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -9,6 +12,8 @@ import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "vm"))
+
+from netns import Netns  # noqa: E402
 
 import debian  # noqa: E402
 import machine  # noqa: E402
@@ -110,3 +115,25 @@ def test_a_kvm_that_runs_nothing_is_found_out_once(tmp_path, monkeypatch):
     monkeypatch.setattr(machine.subprocess, "run", hang)
     assert machine.accelerator(tmp_path) == machine.accelerator(tmp_path) == machine.EMULATED
     assert len(tries) == 1
+
+
+COUNT = "import sys; sys.path.insert(0, sys.argv[1]); import census, json; print(json.dumps(census.network()))"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make a network")
+@pytest.mark.parametrize("words, counted", [
+    (["address", "add", "10.9.8.7/32", "dev", "lo", "label", "lo:left"], "address lo lo:left #.#.#.#/32"),
+    (["rule", "add", "to", "10.9.0.0/17", "lookup", "main"], "rule -4 "),
+    (["-6", "rule", "add", "to", "fd00::/64", "lookup", "main"], "rule -6 "),
+    (["route", "add", "unreachable", "10.9.0.0/17"], "route -4 unreachable "),
+    (["route", "add", "unreachable", "10.9.0.0/17", "table", "4711"], "route -4 unreachable "),
+])
+def test_the_guests_census_counts_what_is_in_the_network(words, counted):
+    with contextlib.ExitStack() as stack:
+        net = Netns("census")
+        stack.callback(net.remove)
+        before, again = [json.loads(net.run(sys.executable, "-c", COUNT, str(HERE / "vm/guest"))) for _ in range(2)]
+        net.ip(*words)
+        after = json.loads(net.run(sys.executable, "-c", COUNT, str(HERE / "vm/guest")))
+    assert before == again and before
+    assert any(name.startswith(counted) and after[name] == before.get(name, 0) + 1 for name in after), (before, after)

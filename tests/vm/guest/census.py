@@ -71,6 +71,32 @@ def rules():
     return +found
 
 
+def ip(*words):
+    """Rows of iproute2; none, where this kernel has no such family."""
+    out = subprocess.run(["ip", "-j", *words], capture_output=True, check=False).stdout
+    return json.loads(out) if out.strip() else []
+
+
+def address(text):
+    """Those that the kernel makes from the random address of a link are one."""
+    return "fe80::#" if text.startswith("fe80:") else plain(text)
+
+
+def network():
+    """Addresses, rules and routes, of both families and all tables. Times that run out are no difference."""
+    found = collections.Counter()
+    for link in ip("address"):
+        for a in link.get("addr_info", []):
+            found[f"address {plain(link['ifname'])} {plain(a.get('label', ''))} {address(a['local'])}/{a['prefixlen']}"] += 1
+    for family in ("-4", "-6"):
+        for rule in ip(family, "rule"):
+            found[f"rule {family} {plain(json.dumps(rule, sort_keys=True))}"] += 1
+        for route in ip(family, "route", "show", "table", "all"):
+            found[f"route {family} {route.get('type', 'unicast')} {address(route['dst'])} {plain(route.get('dev', ''))} "
+                  f"table {plain(str(route.get('table', 'main')))}"] += 1
+    return found
+
+
 def files():
     found = collections.Counter()
     for top in (STATE, RUN):
@@ -84,7 +110,8 @@ def files():
 
 def take():
     return {"processes": processes(), "groups": groups(), "mounts": mounts(), "links": len(os.listdir("/sys/class/net")),
-            "loops": len([*pathlib.Path("/sys/block").glob("loop*/loop")]), "rules": rules(), "files": files()}
+            "loops": len([*pathlib.Path("/sys/block").glob("loop*/loop")]), "rules": rules(),
+            "network": network(), "files": files()}
 
 
 def difference(before, after):
