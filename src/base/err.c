@@ -113,6 +113,11 @@ int err_no_memory(struct err *e)
 	return -1;
 }
 
+bool err_is_disk_full(const struct err *e)
+{
+	return e->code == ERR_LIMIT && (e->sys == ENOSPC || e->sys == EDQUOT);
+}
+
 const char *err_code_name(enum err_code code)
 {
 	static const char *const names[] = {

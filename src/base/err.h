@@ -4,6 +4,7 @@
  * Functions return 0, a descriptor or a pointer on success and -1 or NULL on failure; on success the
  * error is untouched. The pointer is never NULL: to ignore a failure pass a scratch one and say so. */
 #pragma once
+#include <stdbool.h>
 
 enum err_code {
 	ERR_NONE,
@@ -31,4 +32,5 @@ int err_sys(struct err *e, int sys, const char *fmt, ...) __attribute__((format(
 int err_wrap(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 int err_no_memory(struct err *e);             /* ERR_UNAVAILABLE, "out of memory" */
+bool err_is_disk_full(const struct err *e);      /* a file system, or the part of it that is allowed, has no room left */
 const char *err_code_name(enum err_code code); /* "invalid", "not-found", ... for logs */

@@ -123,6 +123,23 @@ static void out_of_memory_is_an_ordinary_error(void **state)
 	assert_string_equal(e.msg, "out of memory");
 }
 
+static void a_full_disk_is_told_from_other_limits(void **state)
+{
+	struct err e = { 0 };
+
+	(void)state;
+	(void)err_sys(&e, ENOSPC, "write");
+	assert_true(err_is_disk_full(&e));
+	(void)err_sys(&e, EDQUOT, "write");
+	(void)err_wrap(&e, "save");
+	assert_true(err_is_disk_full(&e));
+	(void)err_sys(&e, EMFILE, "open");
+	assert_false(err_is_disk_full(&e));
+	(void)err_set(&e, ERR_UNAVAILABLE, "no limits of disks here");
+	e.sys = EDQUOT; /* as box/store.h says that a driver has none */
+	assert_false(err_is_disk_full(&e));
+}
+
 static void every_code_has_a_name(void **state)
 {
 	(void)state;
@@ -150,6 +167,7 @@ int main(void)
 		cmocka_unit_test(wrap_puts_context_in_front_and_keeps_the_rest),
 		cmocka_unit_test(long_messages_are_cut_and_terminated),
 		cmocka_unit_test(out_of_memory_is_an_ordinary_error),
+		cmocka_unit_test(a_full_disk_is_told_from_other_limits),
 		cmocka_unit_test(every_code_has_a_name),
 		cmocka_unit_test(a_code_from_elsewhere_has_a_name_too),
 	};

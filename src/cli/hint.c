@@ -22,6 +22,7 @@ static const struct {
 	{ 404, "FILE_NOT_FOUND", "'osb file search ID FOLDER --pattern \"*\"' shows what there is." },
 	{ 413, NULL, "It is larger than the server takes." },
 	{ 429, NULL, "The server has enough to do: try again in a moment." },
+	{ 507, NULL, "The disk is full: the sandbox's, which '--resource disk=SIZE' sets when it is made, or the server's." },
 	{ 503, NULL, "The server cannot do that now; 'osb doctor' may say why." },
 };
 

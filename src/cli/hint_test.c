@@ -31,6 +31,7 @@ static void an_error_that_people_can_mend_says_how(void **state)
 		{ OSB_ANSWER, 404, "SNAPSHOT_NOT_FOUND", "osb snapshot" },
 		{ OSB_ANSWER, 404, "FILE_NOT_FOUND", "osb file search" },
 		{ OSB_ANSWER, 404, "NOT_FOUND", NULL },
+		{ OSB_ANSWER, 507, "INSUFFICIENT_STORAGE", "disk is full" },
 		{ OSB_ANSWER, 400, "SANDBOX::INVALID_PARAMETER", NULL },
 		{ OSB_INVALID, 0, "INVALID_ARGUMENT", NULL },
 	};

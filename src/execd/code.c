@@ -252,7 +252,10 @@ static void answer_creator(struct code_context *c, const struct err *why)
 	if (!rp)
 		return;
 	if (why) {
-		(void)reply_error(rp, 500, CODE_RUNTIME, "start %s: %s", c->spec.language, why->msg);
+		bool is_full = err_is_disk_full(why);
+
+		(void)reply_error(rp, is_full ? 507 : 500, is_full ? CODE_DISK_FULL : CODE_RUNTIME, "start %s: %s",
+				  c->spec.language, why->msg);
 		return;
 	}
 	code_context_write(c, &o);
@@ -268,7 +271,7 @@ static void context_free(struct code_context *c);
 
 static bool is_oom(const struct err *why)
 {
-	return why->code == ERR_LIMIT;
+	return why->code == ERR_LIMIT && !why->sys;
 }
 
 static int find_type(struct code_context *c, struct err *e);

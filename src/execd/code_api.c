@@ -74,7 +74,7 @@ static int make_context(struct execd *x, const struct context_request *cr, bool 
 	*ret = code_context_new(&x->codes, &sp, is_default, &why);
 	if (*ret)
 		return 0;
-	if (why.code == ERR_LIMIT)
+	if (why.code == ERR_LIMIT && !why.sys)
 		(void)reply_too_many(rp, "contexts");
 	else if (why.code == ERR_NOT_FOUND)
 		(void)reply_error(rp, 400, CODE_INVALID_BODY, "%s", why.msg);
@@ -224,7 +224,7 @@ static int on_code(struct request *rq, struct reply *rp, struct str body, struct
 		return r < 0 ? -1 : 0;
 	if (code_context_run(c, cr.code, rp, e) == 0)
 		return 0;
-	return e->code == ERR_LIMIT ? reply_too_many(rp, "runs of this context (session is busy)") : -1;
+	return e->code == ERR_LIMIT && !e->sys ? reply_too_many(rp, "runs of this context (session is busy)") : -1;
 }
 
 int code_post(struct request *rq, struct reply *rp, struct err *e)

@@ -92,6 +92,7 @@ extern const struct http_limits service_limits;
 /* Codes of error answers. */
 #define CODE_INVALID_BODY "INVALID_REQUEST_BODY"
 #define CODE_RUNTIME "RUNTIME_ERROR"
+#define CODE_DISK_FULL "INSUFFICIENT_STORAGE" /* always with 507 */
 #define CODE_NOT_FOUND "NOT_FOUND"
 #define CODE_MISSING_QUERY "MISSING_QUERY"
 #define CODE_NO_CONTEXT "CONTEXT_NOT_FOUND"

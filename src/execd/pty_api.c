@@ -35,7 +35,7 @@ static int answer_new(struct execd *x, const struct pty_request *pr, struct aren
 		return r < 0 ? -1 : 0;
 	p = pty_new(&x->ptys, cwd, pr->command && *pr->command ? pr->command : NULL, e);
 	if (!p)
-		return e->code == ERR_LIMIT ? reply_too_many(rp, "terminals") : -1;
+		return e->code == ERR_LIMIT && !e->sys ? reply_too_many(rp, "terminals") : -1;
 	json_open(&o, '{');
 	json_key(&o, "session_id"), json_cstr(&o, pty_id(p));
 	json_close(&o, '}');

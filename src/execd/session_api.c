@@ -52,6 +52,10 @@ int execd_make_cwd(struct execd *x, const char *cwd, struct arena *a, struct rep
 		*e = why;
 		return -1;
 	}
+	if (err_is_disk_full(&why)) {
+		(void)reply_error(rp, 507, CODE_DISK_FULL, "$.cwd: the disk is full: %s", why.msg);
+		return 1;
+	}
 	is_theirs = launch_is_about_path(&why);
 	(void)reply_error(rp, is_theirs ? 400 : 500, is_theirs ? CODE_INVALID_BODY : CODE_RUNTIME, "$.cwd: %s", why.msg);
 	return 1;
@@ -69,6 +73,8 @@ static int answer_new(struct execd *x, const char *cwd, struct arena *a, struct 
 	if (r != 0)
 		return r < 0 ? -1 : 0;
 	s = session_new(&x->sessions, &sp, e);
+	if (!s && err_is_disk_full(e)) /* for its script and its variables */
+		return reply_error(rp, 507, CODE_DISK_FULL, "the disk is full: %s", e->msg);
 	if (!s)
 		return -1;
 	json_open(&o, '{');
@@ -144,7 +150,7 @@ static int on_run(struct request *rq, struct reply *rp, struct str body, struct 
 	cmd.timeout_ms = (uint64_t)rr.timeout_ms;
 	if (session_run(s, &cmd, rp, e) == 0)
 		return 0;
-	return e->code == ERR_LIMIT ? reply_too_many(rp, "runs of this session") : -1;
+	return e->code == ERR_LIMIT && !e->sys ? reply_too_many(rp, "runs of this session") : -1;
 }
 
 int session_run_post(struct request *rq, struct reply *rp, struct err *e)

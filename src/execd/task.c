@@ -69,6 +69,8 @@ static const char *reason(const struct err *why)
 
 int task_fail_runtime(struct task *t, struct str sent, const struct err *why)
 {
+	if (err_is_disk_full(why))
+		return task_fail(t, 507, CODE_DISK_FULL, "'%.*s': the disk is full: %s", STR_ARG(sent), reason(why));
 	return task_fail(t, 500, CODE_RUNTIME, "'%.*s': %s", STR_ARG(sent), reason(why));
 }
 
@@ -91,6 +93,8 @@ static void fail_by(struct task *t, const struct err *e)
 		(void)task_fail(t, 404, CODE_FILE_NOT_FOUND, "%s", e->msg);
 	else if (e->code == ERR_LIMIT && !e->sys)
 		(void)task_fail(t, 413, CODE_TOO_LARGE, "%s", e->msg);
+	else if (err_is_disk_full(e))
+		(void)task_fail(t, 507, CODE_DISK_FULL, "the disk is full: %s", e->msg);
 	else
 		(void)task_fail(t, 500, CODE_RUNTIME, "%s", e->msg);
 }

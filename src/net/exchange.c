@@ -102,7 +102,7 @@ unsigned http_status_of(const struct err *e)
 	case ERR_DENIED:
 		return 403;
 	case ERR_LIMIT:
-		if (e->sys == ENOSPC || e->sys == EDQUOT)
+		if (err_is_disk_full(e))
 			return 507;
 		return e->sys ? 503 : 429; /* ours to refuse, or the host's lack */
 	case ERR_TIMEOUT:
@@ -165,7 +165,7 @@ void exchange_fail(struct exchange *x, struct err *e)
 		return;
 	rp->phase = REPLY_OPEN; /* a held reply is answered here and now */
 	/* What went wrong inside is for the log, not for the peer: messages may name files or addresses. */
-	(void)reply_error(rp, status, service->error_code ? service->error_code : code_of(status), "%s",
+	(void)reply_error(rp, status, service->error_code && status != 507 ? service->error_code : code_of(status), "%s",
 			  status >= 500 ? http_reason(status) : e->msg);
 }
 

@@ -79,7 +79,7 @@ static struct runtime_failure failure_of(const struct call *c, const struct err 
 
 	if (c->kind == WIRE_CREATE && (native_is_volume_fault(e, &f) || native_is_network_fault(c->n, e, &f)))
 		return f;
-	if (e->code == ERR_LIMIT && (e->sys == ENOSPC || e->sys == EDQUOT)) {
+	if (err_is_disk_full(e)) {
 		f.code = "INSUFFICIENT_STORAGE";
 		f.status = 507;
 		return f;

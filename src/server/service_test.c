@@ -64,6 +64,8 @@ static int fail_get(struct request *rq, struct reply *rp, struct err *e)
 		return reply_error(rp, 404, "PET::NOT_FOUND", "pet not found");
 	if (str_is(rq->params[0], "gone"))
 		return err_set(e, ERR_NOT_FOUND, "pet not found");
+	if (str_is(rq->params[0], "full"))
+		return err_sys(e, EDQUOT, "write /etc/x");
 	return err_set(e, str_is(rq->params[0], "hidden") ? ERR_INTERNAL : ERR_CONFLICT, "the secret path is /etc/x");
 }
 
@@ -222,6 +224,7 @@ static void only_unrouted_requests_have_a_detail(void **state)
 		{ "GET /nowhere", "{\"code\":\"NOT_FOUND\",\"message\":\"Not Found\",\"detail\":\"Not Found\"}" },
 		{ "GET /pets", "{\"code\":\"METHOD_NOT_ALLOWED\",\"message\":\"Method Not Allowed\",\"detail\":\"Method Not Allowed\"}" },
 		{ "GET /fail/unknown", "{\"code\":\"PET::NOT_FOUND\",\"message\":\"pet not found\"}" },
+		{ "GET /fail/full", "{\"code\":\"INSUFFICIENT_STORAGE\",\"message\":\"Insufficient Storage\"}" },
 		{ "GET /fail/gone", "{\"code\":\"GENERAL::UNKNOWN_ERROR\",\"message\":\"pet not found\"}" },
 	};
 	struct fixture f = { 0 };
