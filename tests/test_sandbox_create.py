@@ -442,3 +442,8 @@ def test_G4_what_the_operator_allows_is_the_most_and_bounds_the_rest(start_serve
     text = api.call("GET", f"/sandboxes/{made['id']}/diagnostics/inspect").body.decode()
     assert "limits: cpu 500m, memory 134217728, pids 4096, disk 67108864" in text, text
     api.delete(made["id"])
+    del claim["pvc"]["storage"]
+    api.delete(api.create(resourceLimits={}, volumes=[claim])["id"])
+    volume, = api.get("/volumes").json["items"]
+    assert volume["sizeBytes"] == 64 << 20, volume  # and not the 1Gi of storage.volume_default_size
+    assert api.call("DELETE", "/volumes/large").status == 204

@@ -222,7 +222,7 @@ static int check_size(struct checking *c, uint64_t *ret)
 	bool has_limits = r->runtime->enforces & LIMIT_DISK;
 	struct err e = { 0 };
 
-	*ret = has_limits ? r->volume_bytes : 0;
+	*ret = has_limits ? MIN(r->volume_bytes, r->ceilings.disk_bytes) : 0;
 	if (!text)
 		return 0;
 	if (!has_limits)
