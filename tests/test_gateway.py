@@ -256,6 +256,23 @@ def test_refused_requests_cannot_fill_the_log(tmp_path, server, inside):
     assert 'about="requests that were refused" lines=40' in g.stderr
 
 
+def test_looking_up_strangers_ids_cannot_fill_the_servers_log(tmp_path, start_server):
+    """A gateway asks with the key, so that its server cannot tell who made it ask."""
+    server = start_server()
+    g = Gateway(tmp_path, [server], "uri")
+    try:
+        for number in range(100):
+            assert GatewayWay(g, f"nobody-{number}").request("GET", "/")[0].status == 404
+    finally:
+        g.stop()
+    audit = server.home.state / "server/audit.jsonl"
+    server.get("/sandboxes", headers={"X-Request-ID": "the-last"})
+    wait_for(lambda: "the-last" in audit.read_text(), what="a line of the audit")
+    assert audit.read_text().count("/sandboxes/nobody-") == server.stderr.count("path=/sandboxes/nobody-") == 60
+    server.stop()
+    assert 'about="sandboxes that were looked up in vain" lines=40' in server.stderr
+
+
 def test_signatures_and_queries_stay_out_of_the_log(gateway, secured):
     expires = int(time.time()) + 99
     assert signed_way(gateway, secured[0], expires).request("GET", "/x?hush=1")[0].status == 200

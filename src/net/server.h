@@ -33,6 +33,7 @@ enum {
 	ROUTE_STREAM_IN = 1, /* the handler is called before the body arrives and takes it with request_read() */
 	ROUTE_ROOT = 2,      /* not repeated below the service's prefix */
 	ROUTE_PUBLIC = 4,    /* for `admit`: open to everybody, by exactly this path. The server itself does not look at it */
+	ROUTE_LOOK_UP = 8,   /* for `finished`: gateways call it with a key for whatever id a stranger names. Likewise */
 };
 
 #define ROUTE_PARAMS_MAX 4

@@ -213,6 +213,11 @@ static int service_admit(struct request *rq, struct reply *rp, struct err *e)
 	return 0;
 }
 
+static bool has_succeeded(unsigned status)
+{
+	return status > 0 && status < 400;
+}
+
 /* STRANGERS: somebody with the key, or with the address of a sandbox that has answered. */
 static enum service_stranger stranger_of(const struct request *rq, unsigned status)
 {
@@ -224,8 +229,10 @@ static enum service_stranger stranger_of(const struct request *rq, unsigned stat
 
 	if (!t || !t->is_asked)
 		return STRANGER_MALFORMED;
-	if (t->is_gateway || (t->verdict == AUTH_EXEMPT && status > 0 && status < 400 && rq->route && !(rq->route->flags & ROUTE_PUBLIC)))
+	if (t->is_gateway || (t->verdict == AUTH_EXEMPT && has_succeeded(status) && rq->route && !(rq->route->flags & ROUTE_PUBLIC)))
 		return STRANGERS;
+	if (t->verdict == AUTH_OK && rq->route && (rq->route->flags & ROUTE_LOOK_UP) && !has_succeeded(status))
+		return STRANGER_LOOK_UP;
 	return strangers[t->verdict];
 }
 
@@ -246,6 +253,7 @@ static void strangers_init(struct service *s)
 		[STRANGER_HOST] = "requests for another host",
 		[STRANGER_ORIGIN] = "requests from other origins",
 		[STRANGER_MALFORMED] = "malformed requests",
+		[STRANGER_LOOK_UP] = "sandboxes that were looked up in vain",
 	};
 
 	for (size_t i = 0; i < STRANGERS; i++)

@@ -43,6 +43,7 @@ enum service_stranger {
 	STRANGER_HOST,
 	STRANGER_ORIGIN,
 	STRANGER_MALFORMED,
+	STRANGER_LOOK_UP, /* what a gateway did not find: it has the key, whoever named the sandbox to it need not */
 	STRANGERS,
 };
 

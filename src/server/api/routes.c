@@ -39,7 +39,7 @@ const struct route api_sandbox_routes[] = {
 	{ "GET",    "/snapshots/:id/archive",                  snapshot_archive_get,    0, 0 },
 	{ "POST",   "/snapshots/import",                       snapshots_import_post,   ROUTE_STREAM_IN, MANIFEST_BLOBS_MAX },
 	{ "GET",    "/sandboxes/:id/endpoints/:port",          endpoint_get,            0, 0 },
-	{ "GET",    "/sandboxes/:id/route",                    sandbox_route_get,       0, 0 },
+	{ "GET",    "/sandboxes/:id/route",                    sandbox_route_get,       ROUTE_LOOK_UP, 0 },
 	{ "GET",    "/sandboxes/:id/diagnostics/logs",         diagnostics_logs_get,    0, 0 },
 	{ "GET",    "/sandboxes/:id/diagnostics/inspect",      diagnostics_inspect_get, 0, 0 },
 	{ "GET",    "/sandboxes/:id/diagnostics/events",       diagnostics_events_get,  0, 0 },
