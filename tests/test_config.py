@@ -296,6 +296,27 @@ def test_a_file_that_others_can_read_is_told(start_server, run_server, tmp_path,
         assert not line and row["outcome"] == "ok"
 
 
+@pytest.mark.parametrize("mode, is_told", [
+    (0o600, None), (0o640, None), (0o644, "holds a secret that other users can read"), (0o662, "other users can change it"),
+])
+def test_a_tls_key_that_others_can_read_is_told(start_server, run_server, tmp_path, mode, is_told):
+    key = tmp_path / "tls.key"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=x", "-keyout", key,
+                    "-out", tmp_path / "tls.pem"], check=True, capture_output=True)
+    key.chmod(mode)
+    path = tmp_path / "c.toml"
+    path.write_text(f'[server]\ntls_cert = "{tmp_path}/tls.pem"\ntls_key = "{key}"\n')
+    server = start_server(args=["--config", str(path)])
+    told = [line for line in server.stderr.splitlines() if "needs a look" in line and "server.tls_key: " in line]
+    checks = json.loads(run_server("doctor", "--json", "--config", path, timeout=60).stdout)["checks"]
+    row = next(c for c in checks if c["name"] == "tls_key")
+    if is_told:
+        assert len(told) == 1 and f"{is_told}: chmod 640 {key}" in told[0], server.stderr
+        assert row["outcome"] == "warning" and f"{is_told}: chmod 640 {key}" in row["detail"], row
+    else:
+        assert not told and row["outcome"] == "ok", (told, row)
+
+
 def test_a_key_from_the_environment_is_not_in_the_file(start_server, tmp_path):
     path = tmp_path / "c.toml"
     path.write_text("[server]\nbacklog = 7\n")

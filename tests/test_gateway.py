@@ -438,6 +438,28 @@ def test_tls_and_reload(tmp_path, server, inside, secured):
         g.stop()
 
 
+def test_secrets_that_others_can_read_are_told(tmp_path, server):
+    """At the start and at each reload; it is no reason not to run."""
+    cert, key = make_certificate(tmp_path, "one")
+    keys = tmp_path / "keys"
+    keys.write_text("o=b2xk\n")
+    words = "holds a secret that other users can read: chmod 640"
+    options = {"--tls-key": key, "--secure-access-keys-file": keys}
+    for path in (key, keys):
+        path.chmod(0o644)
+    g = Gateway(tmp_path, [server], "uri", "--tls-cert", cert, *(x for pair in options.items() for x in pair), keys=None)
+    try:
+        options["--server-key-file"] = tmp_path / "gateway.key"
+        for option, path in options.items():
+            assert g.stderr.count(f'the configuration needs a look what="{option}: {words} {path}"') == 1, g.stderr
+            path.chmod(0o640)
+        g.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: "reloaded" in g.stderr, what="a reload")
+        assert g.stderr.count("needs a look") == 3, g.stderr
+    finally:
+        g.stop()
+
+
 @pytest.mark.parametrize("args, says", [
     ([], "--server"), (["--server", "ftp://x"], "http://HOST"), (["--server", "http://127.0.0.1:1", "--mode", "x"], "header, wildcard, uri"),
     (["--server", "http://127.0.0.1:1", "--secure-access-keys", "A=AQID"], "0-9 and a-z"),

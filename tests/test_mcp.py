@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from api import wait_for
-from conftest import ROOT, assert_clean
+from conftest import ROOT, Running, assert_clean
 from mcp_client import ACCEPT, OSB, TIMEOUT_S, VERSION, Http, HttpServer, Stdio, call, environment, request
 
 INITIALIZE = json.dumps(request("initialize", {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}, 1))
@@ -534,11 +534,23 @@ def test_the_end_of_a_session_ends_its_commands(http_server, sandbox):
     other.close()
 
 
+def test_a_token_that_others_can_read_is_told(server, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef0123\n")
+    token.chmod(0o644)
+    with Running([OSB, "mcp", "--transport", "streamable-http", "--port", "0", "--token-file", token], env=environment(server, tmp_path),
+                          stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr.readline() == f"Warning: --token-file: holds a secret that other users can read: chmod 600 {token}\n"
+        assert "listening" in process.stderr.readline()
+        process.terminate()
+
+
 def test_an_address_for_others_needs_a_token(server, tmp_path):
     done = subprocess.run([OSB, "mcp", "--transport", "streamable-http", "--host", "0.0.0.0", "--port", "0"], capture_output=True, text=True,
                           env=environment(server, tmp_path), timeout=TIMEOUT_S, check=False)
     assert done.returncode == 1 and "token" in done.stderr
     (tmp_path / "token").write_text("0123456789abcdef0123\n")
+    (tmp_path / "token").chmod(0o600)
     s = HttpServer(server, tmp_path, "--host", "0.0.0.0", "--token-file", str(tmp_path / "token"), "--allowed-host", "box.example", "--path", "/x")
     assert s.path == "/x"
     status, headers, _ = s.request("POST", INITIALIZE, POST)

@@ -445,6 +445,18 @@ def test_settings_are_made_changed_and_shown(nowhere, tmp_path):
     assert nowhere("--config", path, "sandbox", "list").stderr.startswith("ERROR [")  # output.color is false
 
 
+def test_settings_with_a_key_that_others_can_read_are_told(osb, tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text('[connection]\napi_key = "12345678"\n')
+    for mode, told in ((0o644, "holds a secret that other users can read"), (0o666, "other users can change it"), (0o600, None)):
+        path.chmod(mode)
+        done = osb.ok("--config", path, "sandbox", "list", "-o", "json")
+        assert done.json["items"] is not None and done.stderr == (f"Warning: settings: {told}: chmod 600 {path}\n" if told else "")
+    path.write_text("[output]\ncolor = false\n")
+    path.chmod(0o644)
+    assert osb.ok("--config", path, "sandbox", "list", "-o", "json").stderr == ""
+
+
 # ---- the vault, against a stand-in ----
 
 

@@ -12,6 +12,7 @@
 #include "cli/hint.h"
 #include "cli/render.h"
 #include "cli/values.h"
+#include "sys/secret_file.h"
 
 #include "base/banned.h"
 
@@ -75,6 +76,8 @@ static bool begin(struct cli *cli, int argc, char **argv, void *values, bool wit
 	cli->n_operands = r.argc;
 	if ((with_file ? settings_load : settings_without_file)(&cli->flags, cli->env, &cli->arena, &cli->settings, &e) < 0)
 		return ends(cli, cli_fail_err(cli, &e));
+	if (cli->settings.file_exists)
+		cli_warn_of_secret("settings", cli->settings.path, cli->settings.file_has_key);
 	output_begin(&cli->out, cli->is_plain || !cli->settings.color, cli->env);
 	choose_format(cli, values);
 	return true;
@@ -254,12 +257,24 @@ int cli_success(struct cli *cli, const char *fmt, ...)
 }
 
 /* Names of files, and what others said, may be in it. */
-static void say_error(const char *text)
+static void say(const char *kind, const char *text)
 {
 	AUTO(buf_done) struct buf shown = BUF_INIT(MESSAGE_MAX * 8);
 
 	render_text(str_of(text), &shown);
-	(void)fprintf(stderr, "Error: %s\n", buf_z(&shown));
+	(void)fprintf(stderr, "%s: %s\n", kind, buf_z(&shown));
+}
+
+void cli_warn_of_secret(const char *what, const char *path, bool has_secret)
+{
+	enum secret_file_fault fault = secret_file_look(path, SECRET_FILE_PRIVATE);
+	char text[SECRET_FILE_TEXT_MAX], line[SECRET_FILE_TEXT_MAX + 64];
+
+	if (fault == SECRET_FILE_FINE || (fault == SECRET_FILE_READABLE && !has_secret))
+		return;
+	secret_file_say(fault, path, SECRET_FILE_PRIVATE, text);
+	(void)snprintf(line, sizeof(line), "%s: %s", what, text);
+	say("Warning", line);
 }
 
 int cli_fail(struct cli *cli, const char *fmt, ...)
@@ -272,7 +287,7 @@ int cli_fail(struct cli *cli, const char *fmt, ...)
 	va_end(ap);
 	output_spin_end(&cli->out);
 	(void)fflush(stdout);
-	say_error(text);
+	say("Error", text);
 	return cli->status = CLI_FAILED;
 }
 
@@ -288,7 +303,7 @@ int cli_usage(struct cli *cli, const char *fmt, ...)
 	(void)fprintf(stderr, "Usage: %s [OPTION...]%s%s\nTry '%s --help'.\n\n", cli->path,
 		      c->commands ? " COMMAND [ARGUMENT...]" : c->operands ? " " : "", !c->commands && c->operands ? c->operands : "",
 		      cli->path);
-	say_error(text);
+	say("Error", text);
 	return cli->status = CLI_USAGE;
 }
 

@@ -113,6 +113,9 @@ int cli_fail_err(struct cli *cli, const struct err *e);
 int cli_fail_usage(struct cli *cli, const struct err *e);
 int cli_fail_call(struct cli *cli); /* the last operation's error, or what has been said already */
 
+/* Warns, on stderr, of a file of WHAT ("settings", "--token-file") that other users can read or change. */
+void cli_warn_of_secret(const char *what, const char *path, bool has_secret);
+
 static inline void osb_freep(void *p)
 {
 	osb_free(*(void **)p);

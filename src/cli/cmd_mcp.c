@@ -86,6 +86,7 @@ static int read_token(struct cli *cli, const char *file, const char **ret, struc
 		return 0;
 	if (config_file_read(file, &b, e) < 0)
 		return -1;
+	cli_warn_of_secret("--token-file", file, true);
 	token = str_trim(buf_str(&b));
 	*ret = arena_strndup(&cli->arena, token.p ? token.p : "", token.n);
 	secret_wipe(b.p, b.n);

@@ -177,6 +177,7 @@ static int load(const struct settings_flags *flags, const char *const *env, stru
 		return err_no_memory(e);
 	if (with_file && file_load(s.path, a, &f, &s.file_exists, e) < 0)
 		return -1;
+	s.file_has_key = f.connection.api_key && *f.connection.api_key;
 	resolve(flags, env, &f, &s);
 	*ret = s;
 	return 0;

@@ -28,7 +28,7 @@ struct settings {
 	bool color;
 	const char *default_image, *default_timeout; /* or NULL */
 	const char *path; /* of the file */
-	bool file_exists;
+	bool file_exists, file_has_key;
 };
 
 /* Reads the file, if there is one. What *ret points to is in A or what the flags point to. */

@@ -20,6 +20,7 @@
 #include "net/transport.h"
 #include "sys/fd.h"
 #include "sys/limits.h"
+#include "sys/secret_file.h"
 #include "sys/signals.h"
 
 #include "base/banned.h"
@@ -114,6 +115,29 @@ static int load_keys(const struct run_spec *spec, struct route_keys *ret, struct
 	return 0;
 }
 
+/* What others could do with our keys; it is no reason not to run. */
+static void note_files(const struct run_spec *s)
+{
+	const struct {
+		const char *option, *path;
+	} files[] = {
+		{ "--server-key-file", s->server_key_file },
+		{ "--secure-access-keys-file", s->keys_file },
+		{ "--tls-key", s->tls_key },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+		enum secret_file_fault fault = files[i].path ? secret_file_look(files[i].path, SECRET_FILE_SHARED) : SECRET_FILE_FINE;
+		char text[SECRET_FILE_TEXT_MAX], line[SECRET_FILE_TEXT_MAX + 64];
+
+		if (fault == SECRET_FILE_FINE)
+			continue;
+		secret_file_say(fault, files[i].path, SECRET_FILE_SHARED, text);
+		(void)snprintf(line, sizeof(line), "%s: %s", files[i].option, text);
+		log_warn("the configuration needs a look", LOG_S("what", line));
+	}
+}
+
 /* ---- signals ---- */
 
 static void on_drained(void *arg)
@@ -147,6 +171,7 @@ static void reload(struct running *r)
 	e = (struct err){ 0 };
 	if (r->provider->ops->reload(r->provider, &e) < 0)
 		log_warn("the servers could not be looked up anew, keeping what is known", LOG_ERR(&e));
+	note_files(r->spec);
 	log_info("reloaded");
 }
 
@@ -253,6 +278,7 @@ static int start(struct running *r, struct err *e)
 			return -1;
 	if (prepare(r, e) < 0 || start_intents(r, e) < 0)
 		return -1;
+	note_files(r->spec);
 	spec.provider = r->provider;
 	spec.intents = r->intents;
 	r->has_gateway = true;

@@ -215,7 +215,7 @@ struct config {
 	bool has_agent_sandbox;
 	/* no keys, but what is to be said about them */
 	const char *notes;      /* lines for the operator, "FILE:LINE: KEY: ...", or NULL */
-	const char *file_fault; /* of them, the one about the file's mode, or NULL */
+	const char *file_fault, *tls_key_fault; /* of them, those about the modes of the file and of server.tls_key, or NULL */
 };
 
 extern const struct field config_fields[]; /* of struct config: one FIELD_OBJECT per section */

@@ -3,12 +3,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/json.h"
 #include "server/config_impl.h"
+#include "sys/secret_file.h"
 
 #include "base/banned.h"
 
@@ -103,39 +103,33 @@ static bool has_secret(const struct config_loading *l, const struct field *field
 	return false;
 }
 
-/* Root's own group counts as root. */
-static bool is_open_to(const struct stat *st, mode_t group, mode_t other)
+/* What is wrong with PATH's mode, or NULL. */
+static const char *fault_of(struct config_loading *l, const char *path, enum secret_file_kind kind)
 {
-	return (st->st_mode & other) || ((st->st_mode & group) && st->st_gid != 0);
+	enum secret_file_fault fault = path ? secret_file_look(path, kind) : SECRET_FILE_FINE;
+	char text[SECRET_FILE_TEXT_MAX];
+
+	if (fault == SECRET_FILE_FINE)
+		return NULL;
+	if (fault == SECRET_FILE_READABLE && path == l->path && !has_secret(l, config_fields, l->root, 0))
+		return NULL;
+	secret_file_say(fault, path, kind, text);
+	return arena_dup(l->arena, str_of(text));
 }
 
-static void note_file(struct config_loading *l, struct config *c)
+static void note_files(struct config_loading *l, struct config *c)
 {
-	struct stat st;
-
-	if (!l->path || stat(l->path, &st) < 0 || !S_ISREG(st.st_mode))
-		return;
-	if (is_open_to(&st, S_IWGRP, S_IWOTH))
-		c->file_fault = arena_printf(l->arena, "other users can change it: chmod 600 %s", l->path);
-	else if (is_open_to(&st, S_IRGRP, S_IROTH) && has_secret(l, config_fields, l->root, 0))
-		c->file_fault = arena_printf(l->arena, "holds a secret that other users can read: chmod 600 %s", l->path);
+	c->file_fault = fault_of(l, l->path, SECRET_FILE_PRIVATE);
 	if (c->file_fault)
 		config_note(l, NULL, "%s", c->file_fault);
-}
-
-static void note_tls_key(struct config_loading *l, const struct config *c)
-{
-	struct stat st;
-
-	if (c->server.tls_key && stat(c->server.tls_key, &st) == 0 && is_open_to(&st, S_IWGRP, S_IROTH | S_IWOTH))
-		config_note(l, json_get(json_get(l->root, "server"), "tls_key"), "server.tls_key: every user can read it: chmod 640 %s",
-			    c->server.tls_key);
+	c->tls_key_fault = fault_of(l, c->server.tls_key, SECRET_FILE_SHARED);
+	if (c->tls_key_fault)
+		config_note(l, json_get(json_get(l->root, "server"), "tls_key"), "server.tls_key: %s", c->tls_key_fault);
 }
 
 void config_find_notes(struct config_loading *l, struct config *c)
 {
-	note_file(l, c);
-	note_tls_key(l, c);
+	note_files(l, c);
 	note_idle(l, c, l->root, "", 0);
 	if (l->notes.n > 0)
 		c->notes = arena_dup(l->arena, buf_str(&l->notes));

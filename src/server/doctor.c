@@ -130,6 +130,12 @@ static enum preflight_outcome probe_file(const struct config *c, char *detail)
 	return c->file_fault ? PREFLIGHT_WARNING : PREFLIGHT_OK;
 }
 
+static enum preflight_outcome probe_tls_key(const struct config *c, char *detail)
+{
+	say(detail, "%s", c->tls_key_fault ? c->tls_key_fault : c->server.tls_key ? c->server.tls_key : "the server has none");
+	return c->tls_key_fault ? PREFLIGHT_WARNING : PREFLIGHT_OK;
+}
+
 /* ---- programs and accounts ---- */
 
 static enum preflight_outcome probe_program(const char *path, char *detail)
@@ -289,6 +295,9 @@ static const struct config_check config_checks[] = {
 	{ { "configuration", "file", .cost = "whoever has the API key has all sandboxes; whoever writes the file is root",
 	    .remedy = "let only its owner read and write the file" },
 	  probe_file },
+	{ { "configuration", "tls_key", .cost = "whoever has the key can pass himself off as this server",
+	    .remedy = "let only its owner, and a group that needs it, read it" },
+	  probe_tls_key },
 	{ { "configuration", "state_dir", .is_needed = true,
 	    .cost = "images, sandboxes and their records cannot be kept there",
 	    .remedy = "let native.state_dir be a folder on ext4, xfs or btrfs" },
