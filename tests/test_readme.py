@@ -2,12 +2,16 @@
 """The tour of the README, as it is printed there: each command is run, in order, against one server."""
 import os
 import re
+import shlex
 import subprocess
+import tarfile
 import time
 
 import pytest
 
-from conftest import BIN, EXECD, KEY, ROOT, clean_environment, free_port
+from api import wait_for
+from conftest import BIN, EXECD, KEY, ROOT, Running, assert_clean, clean_environment, free_port
+from test_images import BUSYBOX, fill
 
 OSB = BIN / "osb"
 pytestmark = [
@@ -21,30 +25,30 @@ SKIPPED = {
     "export PATH=": "the programs under test are on it already",
     "osb shell": "a terminal (tests/test_osb_terminal.py)",
     "osb top": "goes on until it is stopped (tests/test_osb_terminal.py)",
-    "osb image": "needs a registry (tests/test_image_command.py)",
+    "osb image pull": "needs a registry (tests/test_image_command.py)",
     "deploy/": "needs the Internet (tests/test_code_interpreter.py)",
-    "osb snapshot export": "needs an image (tests/test_snapshot_archives.py)",
-    "opensandbox-ingress": "stays in the foreground (tests/test_gateway.py)",
-    "curl -s http://127.0.0.1:28888/": "of that gateway",
+    "osb image load code-interpreter": "of what that builds",
 }
 TOKEN = "65dc..."
+SIGNED = "tlq5ms/58d4200bk"
+KEPT = "5b20c1d7-..."  # a snapshot of a sandbox of the image that has been pulled
 PLACEHOLDER = re.compile(r"[0-9a-f]{8}-\.\.\.")
 
 
 def tour():
-    """[(command, what is printed behind it)]. A command goes on while a quote is open, or after a backslash."""
+    """[(command, what is printed behind it)]. A command goes on while a quote is open, or after a backslash. Text ends what is printed."""
     text = (ROOT / "README.md").read_text().split("## A short tour", 1)[1].split("\n    $ make\n", 1)[0]
-    lines = [line[4:] for line in text.splitlines() if line.startswith("    ") or not line]
-    found = []
+    lines, found, is_behind = text.splitlines(), [], False
     while lines:
         line = lines.pop(0)
-        if not line.startswith("$ "):
-            if found and line and not line.startswith(("[", "sandbox", "print", "await", "osb_", "puts")):
-                found[-1][1].append(line)
+        if not line.startswith("    $ "):
+            is_behind = is_behind and line.startswith("    ")
+            if is_behind:
+                found[-1][1].append(line[4:])
             continue
-        command = re.sub(r" +# .*$", "", line[2:])
+        command, is_behind = re.sub(r" +# .*$", "", line[6:]), True
         while command.count("'") % 2 or command.endswith("\\"):
-            command += "\n" + lines.pop(0)
+            command += "\n" + lines.pop(0)[4:]
         found.append((command, []))
     return found
 
@@ -58,15 +62,60 @@ def test_the_tour_has_what_this_test_expects():
 
 class Tourist:
     def __init__(self, server, folder):
-        self.server, self.folder = server, folder
+        self.server, self.folder, self.gateway = server, folder, None
         self.env = clean_environment(folder, PATH=f"{BIN}:{os.environ['PATH']}", OPEN_SANDBOX_API_KEY=KEY,
                                      OPEN_SANDBOX_DOMAIN=f"127.0.0.1:{server.port}")
         self.known = {"127.0.0.1:8080": f"127.0.0.1:{server.port}", "127.0.0.1:8081": f"127.0.0.1:{server.port + 1}"}
 
-    def do(self, command, printed):
-        text = command
+    def meant(self, text):
         for word, meant in self.known.items():
             text = text.replace(word, meant)
+        return text
+
+    def osb(self, *words):
+        done = subprocess.run(["osb", *words], cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, (words, done)
+        return done.stdout
+
+    def pull(self):
+        """What `osb image pull python:3.12` would have brought; there is no python in it."""
+        fill(self.folder / "root")
+        with tarfile.open(self.folder / "root.tar", "w") as tar:
+            tar.add(self.folder / "root", ".")
+        self.osb("image", "load", "--name", "python:3.12", "root.tar")
+
+    def keep(self):
+        sandbox = self.osb("run", "-d", "python:3.12", "--", "sleep", "1000").strip()
+        self.known[KEPT] = re.search(r"id: ([0-9a-f-]{36})", self.osb("snapshot", "create", sandbox)).group(1)
+
+    def serve(self, command):
+        """A gateway in front of the server, with a listener in the sandbox that the next command asks."""
+        (self.folder / "key").write_text(KEY)
+        (self.folder / "keys").write_text("a=c2VjcmV0LW9mLWEtdGVzdA==\n")
+        for name in ("key", "keys"):
+            (self.folder / name).chmod(0o600)
+        sandbox = self.known["c40d7e19-..."]
+        self.osb("command", "run", "--background", sandbox, "--", "python3", "-m", "http.server", "8080")
+        wait_for(lambda: self.server.get(f"/sandboxes/{sandbox}/proxy/8080/").status == 200, what="the listener")
+        self.known["127.0.0.1:28888"] = f"127.0.0.1:{free_port()}"
+        words = [*shlex.split(self.meant(command)), "--listen", self.known["127.0.0.1:28888"]]
+        with open(self.folder / "gateway.err", "wb") as stderr:
+            self.gateway = Running(words, cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, stderr=stderr)
+        said = lambda: (self.folder / "gateway.err").read_text()  # noqa: E731
+        wait_for(lambda: "listening" in said() or self.gateway.poll() is not None, what="the gateway")
+        assert "listening" in said() and "needs a look" not in said(), said()
+
+    def leave(self):
+        if self.gateway:
+            self.gateway.terminate()
+            assert self.gateway.wait(30) == 0
+            assert_clean((self.folder / "gateway.err").read_text())
+
+    def do(self, command, printed):
+        if command.startswith("opensandbox-ingress"):
+            self.serve(command)
+            return
+        text = self.meant(command)
         if text.startswith("curl"):
             text = text.replace("curl -s", f"curl -sS --fail-with-body -H 'OPEN-SANDBOX-API-KEY: {KEY}'", 1)
         done = subprocess.run(["bash", "-eo", "pipefail", "-c", text], cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, capture_output=True,
@@ -83,6 +132,8 @@ class Tourist:
             self.known[ours.group(1)] = re.search(r'id"?: ?"?([0-9a-f-]{36})', out).group(1)
         if TOKEN in line:
             self.known[TOKEN] = re.search(r'"X-EXECD-ACCESS-TOKEN":"(\w+)"', out).group(1)
+        if SIGNED in line:
+            self.known[SIGNED] = re.search(r'/8080/(\w+/\w+)"', out).group(1)
         assert re.split(r"[0-9a-f]{8}-\.\.\.|\.\.\.|127\.0\.0\.1", line)[0].strip() in out, (line, out)
 
 
@@ -93,15 +144,22 @@ def tourist(start_server, tmp_path):
     (folder / "Makefile").write_text("all:\n\t@echo made\n")
     (folder / "data.csv").write_text("a,b\n")
     server = start_server(ACCESS, env={"OPENSANDBOX_NATIVE_NETWORK": "default"})
-    yield Tourist(server, folder)
+    t = Tourist(server, folder)
+    yield t
+    t.leave()
     for pool in server.get("/v1/pools").json["items"]:
         server.request("DELETE", f"/v1/pools/{pool['name']}")
     for sandbox in server.get("/v1/sandboxes?pageSize=100").json["items"]:
         server.request("DELETE", f"/v1/sandboxes/{sandbox['id']}")
 
 
+@pytest.mark.skipif(not BUSYBOX.exists(), reason="needs busybox-static for an image")
 def test_every_command_of_the_tour_works_as_printed(tourist):
     for command, printed in tour():
+        if command.startswith("osb image pull"):
+            tourist.pull()
+        if command.startswith("osb snapshot export"):
+            tourist.keep()
         if command.startswith(tuple(SKIPPED)):
             continue
         tourist.do(command, printed)
