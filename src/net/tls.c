@@ -526,11 +526,6 @@ static const struct transport_ops tls_ops = {
 	.failure = tls_why,
 };
 
-const char *tls_failure(const struct transport *t)
-{
-	return t->ops == &tls_ops ? tls_why(t) : "";
-}
-
 /* Without a descriptor yet: a failure leaves it to the caller. */
 static struct tls *tls_new(struct core *core, SSL_CTX *ctx, struct err *e)
 {

@@ -52,6 +52,3 @@ struct tls_target {
 	const char *host; /* a name or a numeric address, without a port */
 };
 struct transport_maker tls_client_maker(struct tls_target *target); /* for struct dial_spec and the HTTP client */
-
-/* Why a TLS transport failed ("certificate verify failed: ..."), for logs; "" if it did not, or is not TLS. */
-const char *tls_failure(const struct transport *t);

@@ -459,11 +459,6 @@ struct sandbox *sandboxes_newest(const struct sandboxes *s)
 	return s->newest;
 }
 
-size_t sandboxes_count(const struct sandboxes *s)
-{
-	return s->by_id.n;
-}
-
 size_t sandboxes_count_owned(const struct sandboxes *s)
 {
 	return s->by_id.n - s->n_idle;

@@ -88,7 +88,6 @@ void sandboxes_recover(struct sandboxes *s, recovered_fn *fn, void *arg);
 struct sandbox *sandboxes_find(const struct sandboxes *s, struct str id);
 struct sandbox *sandboxes_find_any(const struct sandboxes *s, struct str id); /* idle ones, too */
 struct sandbox *sandboxes_newest(const struct sandboxes *s);              /* by creation time, then sandbox->older */
-size_t sandboxes_count(const struct sandboxes *s);
 size_t sandboxes_count_owned(const struct sandboxes *s); /* without those that are nobody's yet */
 unsigned sandboxes_creating(const struct sandboxes *s); /* how many are being made at the moment */
 int64_t sandboxes_wall_us(const struct sandboxes *s);

@@ -124,7 +124,7 @@ static void a_failed_create_is_forgotten_when_the_disk_allows_it(void **state)
 	has(fail_at_commit(r, "POST /sandboxes", "{" CREATE_BODY "}", FAKE_CREATE), "NATIVE::SANDBOX_START_FAILED");
 	atomic_store(&disk_failure, 0);
 	rig_pass(r, 2000);
-	RIG_WAIT(r, sandboxes_count(r->plane->sandboxes) == 0);
+	RIG_WAIT(r, rig_count(r) == 0);
 	rig_stop(r);
 }
 
@@ -172,7 +172,7 @@ static void a_removal_is_forgotten_when_the_disk_allows_it(void **state)
 	rig_pass(r, 1001);
 	rig_turn(r, 20);
 	rig_restart(r);
-	assert_int_equal(sandboxes_count(r->plane->sandboxes), 0);
+	assert_int_equal(rig_count(r), 0);
 	rig_stop(r);
 }
 
@@ -190,7 +190,7 @@ static void an_end_of_life_waits_for_the_disk(void **state)
 	has(rig_on(r, "GET", id, "", NULL), "\"state\":\"Running\"");
 	atomic_store(&disk_failure, 0);
 	rig_pass(r, 1001);
-	RIG_WAIT(r, sandboxes_count(r->plane->sandboxes) == 0);
+	RIG_WAIT(r, rig_count(r) == 0);
 	rig_stop(r);
 }
 

@@ -101,7 +101,7 @@ static void a_create_that_somebody_can_ask_for_again_is_finished(void **state)
 	assert_string_equal(state_of(r, id), "Running");
 	has(rig_receive(r, rig_send(&r->api, "POST /sandboxes", headers, "{" CREATE_BODY ",\"timeout\":60}")), id);
 	rig_pass(r, 61000);
-	RIG_WAIT(r, sandboxes_count(r->plane->sandboxes) == 0);
+	RIG_WAIT(r, rig_count(r) == 0);
 	rig_stop(r);
 }
 
@@ -383,7 +383,7 @@ static void a_create_of_which_nobody_knows_the_end_is_undone(void **state)
 	r->fake.holds = false;
 	fake_release(&r->fake);
 	assert_true(rig_status(rig_receive(r, fd)) >= 500);
-	RIG_WAIT(r, sandboxes_count(r->plane->sandboxes) == 0);
+	RIG_WAIT(r, rig_count(r) == 0);
 	assert_int_equal(r->fake.n_boxes, 0);
 	rig_stop(r);
 }

@@ -86,7 +86,7 @@ static void a_record_that_was_lost_is_made_again(void **state)
 	rig_restart(r); /* it is in the database again */
 	is_as_before(r, id);
 	rig_pass(r, 3600 * 1000);
-	RIG_WAIT(r, sandboxes_count(r->plane->sandboxes) == 0);
+	RIG_WAIT(r, rig_count(r) == 0);
 	rig_stop(r);
 }
 

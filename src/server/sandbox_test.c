@@ -49,7 +49,7 @@ static void a_create_that_fails_leaves_no_record(void **state)
 	(void)snprintf(r->fake.failure.says, sizeof(r->fake.failure.says), "entrypoint 'x' is not there");
 	has(rig_ask(r, "POST /sandboxes", "{" CREATE_BODY "}"), "\"message\":\"entrypoint 'x' is not there\"");
 	rig_restart(r);
-	assert_int_equal(sandboxes_count(r->plane->sandboxes), 0);
+	assert_int_equal(rig_count(r), 0);
 	rig_stop(r);
 }
 
@@ -124,9 +124,9 @@ static void a_removal_that_fails_is_tried_until_it_works(void **state)
 	rig_pass(r, 1000);
 	assert_int_equal(r->fake.count[FAKE_REMOVE], 2); /* the pauses grow */
 	rig_pass(r, 1000);
-	RIG_WAIT(r, sandboxes_count(r->plane->sandboxes) == 0);
+	RIG_WAIT(r, rig_count(r) == 0);
 	rig_restart(r);
-	assert_int_equal(sandboxes_count(r->plane->sandboxes), 0);
+	assert_int_equal(rig_count(r), 0);
 	rig_stop(r);
 }
 
@@ -144,7 +144,7 @@ static void lives_end_by_the_boot_clock(void **state)
 	rig_pass(r, 59000);
 	assert_int_equal(rig_status(rig_on(r, "GET", id, "", NULL)), 200);
 	rig_pass(r, 1001);
-	RIG_WAIT(r, sandboxes_count(r->plane->sandboxes) == 1);
+	RIG_WAIT(r, rig_count(r) == 1);
 	assert_int_equal(rig_status(rig_on(r, "GET", id, "", NULL)), 404);
 	rig_pass(r, UINT64_C(1000) * 86400 * 365);
 	assert_int_equal(rig_status(rig_on(r, "GET", manual, "", NULL)), 200);
@@ -174,7 +174,7 @@ static void renewals_move_the_end(void **state)
 	has(rig_on(r, "POST", id, "/renew-expiration", "{\"expiresAt\":\"tomorrow\"}"), "HTTP/1.1 422 ");
 	has(rig_on(r, "POST", "x", "/renew-expiration", "{\"expiresAt\":\"2027-01-01T00:00:00Z\"}"), "HTTP/1.1 404 ");
 	rig_pass(r, 21000);
-	RIG_WAIT(r, sandboxes_count(r->plane->sandboxes) == 1);
+	RIG_WAIT(r, rig_count(r) == 1);
 	rig_stop(r);
 }
 
@@ -362,7 +362,7 @@ static void a_create_that_takes_too_long_is_given_up(void **state)
 	has(rig_on(r, "GET", id, "", NULL), "\"state\":\"Failed\",\"reason\":\"PROVISIONING_TIMEOUT\"");
 	r->fake.holds = false;
 	fake_release(&r->fake);
-	RIG_WAIT(r, sandboxes_count(r->plane->sandboxes) == 0);
+	RIG_WAIT(r, rig_count(r) == 0);
 	assert_int_equal(r->fake.count[FAKE_REMOVE], 1);
 	assert_int_equal(r->fake.n_boxes, 0);
 	rig_stop(r);
@@ -390,7 +390,7 @@ static void creates_in_progress_have_a_ceiling(void **state)
 	r->fake.holds = false;
 	r->fake.fails[FAKE_CREATE] = 4;
 	fake_release(&r->fake);
-	RIG_WAIT(r, sandboxes_count(r->plane->sandboxes) == 12);
+	RIG_WAIT(r, rig_count(r) == 12);
 	has(rig_ask(r, "POST /sandboxes", "{" CREATE_BODY "}"), "HTTP/1.1 202 "); /* there is room again */
 	rig_stop(r);
 }
@@ -411,7 +411,7 @@ static void a_change_behind_too_many_is_refused(void **state)
 	assert_int_equal(sandbox_renew(sb, r->wall_us + 1000000000, NULL, NULL, &f), -1);
 	assert_int_equal(f.status, 429);
 	assert_int_equal(sandbox_remove(sb, NULL, NULL, &f), 0); /* a removal always finds a place */
-	RIG_WAIT(r, sandboxes_count(r->plane->sandboxes) == 0);
+	RIG_WAIT(r, rig_count(r) == 0);
 	rig_stop(r);
 }
 

@@ -198,6 +198,16 @@ static inline const char *rig_ask(struct rig *r, const char *line, const char *b
 	return rig_receive(r, rig_send(&r->api, line, AUTH, body));
 }
 
+/* Sandboxes, idle ones and those that are being made included. */
+static inline size_t rig_count(const struct rig *r)
+{
+	size_t n = 0;
+
+	for (const struct sandbox *sb = sandboxes_newest(r->plane->sandboxes); sb; sb = sb->older)
+		n++;
+	return n;
+}
+
 static inline unsigned rig_status(const char *answer)
 {
 	uint64_t status = 0;

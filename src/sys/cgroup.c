@@ -380,21 +380,6 @@ int cgroup_enter(const int *fds, size_t n, struct err *e)
 	return 0;
 }
 
-int cgroup_attach(const struct cgroup *g, pid_t pid, struct err *e)
-{
-	if (pid <= 0)
-		return err_set(e, ERR_INVALID, "attach process %d: not a process", (int)pid);
-	for (size_t i = 0; i < g->layout->n; i++) {
-		int r = g->dirs[i] < 0 ? 1 : cg_writef(g->dirs[i], "cgroup.procs", e, "%d", (int)pid);
-
-		if (r == 0)
-			(void)err_set(e, ERR_NOT_FOUND, "the group is gone");
-		if (r <= 0)
-			return err_wrap(e, "attach process %d to group '%s'", (int)pid, g->path);
-	}
-	return 0;
-}
-
 int cgroup_clone_dir(const struct cgroup *g)
 {
 	return g->layout->n > 0 && g->layout->at[0].is_v2 ? g->dirs[0] : -1;

@@ -87,7 +87,6 @@ DEFINE_AUTO_DONE(struct cgroup_entry, cgroup_entry_done)
 /* This process enters. No heap: usable between fork and exec. Limits are not asked: a group can hold more
  * processes than its pids.max in this way, so the group above it is to be limited too. */
 int cgroup_enter(const int *fds, size_t n, struct err *e);
-int cgroup_attach(const struct cgroup *g, pid_t pid, struct err *e);
 
 /* For CLONE_INTO_CGROUP: the directory in v2, or -1. The other hierarchies are still to be entered. */
 int cgroup_clone_dir(const struct cgroup *g);

@@ -174,26 +174,6 @@ static int wait_empty(int dir, bool is_v2, uint64_t deadline, struct err *e)
 	return r;
 }
 
-int cgroup_is_empty(const struct cgroup *g, struct err *e)
-{
-	bool is_v2;
-	int dir = need_control_dir(g, &is_v2, e);
-	int r = dir < 0 ? -1 : is_empty(dir, is_v2, e);
-
-	return r < 0 ? err_wrap(e, "group '%s'", g->path) : r;
-}
-
-int cgroup_wait_empty(const struct cgroup *g, int timeout_ms, struct err *e)
-{
-	bool is_v2;
-	int dir = need_control_dir(g, &is_v2, e);
-	int r = dir < 0 ? -1 : wait_empty(dir, is_v2, cg_deadline(timeout_ms), e);
-
-	if (r == 0)
-		return err_set(e, ERR_TIMEOUT, "group '%s' still has processes after %d ms", g->path, timeout_ms);
-	return r < 0 ? err_wrap(e, "group '%s'", g->path) : 0;
-}
-
 /* ---- killing ------------------------------------------------------------------------------------------- */
 
 struct held {

@@ -22,6 +22,3 @@ int cgroup_kill(const struct cgroup *g, int timeout_ms, struct err *e);
  * that. 0 at the end, -1. */
 typedef int cgroup_process_fn(pid_t pid, void *arg, struct err *e);
 int cgroup_each_process(const struct cgroup *g, cgroup_process_fn *fn, void *arg, struct err *e);
-
-int cgroup_is_empty(const struct cgroup *g, struct err *e); /* 1, 0 or -1 */
-int cgroup_wait_empty(const struct cgroup *g, int timeout_ms, struct err *e);

@@ -8,9 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/vfs.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -27,7 +25,6 @@
 #endif
 #define CLONE_PIDFD_FLAG 0x1000ULL
 #define CLONE_INTO_CGROUP_FLAG 0x200000000ULL
-#define NSFS_TYPE 0x6e736673 /* NSFS_MAGIC */
 #define FDINFO_BYTES_MAX 4096
 
 /* The kernel's struct clone_args up to Linux 5.7: linux/sched.h clashes with libc's sched.h. */
@@ -162,17 +159,4 @@ int namespace_set_hostname(int pidfd, const char *hostname, struct err *e)
 	r = sethostname(hostname, strlen(hostname)) < 0 ? err_sys(e, errno, "set the host name") : 0;
 	namespace_come_back(home, NAMESPACE_UTS);
 	return r;
-}
-
-int namespace_inode(int fd, uint64_t *ret, struct err *e)
-{
-	struct statfs fs;
-	struct stat st;
-
-	if (fstatfs(fd, &fs) < 0 || fstat(fd, &st) < 0)
-		return err_sys(e, errno, "look at a namespace");
-	if ((uint64_t)fs.f_type != NSFS_TYPE)
-		return err_set(e, ERR_INVALID, "descriptor %d is not a namespace", fd);
-	*ret = st.st_ino;
-	return 0;
 }

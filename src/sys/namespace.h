@@ -38,7 +38,3 @@ void namespace_come_back(int home, enum namespace_kind kind);
 
 /* Of the uts namespace that the process is in. */
 int namespace_set_hostname(int pidfd, const char *hostname, struct err *e);
-
-/* Two namespaces are the same when these numbers are, while both are kept alive: afterwards a number may come back.
- * A descriptor that is no namespace is ERR_INVALID. */
-int namespace_inode(int fd, uint64_t *ret, struct err *e);

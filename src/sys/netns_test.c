@@ -20,6 +20,7 @@
 #include "base/own.h"
 #include "sys/fd.h"
 #include "sys/namespace.h"
+#include "sys/inode_test.h"
 #include "sys/root_test.h"
 
 #include "base/banned.h"
@@ -31,10 +32,9 @@ static uint64_t current(void)
 {
 	struct err e = { 0 };
 	AUTO_FD fd = namespace_of_self(NAMESPACE_NET, &e);
-	uint64_t inode = 0;
 
-	assert_int_equal(namespace_inode(fd, &inode, &e), 0);
-	return inode;
+	assert_true(fd >= 0);
+	return inode_of(fd);
 }
 
 static int see_inside(void *arg, struct err *e)
@@ -55,7 +55,7 @@ static void a_new_one_is_entered_and_left_within_a_call(void **state)
 	fd = netns_make(&e);
 	assert_true(fd >= 0 && (fcntl(fd, F_GETFD) & FD_CLOEXEC));
 	assert_true(current() == before);
-	assert_int_equal(namespace_inode(fd, &want, &e), 0);
+	want = inode_of(fd);
 	assert_int_equal(netns_call(fd, see_inside, &inside, &e), -1);
 	assert_string_equal(e.msg, "as asked");
 	assert_true(inside == want && want != before && current() == before);

@@ -45,9 +45,12 @@ static int read_all(const struct tar_source *tar, int root, struct err *e)
 {
 	static struct layer layer; /* too large for the stack */
 	const struct tar_limits limits = TAR_LIMITS_DEFAULT;
+	int r;
 
 	layer_init(&layer, root, limits.entries, mark, NULL);
-	return tar_read(tar, &limits, &layer_sink, &layer, e) < 0 ? -1 : layer_finish(&layer, e);
+	r = tar_read(tar, &limits, &layer_sink, &layer, e) < 0 ? -1 : layer_finish(&layer, e);
+	layer_done(&layer);
+	return r;
 }
 
 /* WANT: what a layer's digest must be; NULL: it is no layer. */

@@ -109,7 +109,7 @@ static void fail_each(const struct asked *q)
 	assert_int_equal(status, q->want);
 	assert_true(n > 10);
 	rig_restart(r);
-	assert_int_equal(sandboxes_count(r->plane->sandboxes), 0);
+	assert_int_equal(rig_count(r), 0);
 	rig_stop(r);
 }
 
@@ -232,9 +232,9 @@ static void fail_each_of_pool(const char *line, const char *body, bool has_pool,
 	assert_int_equal(status, want);
 	assert_true(n > 5);
 	rig_restart(r);
-	for (int i = 0; i < 100 && sandboxes_count(r->plane->sandboxes) > 0; i++) /* what there was no memory to forget */
+	for (int i = 0; i < 100 && rig_count(r) > 0; i++) /* what there was no memory to forget */
 		pass(r, 1000);
-	assert_int_equal(sandboxes_count(r->plane->sandboxes), 0);
+	assert_int_equal(rig_count(r), 0);
 	rig_stop(r);
 }
 

@@ -353,7 +353,7 @@ static void a_diagnosis_outlives_its_caller_and_its_sandbox(void **state)
 	(void)close(rig_send(&r->api, line, AUTH, NULL));
 	RIG_WAIT(r, r->fake.count[FAKE_REMOVE] == 1);
 	fake_complete(&r->fake, &r->fake.calls[r->fake.n_calls - 1]);
-	RIG_WAIT(r, sandboxes_count(r->plane->sandboxes) == 0);
+	RIG_WAIT(r, rig_count(r) == 0);
 	r->fake.holds = false;
 	fake_release(&r->fake);
 	has(rig_receive(r, asked), "HTTP/1.1 404 ");
