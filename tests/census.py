@@ -35,6 +35,17 @@ def groups(prefix):
     return found
 
 
+def frozen(prefix):
+    """Groups that were told to stand still themselves: of v1 and of v2."""
+    found = []
+    for top in tops(prefix):
+        for path, _, _ in os.walk(top):
+            for name in "freezer.self_freezing", "cgroup.freeze":
+                with contextlib.suppress(OSError):
+                    found += [path] * (pathlib.Path(path, name).read_text().strip() == "1")
+    return found
+
+
 def processes(prefix):
     """The processes in our groups: those of sandboxes, and slots that wait."""
     pids = set()

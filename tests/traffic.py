@@ -226,20 +226,22 @@ class Client(threading.Thread):
 # ---- who kills --------------------------------------------------------------------------------------------------
 
 
+EVERYBODY = ["server", "server", "warden", "warden", "both", "egress", "worker", "worker", "worker", "maker", "execd"]
+WORKERS = ["worker", "worker", "worker", "worker", "maker", "execd", "egress"]  # neither server nor warden sweeps after these by starting
+
+
 class Killer:
-    """Of everything that may die, one after another."""
+    """Of the VICTIMS, one after another."""
 
-    VICTIMS = ["server", "server", "warden", "warden", "both", "egress", "worker", "worker", "worker", "maker", "execd"]
-
-    def __init__(self, server, seed):
-        self.server, self.fleet, self.random = server, Fleet(server), random.Random(seed)
+    def __init__(self, server, seed, victims):
+        self.server, self.fleet, self.random, self.victims = server, Fleet(server), random.Random(seed), victims
         self.kills = collections.Counter()
 
     def run(self, seconds):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             time.sleep(self.random.uniform(0.3, 1))
-            who = self.random.choice(self.VICTIMS)
+            who = self.random.choice(self.victims)
             with contextlib.suppress(IndexError):  # it is just being started
                 if getattr(self, f"kill_{who}")():
                     self.kills[who] += 1
