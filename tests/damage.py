@@ -107,9 +107,13 @@ class Host:
         self.seeds, self.said = [], ""
         self.loses_layers = False
         self.server = self.fleet = None
-        assert self.try_start() == 0
-        time.sleep(ASKING_SECONDS)
-        self.nothing, self.owned = census.settled(self.server), census.belongings(self.server)
+        try:
+            assert self.try_start() == 0
+            time.sleep(ASKING_SECONDS)
+            self.nothing, self.owned = census.settled(self.server), census.belongings(self.server)
+        except BaseException:
+            self.drop()
+            raise
 
     # ---- starting and ending ----
 
@@ -191,7 +195,7 @@ class Host:
 
     def drop(self):
         """However it is."""
-        if self.server.process.poll() is None:
+        if self.server and self.server.process.poll() is None:
             self.kill()
         self.home.kill()
         with contextlib.suppress(AssertionError):
