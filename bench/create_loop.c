@@ -157,6 +157,19 @@ static void batch_of_floors(struct floor *f)
 		say("floor", floor_once(f));
 }
 
+/* Creates and floors alone. */
+static void floors(unsigned port, struct floor *f, uint64_t rounds)
+{
+	struct client c;
+
+	client_open(&c, port);
+	for (uint64_t i = 0; i < rounds; i++) {
+		batch_of_floors(f);
+		batch_of_creates(&c);
+	}
+	client_close(&c);
+}
+
 static void latency(unsigned port, struct floor *f, uint64_t rounds)
 {
 	struct client c;
@@ -367,6 +380,8 @@ static void with_floor(const char *mode, unsigned port, uint64_t rounds, uint64_
 	floor_open(&f, dir);
 	if (strcmp(mode, "latency") == 0)
 		latency(port, &f, rounds);
+	else if (strcmp(mode, "floors") == 0)
+		floors(port, &f, rounds);
 	else
 		rate(port, &f, rounds, seconds);
 	if (rmdir(dir) < 0)
@@ -381,7 +396,8 @@ static bool is_usage(int argc, char **argv, uint64_t *port, uint64_t *count, uin
 		return argc == 5 && str_to_u64(str_of(argv[4]), 1, 60, seconds);
 	if (strcmp(argv[2], "exec") == 0 || strcmp(argv[2], "pool") == 0)
 		return argc == 5;
-	return argc == 4 && (strcmp(argv[2], "latency") == 0 || strcmp(argv[2], "fill") == 0 || strcmp(argv[2], "probe") == 0);
+	return argc == 4 && (strcmp(argv[2], "latency") == 0 || strcmp(argv[2], "floors") == 0 ||
+			     strcmp(argv[2], "fill") == 0 || strcmp(argv[2], "probe") == 0);
 }
 
 int main(int argc, char **argv)
@@ -389,7 +405,7 @@ int main(int argc, char **argv)
 	uint64_t port, count, seconds = 0;
 
 	if (!is_usage(argc, argv, &port, &count, &seconds)) {
-		(void)fprintf(stderr, "usage: create_loop PORT latency ROUNDS | rate ROUNDS SECONDS | fill COUNT | probe COUNT | exec COUNT ID | pool ROUNDS NAME\n");
+		(void)fprintf(stderr, "usage: create_loop PORT latency ROUNDS | floors ROUNDS | rate ROUNDS SECONDS | fill COUNT | probe COUNT | exec COUNT ID | pool ROUNDS NAME\n");
 		return 2;
 	}
 	if (strcmp(argv[2], "fill") == 0)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host with many idle sandboxes: what each costs, whether requests take longer than at a server with few, and how soon a killed
-server is back."""
+"""A host with many idle sandboxes: what each costs, whether requests take longer than at a server with few and than on an empty host,
+and how soon a killed server is back."""
 import collections
 import os
 import pathlib
@@ -18,6 +18,7 @@ FEW = 20     # as many as a page of a list has
 TURNS = 24   # of both servers
 SAMPLES = 5  # of each kind in each turn
 WARM = 2     # turns that do not count
+ROUNDS = 20  # of ten creates and ten floors each
 SETTLE_S = 2 # for slots that are still being made
 
 
@@ -50,6 +51,13 @@ def slowdown(few, many):
     return max(both, key=lambda row: row[2] / row[1])
 
 
+def creates(house):
+    """Milliseconds of a create, and of a floor at the same time."""
+    time.sleep(SETTLE_S)
+    taken = house.client("floors", ROUNDS)
+    return median(taken["create"]) / 1000, median(taken["floor"]) / 1000
+
+
 def restart(house, ids):
     house.kill()
     began = time.monotonic()
@@ -64,11 +72,13 @@ def main():
     with House() as house, House() as other:
         for sandbox in [house.create() for _ in range(8)]:  # everything has happened once
             house.delete(sandbox)
+        empty_create, empty_floor = creates(house)
         kept = [other.create() for _ in range(FEW)]
         before = available_kb()
         ids = house.client("fill", COUNT)["id"]
         after = available_kb()
         kind, few, many = slowdown(other, house)
+        full_create, full_floor = creates(house)
         ready_s = restart(house, ids)
         assert house.get("/v1/sandboxes?pageSize=1")["pagination"]["totalItems"] == COUNT
         for sandbox in ids:
@@ -77,6 +87,9 @@ def main():
             other.delete(sandbox)
     report("density.mb", (before - after) / 1024 / COUNT, "MB", "goal", 0.9, 1.0)
     report("density.slowdown", many / 1000, "ms", f"{kind}, with {FEW}", few / 1000, 1.5)
+    # In floors of the same moment: who else uses the machine disturbs both. The kernel may be slower for the floor, too: that is the next one.
+    report("density.host_slowdown", full_create / full_floor, "floors", "a create on the empty host", empty_create / empty_floor)
+    report("density.floor_slowdown", full_floor, "ms", "a floor on the empty host", empty_floor)
     report("restart.ready_s", ready_s, "s", "goal", 5.0, 1.0)
 
 
