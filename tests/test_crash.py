@@ -235,7 +235,7 @@ def killed_at_random(tmp_path, home, victims, seconds):
                 client.start()
             killer = Killer(fleet.server, seed, victims)
             try:
-                killer.run(seconds)
+                killer.run(seconds, clients)
             finally:
                 stop.set()
                 for client in clients:

@@ -19,6 +19,7 @@ PATIENCE_SECONDS = 40
 POLICY = {"defaultAction": "deny", "egress": [{"action": "allow", "target": "192.0.2.9"}]}
 POOL = "p"
 DIES_SECONDS = 2  # C3
+BREATH_EVERY_SECONDS, BREATH_SECONDS = 8, PATIENCE_SECONDS / 2
 
 
 class Client(threading.Thread):
@@ -30,6 +31,7 @@ class Client(threading.Thread):
         self.volume, self.in_volume = f"v{uuid.uuid4().hex}", None
         self.alive, self.gone = {}, set()
         self.snapshots = {}  # id: { of, mark }
+        self.steps = 0       # that it has done, each with whatever it took
         self.unsure = 0      # forks that it was told nothing about
         self.done = collections.Counter()
         self.failure = None
@@ -38,6 +40,7 @@ class Client(threading.Thread):
         try:
             while not self.stop.is_set():
                 self.step()
+                self.steps += 1
         except BaseException as e:  # for the main thread to raise
             self.failure = e
 
@@ -237,7 +240,20 @@ class Killer:
         self.server, self.fleet, self.random, self.victims = server, Fleet(server), random.Random(seed), victims
         self.kills = collections.Counter()
 
-    def run(self, seconds):
+    def run(self, seconds, clients):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.kill_for(min(BREATH_EVERY_SECONDS, end - time.monotonic()))
+            self.let_breathe(clients)
+
+    def let_breathe(self, clients):
+        """What takes long on a slow machine, as a first volume does, would be cut off again and again: once in a while each client
+        gets done with what it is at."""
+        steps = [client.steps for client in clients]
+        with contextlib.suppress(AssertionError):
+            until(lambda: all(c.steps > n or c.failure for c, n in zip(clients, steps)), BREATH_SECONDS, "a step of each client")
+
+    def kill_for(self, seconds):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             time.sleep(self.random.uniform(0.3, 1))
