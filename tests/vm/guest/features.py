@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A short check of every feature, against a server that runs. FEATURES has them in their order."""
+import contextlib
 import json
 import os
 import pathlib
+import re
 import tempfile
 import time
 
 import world
-from kit import PAYLOAD, check, create, osb, osb_json, remove, run, sandbox, sh, wait_for
+from kit import BOXES, PAYLOAD, Failed, check, create, osb, osb_json, remove, run, sandbox, sh, wait_for
 
 FETCH = """import urllib.request
 try:
@@ -33,6 +35,8 @@ while time.monotonic() < began + 4:
     pass
 print((time.process_time() - used) / (time.monotonic() - began))
 """
+CGROUPS, BOXES_GROUP = pathlib.Path("/sys/fs/cgroup"), f"system.slice/{BOXES}"
+ALLOCATED, UNIT_LIMIT = 300 << 20, 256 << 20
 COUNTER = "n=0; while :; do n=$((n+1)); echo $n >/tmp/n; sleep 0.2; done"
 
 
@@ -85,6 +89,51 @@ def memory():
         check(sh(one, "echo alive") == "alive", "the sandbox has died")
 
 
+def group_of(mark):
+    """The control group of the process `sleep MARK`, in a sandbox, as the host sees it."""
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if path.read_bytes() == b"sleep\0%d\0" % mark:
+                return next(line[3:] for line in (path.parent / "cgroup").read_text().splitlines() if line.startswith("0::"))
+    raise Failed(f"no process sleeps for {mark} s")
+
+
+def own_limit(group):
+    """The least that a group below the one of all sandboxes may have."""
+    place, limits = CGROUPS / group.strip("/"), []
+    while place not in (CGROUPS, CGROUPS / BOXES_GROUP):
+        limits += [int(n) for n in [(place / "memory.max").read_text().strip()] if n != "max"]
+        place = place.parent
+    return min(limits)
+
+
+def allocate(one, status):
+    osb("command", "run", one, "--", "python3", "-c", f"x = bytearray({ALLOCATED}); print(len(x))", status=status)
+
+
+def unit(way):
+    """Sandboxes of the service are below the unit that is there for them, whose limits hold for all of them; those of a shell are not."""
+    with sandbox("--resource", "memory=1Gi", "--entrypoint", "sleep", "--entrypoint", "86397") as one, sandbox() as other:
+        group = group_of(86397)
+        if way.name != "service":
+            check(not re.match(r"/[^/]+\.slice/", group), "a sandbox is in a group of systemd's:", group)
+            return
+        check(group.startswith(f"/{BOXES_GROUP}/"), "a sandbox is not below the unit:", group)
+        check(own_limit(group) == 1 << 30, "its own limit is", own_limit(group))
+        allocate(one, 0)
+        run("systemctl", "set-property", "--runtime", BOXES, f"MemoryMax={UNIT_LIMIT}")
+        try:
+            check(int((CGROUPS / BOXES_GROUP / "memory.max").read_text()) == UNIT_LIMIT, "the unit's limit has not come to the kernel")
+            allocate(one, 137)
+        finally:
+            run("systemctl", "set-property", "--runtime", BOXES, "MemoryMax=infinity")
+        check(run("systemctl", "is-active", BOXES).strip() == "active", "the unit has ended for one that was out of memory")
+        check([sh(each, "echo alive") for each in (one, other)] == ["alive"] * 2, "a sandbox has died")
+        allocate(one, 0)
+        run("systemctl", "daemon-reload")
+        check(own_limit(group) == 1 << 30, "after a reload of systemd its own limit is", own_limit(group))
+
+
 def pids():
     with sandbox("--resource", "pids=40") as one:
         error, started = python(one, FORKS).split()
@@ -118,7 +167,7 @@ def pause():
 
 def frozen():
     """Groups whose processes stand still."""
-    return [p for p in pathlib.Path("/sys/fs/cgroup").rglob("cgroup.events") if "frozen 1" in p.read_text()]
+    return [p for p in CGROUPS.rglob("cgroup.events") if "frozen 1" in p.read_text()]
 
 
 # ---- network ----
@@ -237,7 +286,7 @@ def table(form):
     return [
         ("a sandbox of the host's own files", host_image), ("an image with 1 layer", image, 1), ("an image with 20 layers", image, 20),
         ("an image with 128 layers", image, 128), ("a memory limit", memory), ("a process limit", pids), ("a cpu limit", cpu),
-        ("a disk limit", disk), ("pause and resume", pause), ("the network", network), ("a network policy", policy),
+        ("a disk limit", disk), ("the unit of all sandboxes", unit, WAY), ("pause and resume", pause), ("the network", network), ("a network policy", policy),
         ("a port", endpoint), ("volumes", volumes), ("snapshot, fork and rollback", snapshots), ("a pool", pool), ("python code", code),
         ("kill -9 of everything", killed, WAY), ("a restart", restarted, WAY),
         (f"{10 if form == 'short' else 50} sandboxes come and go", cycles, 10 if form == "short" else 50),
