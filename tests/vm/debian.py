@@ -18,7 +18,9 @@ DISK_SIZE = "8G"
 
 # Names without the suffix that a library got in the transition to 64-bit times: later suites provide them.
 MACHINE_PACKAGES = """systemd systemd-sysv dbus udev kmod procps iproute2 iptables nftables btrfs-progs e2fsprogs python3
-    ca-certificates libssl3 libsqlite3-0 libarchive13 libcurl4 linux-image-cloud-amd64 initramfs-tools docker.io""".split()
+    ca-certificates libssl3 libsqlite3-0 libarchive13 libcurl4 linux-image-amd64 initramfs-tools docker.io""".split()
+# Settings of the kernel that the package systemd of Debian 12 has itself, and that Debian's installer brings there, too.
+SUITE_PACKAGES = {"trixie": ["linux-sysctl-defaults"]}
 
 # What is in the machine besides the packages. The payload is a tar archive on the second disk; what it prints goes to the second
 # serial line, so that messages of the kernel on the first one cannot tear it.
@@ -119,15 +121,19 @@ def cached(name, recipe, make):
     return path
 
 
+def machine_packages(suite):
+    return MACHINE_PACKAGES + SUITE_PACKAGES.get(suite, [])
+
+
 def machine(suite):
     need("mmdebstrap", "mke2fs")
-    recipe = (suite, MACHINE_PACKAGES, sorted(MACHINE_FILES.items()), ENABLED, MASKED, DISK_SIZE)
+    recipe = (suite, machine_packages(suite), sorted(MACHINE_FILES.items()), ENABLED, MASKED, DISK_SIZE)
     return cached(suite, recipe, lambda new: make_machine(suite, new))
 
 
 def make_machine(suite, new):
     root = new / "root"
-    run("mmdebstrap", "--mode=root", "--variant=minbase", f"--include={','.join(MACHINE_PACKAGES)}",
+    run("mmdebstrap", "--mode=root", "--variant=minbase", f"--include={','.join(machine_packages(suite))}",
         "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
         "--dpkgopt=path-exclude=/usr/share/locale/*",
         # Only what the root file system is reached through is in the first one: it is unpacked at each boot.
