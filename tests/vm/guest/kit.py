@@ -194,7 +194,7 @@ class Shell:
 def install():
     """As an administrator does it: what `make install` made, accounts, and a key for the service."""
     shutil.copytree(PAYLOAD / "root", "/", symlinks=True, dirs_exist_ok=True)
-    for account in ("opensandbox", "opensandbox-egress"):
+    for account in ("opensandbox", "opensandbox-egress", "opensandbox-fetch"):
         run("useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", account)
     ENVIRONMENT.parent.mkdir(exist_ok=True)
     ENVIRONMENT.touch(0o600)
