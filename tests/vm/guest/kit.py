@@ -163,8 +163,9 @@ class Service:
         wait_for(is_serving, "the service to answer again")
 
     def come_back(self):
-        """After everything was killed: systemd does it."""
-        wait_for(is_serving, "systemd to start the service again")
+        """After everything was killed, or the machine started again: systemd does it."""
+        os.environ["OPEN_SANDBOX_API_KEY"] = KEY
+        wait_for(is_serving, "systemd to start the service again", TIMEOUT_S)
 
     def stop(self):
         run("systemctl", "stop", SERVICE)

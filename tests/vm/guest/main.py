@@ -11,9 +11,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import census  # noqa: E402
 import features  # noqa: E402
 import world  # noqa: E402
-from kit import BIN, PAYLOAD, SERVICE, Runner, Service, Shell, check, create, install, listed, osb_json, remove, run, wait_for  # noqa: E402
+from kit import BIN, PAYLOAD, SERVICE, Runner, Service, Shell, check, create, install, listed, osb, osb_json, remove, run, sh, wait_for  # noqa: E402
 
-STAGE = pathlib.Path("/var/lib/vm-stage.json")
+STAGE, VOLUMES = pathlib.Path("/var/lib/vm-stage.json"), pathlib.Path("/var/lib/vm-volumes.json")
 # Rows of doctor's that warn on a stock Debian, what they find there, and why that is right. Every other row must be ok.
 EXPECTED = {
     "io weight": ("no scheduler with weights",),  # the disk has none until an administrator chooses bfq
@@ -61,26 +61,48 @@ def stop(way, before):
 # ---- a machine that starts again ----
 
 
+def pool_is_full():
+    return osb_json("pool", "get", "warm")["status"]["available"] == 1
+
+
 def reboot(runner):
     """Sandboxes run while the machine goes down; main() goes on with after_reboot()."""
     Service().start()
     run("systemctl", "enable", SERVICE)
-    STAGE.write_text(json.dumps({"sandboxes": [create(), create()], "failed": runner.failed}))
+    VOLUMES.write_text(json.dumps([{"name": "v", "mountPath": "/data", "pvc": {"claimName": "kept"}}]))
+    plain, paused, user = create(), create(), create("--volumes-file", VOLUMES)
+    sh(user, "echo kept >/data/f")
+    sh(plain, "echo before >/root/f")
+    snapshot = osb_json("snapshot", "create", plain, "--name", "before")["id"]
+    osb("sandbox", "pause", paused)
+    wait_for(lambda: osb_json("sandbox", "get", paused)["status"]["state"] == "Paused", "the pause")
+    osb("pool", "create", "warm", "--image", "host", "--min", "1", "--max", "1")
+    wait_for(pool_is_full, "the pool")
+    STAGE.write_text(json.dumps({"sandboxes": [plain, paused, user], "snapshot": snapshot, "failed": runner.failed}))
     pathlib.Path("/run/rebooting").touch()
     os.sync()
     run("systemctl", "--no-block", "reboot")
 
 
 def after_reboot(stage):
-    """Those that ran have failed, say why, and nothing is left of them (S6)."""
+    """Those that ran or were paused have failed, say why, and nothing is left of them (S6). What is kept is there."""
     way = Service()
     wait_for(lambda: run("systemctl", "is-active", SERVICE, status=None).strip() == "active", "the service to start by itself")
     way.come_back()
+    check(sorted(listed()) == sorted(stage["sandboxes"]), "listed are", listed(), "and not", stage["sandboxes"])
     for one in stage["sandboxes"]:
         status = osb_json("sandbox", "get", one)["status"]
         check(status["state"] == "Failed" and status["reason"].lower() == "host_restarted", status)
     remove(*stage["sandboxes"])
+    check(osb("run", "-q", "-v", "kept:/data", "host", "--", "cat", "/data/f").strip() == "kept", "the volume's file is gone")
+    check(osb("run", "-q", "--snapshot", stage["snapshot"], "--", "cat", "/root/f").strip() == "before", "the snapshot's file is gone")
+    wait_for(pool_is_full, "the pool to be filled again")
+    check(osb("run", "-q", "--pool", "warm", "host", "--", "echo", "pooled").strip() == "pooled", "no sandbox of the pool")
+    osb("pool", "rm", "warm")
+    osb("snapshot", "rm", stage["snapshot"])
+    osb("volume", "rm", "kept")
     features.host_image()
+    check(not listed(), "these are left:", listed())
     way.stop()
 
 
@@ -99,9 +121,10 @@ def main():
         world.start()
         for way in (Service(), Shell()):
             everything(runner, way, plan)
-        if plan["form"] == "full" and not plan["only"]:
+        if plan["form"] == "full" and plan["only"] in "docker":
             import docker
             docker.beside(runner)
+        if plan["form"] == "full" and plan["only"] in "a reboot":
             runner.run("a reboot", reboot, runner)
             if pathlib.Path("/run/rebooting").exists():
                 time.sleep(600)  # it is going down
