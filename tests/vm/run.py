@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """run.py [--full] [--only=TEXT] SUITE... - boots Debian machines (bookworm, trixie), runs the checks of guest/ in them, and closes with
-"N passed, N failed, N skipped". The status is 1 if something failed. --only: checks of features with TEXT in their names.
+"N passed, N failed, N skipped". The status is 1 if something failed. --only: checks with TEXT in their names; Docker and the reboot are in the full form alone.
 
 What is tried is what `make install` installs; the machines are kept (debian.py). What cannot be had here is skipped with a reason, but
 for automated runs (CI in the environment): there that is a failure."""
