@@ -74,7 +74,7 @@ LDFLAGS = $(LDFLAGS_$(V))
 
 # ---- what there is -----------------------------------------------------------------------------------------
 
-FOLDERS := base sys net image box execd unpack fetch warden egress ingress server client mcp cli
+FOLDERS := base sys net access image box execd unpack fetch warden egress ingress server client mcp cli
 sources = $(filter-out %_test.c %/main.c,$(sort $(wildcard src/$(1)/*.c src/$(1)/*/*.c)))
 objects = $(patsubst src/%.c,$(B)/obj/%.o,$(1))
 
@@ -89,7 +89,7 @@ EXAMPLES := $(patsubst examples/c/%.c,$(B)/examples/%,$(sort $(wildcard examples
 BENCHES := $(patsubst bench/%.c,$(B)/bench/%,$(sort $(wildcard bench/*.c)))
 LIBS := $(foreach f,$(FOLDERS),$(B)/lib$(f).a)
 # From the top down: a folder's archive comes before the ones that it stands on.
-LINK_LIBS := $(foreach f,cli mcp client server warden egress ingress unpack fetch execd box image net sys base,$(B)/lib$(f).a)
+LINK_LIBS := $(foreach f,cli mcp client server warden egress ingress unpack fetch execd box image access net sys base,$(B)/lib$(f).a)
 # Only what a program uses: libarchive is the unpacker's and the fetcher's alone, libcurl the latter's.
 HOST_LIBS := -Wl,--as-needed -lssl -lcrypto -lsqlite3 -larchive -lcurl
 

@@ -3,9 +3,9 @@
  * it. Needs root. Both start the same init. */
 #include <poll.h>
 
-#include "lib/floor.h"
 #include "box/host.h"
 #include "box/slot.h"
+#include "lib/floor.h"
 #include "sys/mounts.h"
 
 #include "base/banned.h"

@@ -2,7 +2,7 @@
 /* http_parse_loop COUNT - parses one typical request COUNT times, for bench/http_parse.py to count instructions. */
 #include <stdio.h>
 
-#include "net/http1.h"
+#include "net/http/http1.h"
 
 #include "base/banned.h"
 

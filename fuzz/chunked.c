@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The chunked coding: the first byte is the size of the pieces that the rest arrives in. */
 #include "base/buf.h"
-#include "net/http1.h"
+#include "net/http/http1.h"
 
 #include "base/banned.h"
 

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "access/policy.h"
 #include "base/err.h"
-#include "net/policy.h"
 
 #include "base/banned.h"
 
@@ -46,7 +46,7 @@ static void check_v4(const struct policy_rule *r)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct policy_rule r = { .action = POLICY_ALLOW }, again = { .action = POLICY_ALLOW };
-	char name[POLICY_NAME_MAX + 1], text[INET6_ADDRSTRLEN], whole[64];
+	char name[HOST_NAME_LEN_MAX + 1], text[INET6_ADDRSTRLEN], whole[64];
 	struct err e = { 0 };
 
 	if (policy_target((struct str){ (const char *)data, size }, &r, name, &e) < 0 || r.kind != POLICY_NET)

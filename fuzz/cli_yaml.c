@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/json_out.h"
 #include "cli/render.h"
-#include "cli/yaml_read.h"
+#include "cli/yaml/yaml_read.h"
 
 #include "base/banned.h"
 

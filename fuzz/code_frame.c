@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/err.h"
-#include "execd/code_frame.h"
+#include "execd/code/code_frame.h"
 
 #include "base/banned.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/err.h"
-#include "cli/copy.h"
+#include "cli/copy/copy.h"
 
 #include "base/banned.h"
 

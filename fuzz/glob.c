@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "execd/glob.h"
+#include "execd/files/glob.h"
 
 #include "base/banned.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Request heads: the verdict does not depend on how the bytes arrive, and what is accepted keeps its promises. */
 #include "base/own.h"
-#include "net/http1.h"
+#include "net/http/http1.h"
 
 #include "base/banned.h"
 

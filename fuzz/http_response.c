@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Response heads: the first byte says whether the request was a HEAD. */
 #include "base/own.h"
-#include "net/http1.h"
+#include "net/http/http1.h"
 
 #include "base/banned.h"
 

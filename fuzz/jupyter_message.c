@@ -5,8 +5,8 @@
 
 #include "base/buf.h"
 #include "execd/budget.h"
-#include "execd/jupyter_message.h"
-#include "net/zmtp.h"
+#include "execd/jupyter/jupyter_message.h"
+#include "net/zmtp/zmtp.h"
 
 #include "base/banned.h"
 

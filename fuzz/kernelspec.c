@@ -6,7 +6,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "execd/env.h"
-#include "execd/kernelspec.h"
+#include "execd/jupyter/kernelspec.h"
 
 #include "base/banned.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "net/multipart.h"
+#include "net/http/multipart.h"
 
 #include "base/banned.h"
 

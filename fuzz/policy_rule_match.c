@@ -5,9 +5,9 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "access/policy.h"
 #include "base/buf.h"
 #include "base/err.h"
-#include "net/policy.h"
 
 #include "base/banned.h"
 
@@ -21,14 +21,14 @@ static void require(bool ok)
 
 static void check_name(struct str text)
 {
-	char name[POLICY_NAME_MAX + 1], again[POLICY_NAME_MAX + 1];
+	char name[HOST_NAME_LEN_MAX + 1], again[HOST_NAME_LEN_MAX + 1];
 	struct err e = { 0 };
 
-	if (policy_name(text, name, &e) < 0) {
+	if (host_name(text, name, &e) < 0) {
 		require(e.code == ERR_INVALID);
 		return;
 	}
-	require(strlen(name) <= text.n && policy_name(str_of(name), again, &e) == 0 && strcmp(name, again) == 0);
+	require(strlen(name) <= text.n && host_name(str_of(name), again, &e) == 0 && strcmp(name, again) == 0);
 	require(!strstr(name, "..") && name[0] != '.' && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == strlen(name));
 }
 

@@ -6,8 +6,8 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
-#include "execd/pty_frame.h"
-#include "net/sse.h"
+#include "execd/pty/pty_frame.h"
+#include "net/http/sse.h"
 
 #include "base/banned.h"
 

@@ -6,9 +6,9 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "net/header.h"
-#include "net/http1.h"
-#include "net/range.h"
+#include "net/http/header.h"
+#include "net/http/http1.h"
+#include "net/http/range.h"
 
 #include "base/banned.h"
 

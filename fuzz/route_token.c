@@ -3,8 +3,8 @@
  * that is made for what was read is valid, and no other. */
 #include <stdlib.h>
 
+#include "access/route_token.h"
 #include "base/err.h"
-#include "net/route_token.h"
 
 #include "base/banned.h"
 

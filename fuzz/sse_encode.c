@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 #include "base/json_out.h"
-#include "net/sse.h"
+#include "net/http/sse.h"
 
 #include "base/banned.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* TLS hellos: more bytes never change what was said of fewer, and a name is one that a policy can be asked about. */
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -20,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct tls_hello h = { 0 }, part = { 0 };
 	const char *why = NULL;
-	char again[POLICY_NAME_MAX + 1];
+	char again[HOST_NAME_LEN_MAX + 1];
 	struct err e = { 0 };
 	int whole;
 
@@ -29,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	whole = tls_hello_parse((struct str){ (const char *)data, size }, &h, &why);
 	require(whole >= 0 || why);
 	if (whole == 1 && h.has_name)
-		require(policy_name(str_of(h.name), again, &e) == 0 && strcmp(again, h.name) == 0);
+		require(host_name(str_of(h.name), again, &e) == 0 && strcmp(again, h.name) == 0);
 	for (size_t n = 0; n < size; n += 1 + n / 8) {
 		int k = tls_hello_parse((struct str){ (const char *)data, n }, &part, &why);
 

@@ -5,7 +5,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
-#include "net/url.h"
+#include "net/http/url.h"
 
 #include "base/banned.h"
 

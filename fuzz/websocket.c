@@ -4,8 +4,8 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "net/websocket.h"
-#include "net/ws_handshake.h"
+#include "net/ws/websocket.h"
+#include "net/ws/ws_handshake.h"
 
 #include "base/banned.h"
 

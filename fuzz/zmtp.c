@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "net/zmtp.h"
+#include "net/zmtp/zmtp.h"
 
 #include "base/banned.h"
 

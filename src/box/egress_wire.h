@@ -51,7 +51,7 @@ enum egress_call {
 enum egress_rest {
 	EGRESS_REST_DENIED,
 	EGRESS_REST_ALLOWED,
-	EGRESS_REST_NOT_RESOLVERS, /* likewise, and some name or network is denied: public resolvers (net/resolvers.h) at port 443 are, too */
+	EGRESS_REST_NOT_RESOLVERS, /* likewise, and some name or network is denied: public resolvers (access/resolvers.h) at port 443 are, too */
 };
 
 struct egress_net { /* IPv4 */

@@ -11,11 +11,11 @@
  * more than a comparison of names. */
 #include <arpa/inet.h>
 
+#include "access/resolvers.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "box/network.h"
 #include "box/network_rules.h"
-#include "net/resolvers.h"
 
 #include "base/banned.h"
 

@@ -20,6 +20,7 @@
 #define TTY_GROUP 5
 #define CPUS_MAX 8192 /* of any kernel */
 #define SHARED_SIZE "1m" /* of empty directories */
+#define SHM_SIZE "64m"    /* of /dev/shm, with the few files of /dev (L1) */
 
 static int open_dir(int dir, const char *path, struct err *e)
 {
@@ -202,16 +203,28 @@ static int fill_dev(int dev, uid_t root, struct err *e)
 	return 0;
 }
 
+/* A folder of /dev, with flags of its own: a file system less for each box. Both together have what /dev/shm may hold. */
+static int make_shm(int dev, uid_t root, struct err *e)
+{
+	AUTO_FD fd = -1;
+
+	if (mkdirat(dev, "shm", 0755) < 0 || fchmodat(dev, "shm", 01777, 0) < 0 ||
+	    fchownat(dev, "shm", root, root, AT_SYMLINK_NOFOLLOW) < 0)
+		return err_sys(e, errno, "make '/dev/shm'");
+	fd = mount_clone(dev, "shm", false, e);
+	if (fd < 0 || mount_restrict(fd, SAFE, false, e) < 0 || place(fd, dev, "shm", e) < 0)
+		return err_wrap(e, "mount '/dev/shm'");
+	return 0;
+}
+
 static int make_dev(int stage, uint64_t id_base, struct err *e)
 {
 	char uid[24], tty[24];
-	const struct mount_option dev_options[] = { MOUNT_TEXT("mode", "755"), MOUNT_TEXT("size", "64k"),
+	const struct mount_option dev_options[] = { MOUNT_TEXT("mode", "755"), MOUNT_TEXT("size", SHM_SIZE),
 						    MOUNT_TEXT("uid", uid), MOUNT_TEXT("gid", uid) };
 	const struct mount_option pts_options[] = { MOUNT_FLAG("newinstance"), MOUNT_TEXT("ptmxmode", "0666"),
 						    MOUNT_TEXT("mode", "0620"), MOUNT_TEXT("gid", tty),
 						    MOUNT_TEXT("max", "1024") };
-	const struct mount_option shm_options[] = { MOUNT_TEXT("mode", "1777"), MOUNT_TEXT("size", "64m"),
-						    MOUNT_TEXT("uid", uid), MOUNT_TEXT("gid", uid) };
 	AUTO_FD dev = -1;
 
 	(void)snprintf(uid, sizeof(uid), "%llu", (unsigned long long)id_base);
@@ -219,10 +232,9 @@ static int make_dev(int stage, uint64_t id_base, struct err *e)
 	if (mount_new(stage, "dev", &(struct mount_spec){ "tmpfs", "dev", dev_options, 4, MOUNT_NOSUID | MOUNT_NOEXEC }, e) < 0)
 		return -1;
 	dev = open_dir(stage, "dev", e);
-	if (dev < 0 || fill_dev(dev, (uid_t)id_base, e) < 0)
+	if (dev < 0 || fill_dev(dev, (uid_t)id_base, e) < 0 || make_shm(dev, (uid_t)id_base, e) < 0)
 		return -1;
-	if (mount_new(dev, "pts", &(struct mount_spec){ "devpts", "devpts", pts_options, 5, MOUNT_NOSUID | MOUNT_NOEXEC }, e) < 0 ||
-	    mount_new(dev, "shm", &(struct mount_spec){ "tmpfs", "shm", shm_options, 4, SAFE }, e) < 0)
+	if (mount_new(dev, "pts", &(struct mount_spec){ "devpts", "devpts", pts_options, 5, MOUNT_NOSUID | MOUNT_NOEXEC }, e) < 0)
 		return -1;
 	return mount_new(dev, "mqueue", &(struct mount_spec){ "mqueue", "mqueue", NULL, 0, SAFE }, e);
 }

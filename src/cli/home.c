@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "base/toml.h"
 #include "cli/cli.h"
-#include "cli/copy_local.h"
+#include "cli/copy/copy_local.h"
 #include "cli/hint.h"
 #include "sys/fd.h"
 #include "sys/path.h"

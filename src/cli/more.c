@@ -4,9 +4,9 @@
 #include "base/json.h"
 #include "base/json_out.h"
 #include "cli/api_tree.h"
-#include "cli/cargo.h"
 #include "cli/cli.h"
 #include "cli/commands_more.h"
+#include "cli/copy/transfer.h"
 
 #include "base/banned.h"
 

@@ -10,7 +10,7 @@
 #include "base/escape.h"
 #include "base/str.h"
 #include "cli/cli.h"
-#include "cli/cmd_sandbox.h"
+#include "cli/cmd/cmd_sandbox.h"
 #include "cli/commands_more.h"
 #include "cli/hint.h"
 #include "cli/render.h"

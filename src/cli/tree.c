@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "base/version.h"
 #include "cli/cli.h"
-#include "cli/cmd_sandbox.h"
+#include "cli/cmd/cmd_sandbox.h"
 #include "cli/commands.h"
 #include "cli/commands_more.h"
 

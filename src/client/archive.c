@@ -2,7 +2,7 @@
 #include "client/archive.h"
 
 #include "client/client_impl.h"
-#include "net/client.h"
+#include "net/http/client.h"
 
 #include "base/banned.h"
 

@@ -5,7 +5,7 @@
 #include "client/model.h"
 #include "client/op.h"
 #include "client/sandbox.h"
-#include "net/url.h"
+#include "net/http/url.h"
 
 #include "base/banned.h"
 

@@ -10,7 +10,7 @@
 #include "base/uuid.h"
 #include "client/client_impl.h"
 #include "client/model.h"
-#include "net/client.h"
+#include "net/http/client.h"
 
 #include "base/banned.h"
 

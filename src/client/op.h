@@ -29,7 +29,7 @@
 #include "base/json_out.h"
 #include "base/str.h"
 #include "client/opensandbox.h"
-#include "net/http1.h"
+#include "net/http/http1.h"
 #include "net/loop.h"
 
 struct endpoint;

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "client/model.h"
 #include "client/op.h"
-#include "net/url.h"
+#include "net/http/url.h"
 
 #include "base/banned.h"
 

@@ -11,8 +11,8 @@
 #include "client/op.h"
 #include "client/sandbox.h"
 #include "client/term_frame.h"
-#include "net/client.h"
-#include "net/ws_conn.h"
+#include "net/http/client.h"
+#include "net/ws/ws_conn.h"
 
 #include "base/banned.h"
 

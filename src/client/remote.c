@@ -7,8 +7,8 @@
 #include "base/err.h"
 #include "client/client_impl.h"
 #include "client/host_lookup.h"
-#include "net/client.h"
 #include "net/dial.h"
+#include "net/http/client.h"
 #include "net/tls.h"
 #include "net/transport.h"
 

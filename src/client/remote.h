@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #include "base/str.h"
-#include "net/http1.h"
+#include "net/http/http1.h"
 
 struct err;
 struct http_client;

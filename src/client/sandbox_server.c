@@ -11,7 +11,7 @@
 #include "client/model.h"
 #include "client/models.h"
 #include "client/sandbox.h"
-#include "net/url.h"
+#include "net/http/url.h"
 
 #include "base/banned.h"
 

@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "net/ws_handshake.h"
+#include "net/ws/ws_handshake.h"
 
 #define PEER_CONNS 16
 #define PEER_RULES 16

@@ -5,7 +5,7 @@
 #include "client/op.h"
 #include "client/sandbox.h"
 #include "client/upload.h"
-#include "net/client.h"
+#include "net/http/client.h"
 
 #include "base/banned.h"
 

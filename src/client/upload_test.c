@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/err.h"
-#include "net/multipart.h"
+#include "net/http/multipart.h"
 
 #include "base/banned.h"
 

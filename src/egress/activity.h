@@ -6,13 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "access/policy.h"
 #include "base/map.h"
-#include "net/policy.h"
 
 struct json_out;
 
 #define ACTIVITY_ROWS_MAX 256
-#define ACTIVITY_TEXT_MAX (POLICY_NAME_MAX + 1)
+#define ACTIVITY_TEXT_MAX (HOST_NAME_LEN_MAX + 1)
 
 enum activity_kind { ACTIVITY_DNS, ACTIVITY_TCP };
 

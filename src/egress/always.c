@@ -4,11 +4,11 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "access/resolvers.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "net/resolvers.h"
 #include "sys/fd.h"
 
 #include "base/banned.h"

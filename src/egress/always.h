@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "net/policy.h"
+#include "access/policy.h"
 
 struct err;
 

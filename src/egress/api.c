@@ -18,7 +18,7 @@
 #include "egress/resolver.h"
 #include "egress/sandbox.h"
 #include "egress/upstream.h"
-#include "net/server.h"
+#include "net/http/server.h"
 
 #include "base/banned.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/banned.h"
 
-#define KEY_MAX (4 + 2 + POLICY_NAME_MAX)
+#define KEY_MAX (4 + 2 + HOST_NAME_LEN_MAX)
 
 struct entry {
 	struct entry *prev, *next; /* the last used first */
@@ -33,7 +33,7 @@ struct cache {
 
 static size_t make_key(uint32_t address, const char *name, uint16_t type, char out[KEY_MAX])
 {
-	size_t n = MIN(strlen(name), (size_t)POLICY_NAME_MAX);
+	size_t n = MIN(strlen(name), (size_t)HOST_NAME_LEN_MAX);
 
 	memcpy(out, &address, 4);
 	memcpy(out + 4, &type, 2);

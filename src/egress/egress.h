@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "access/policy.h"
 #include "base/map.h"
 #include "base/random.h"
 #include "egress/always.h"
@@ -16,11 +17,10 @@
 #include "egress/link.h"
 #include "egress/state.h"
 #include "net/addr.h"
+#include "net/http/server.h"
 #include "net/loop.h"
-#include "net/policy.h"
 #include "net/pulse.h"
 #include "net/reserved.h"
-#include "net/server.h"
 
 struct cache;
 struct err;

@@ -19,7 +19,7 @@
 #include "egress/sockets.h"
 #include "net/conduit.h"
 #include "net/dial.h"
-#include "net/http1.h"
+#include "net/http/http1.h"
 #include "net/relay.h"
 #include "net/tls_hello.h"
 #include "net/transport.h"
@@ -47,8 +47,8 @@ struct flow {
 	struct timer late;
 	struct buf in; /* what it has said so far */
 	struct sockaddr_in to;
-	char name[POLICY_NAME_MAX + 1]; /* the last one that it wanted */
-	char first[POLICY_NAME_MAX + 1]; /* the one that it was let through for; "" before */
+	char name[HOST_NAME_LEN_MAX + 1]; /* the last one that it wanted */
+	char first[HOST_NAME_LEN_MAX + 1]; /* the one that it was let through for; "" before */
 	struct http_scan scan;
 	struct transport *client;
 	struct dial *dial;
@@ -139,7 +139,7 @@ static bool may_pass(struct str host, void *arg)
 {
 	struct flow *f = arg;
 	const char *why = "no name in Host";
-	char name[POLICY_NAME_MAX + 1];
+	char name[HOST_NAME_LEN_MAX + 1];
 
 	if (guard_host(host, PORT_HTTP, name)) {
 		memcpy(f->name, name, sizeof(name));

@@ -6,14 +6,14 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "access/policy.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/own.h"
-#include "net/http1.h"
+#include "net/http/http1.h"
 #include "net/loop.h"
-#include "net/policy.h"
 #include "net/transport.h"
-#include "net/ws_handshake.h"
+#include "net/ws/ws_handshake.h"
 
 #include "base/banned.h"
 
@@ -341,5 +341,5 @@ bool guard_host(struct str host, unsigned port, char *out)
 
 	if (str_cut(host, ':', &name, &digits) && (!str_to_u64(digits, 1, UINT16_MAX, &v) || v != port))
 		return false;
-	return policy_name(name, out, &(struct err){ 0 }) == 0;
+	return host_name(name, out, &(struct err){ 0 }) == 0;
 }

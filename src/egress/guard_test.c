@@ -10,10 +10,10 @@
 #include <sys/socket.h>
 #include <cmocka.h>
 
+#include "access/policy.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/own.h"
-#include "net/policy.h"
 #include "net/transport.h"
 
 #include "base/banned.h"
@@ -319,7 +319,7 @@ static void the_end_comes_only_between_requests(void **state)
 
 static void hosts_are_names_at_this_port(void **state)
 {
-	char name[POLICY_NAME_MAX + 1];
+	char name[HOST_NAME_LEN_MAX + 1];
 
 	(void)state;
 	assert_true(guard_host(STR("A.test"), 80, name));

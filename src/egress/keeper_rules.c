@@ -7,10 +7,10 @@
 #include <netinet/in.h>
 #include <string.h>
 
+#include "access/resolvers.h"
 #include "base/err.h"
 #include "base/own.h"
 #include "net/reserved.h"
-#include "net/resolvers.h"
 #include "sys/conntrack.h"
 #include "sys/nft.h"
 

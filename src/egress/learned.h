@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "access/policy.h"
 #include "base/map.h"
-#include "net/policy.h"
 
 struct err;
 
@@ -17,7 +17,7 @@ struct err;
 
 struct learned_pair {
 	uint32_t address;   /* in network order; the key begins here */
-	char name[POLICY_NAME_MAX + 1];
+	char name[HOST_NAME_LEN_MAX + 1];
 	uint64_t until_ms;  /* of loop time; it lasts longer while there are flows */
 	uint64_t kernel_ms; /* until when packets to `ports` pass; 0: nothing was let through */
 	unsigned flows;

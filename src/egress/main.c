@@ -106,7 +106,7 @@ static int find_upstreams(const struct options *in, struct egress_options *o, st
 
 static int find_opened(const struct options *in, struct egress_options *o, struct err *e)
 {
-	char name[POLICY_NAME_MAX + 1];
+	char name[HOST_NAME_LEN_MAX + 1];
 
 	for (size_t i = 0; i < in->opened.n; i++) {
 		struct policy_rule r = { .action = POLICY_ALLOW };

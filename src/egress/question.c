@@ -24,7 +24,7 @@ struct question {
 	struct sandbox *sandbox;
 	struct asker who;
 	struct dns_query query; /* its view of the question is of `text` */
-	char text[POLICY_NAME_MAX + 8];
+	char text[HOST_NAME_LEN_MAX + 8];
 	struct lookup *lookup;
 	unsigned learning; /* asked of the warden, and not answered */
 	bool has_failed;

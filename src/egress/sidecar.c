@@ -152,7 +152,7 @@ static int take_list(struct sidecar *s, const char *value, item_fn *fn, struct e
 /* A network of IPv4; false: something else. */
 static bool read_net(struct str item, struct policy_rule *ret)
 {
-	char name[POLICY_NAME_MAX + 1];
+	char name[HOST_NAME_LEN_MAX + 1];
 
 	*ret = (struct policy_rule){ .action = POLICY_ALLOW };
 	return policy_target(item, ret, name, &(struct err){ 0 }) == 0 && ret->kind == POLICY_NET && ret->family == AF_INET;

@@ -11,12 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "access/policy.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/own.h"
 #include "base/uuid.h"
-#include "net/policy.h"
 #include "sys/fd.h"
 
 #include "base/banned.h"

@@ -49,7 +49,7 @@ struct attempt {
 
 struct lookup {
 	struct upstream *up;
-	char name[POLICY_NAME_MAX + 1];
+	char name[HOST_NAME_LEN_MAX + 1];
 	uint16_t type;
 	lookup_fn *fn;
 	void *arg;

@@ -14,10 +14,10 @@
 #include "egress/egress.h"
 #include "egress/sockets.h"
 #include "egress/upstream.h"
-#include "net/client.h"
+#include "net/http/client.h"
+#include "net/http/url.h"
 #include "net/tls.h"
 #include "net/transport.h"
-#include "net/url.h"
 
 #include "base/banned.h"
 
@@ -27,7 +27,7 @@
 
 struct event {
 	char sandbox_id[WIRE_ID_SIZE];
-	char name[POLICY_NAME_MAX + 1];
+	char name[HOST_NAME_LEN_MAX + 1];
 	int64_t at_us;
 };
 
@@ -246,7 +246,7 @@ static int parse_url(struct webhook *w, const char *url, struct err *e)
 		return err_set(e, ERR_INVALID, "a URL with a name or an IPv4 address is needed");
 	if (str_cut(t.authority, ':', &host, &port) && !str_to_u64(port, 1, UINT16_MAX, &v))
 		return err_set(e, ERR_INVALID, "'%.*s' is no port", STR_ARG(port));
-	if (policy_name(host, w->host, e) < 0)
+	if (host_name(host, w->host, e) < 0)
 		return -1;
 	w->port = (uint16_t)v;
 	(void)snprintf(w->authority, sizeof(w->authority), "%s:%u", w->host, w->port);

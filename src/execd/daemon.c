@@ -11,10 +11,10 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/own.h"
+#include "execd/command/record.h"
 #include "execd/duration.h"
-#include "execd/events.h"
 #include "execd/execd.h"
-#include "execd/record.h"
+#include "execd/io/events.h"
 
 #include "base/banned.h"
 

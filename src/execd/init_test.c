@@ -11,8 +11,8 @@
 
 #include "base/err.h"
 #include "base/own.h"
-#include "execd/drain.h"
 #include "execd/init.h"
+#include "execd/io/drain.h"
 #include "execd/launch.h"
 #include "sys/signals.h"
 

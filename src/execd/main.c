@@ -15,9 +15,9 @@
 #include "base/log.h"
 #include "base/opt.h"
 #include "base/str.h"
+#include "execd/command/record.h"
 #include "execd/config.h"
 #include "execd/execd.h"
-#include "execd/record.h"
 #include "sys/signals.h"
 
 #include "base/banned.h"

@@ -10,7 +10,7 @@
 #include "base/json_out.h"
 #include "base/own.h"
 #include "execd/execd.h"
-#include "net/sse.h"
+#include "net/http/sse.h"
 #include "sys/cgroup_parse.h"
 #include "sys/fd.h"
 

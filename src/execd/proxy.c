@@ -9,8 +9,8 @@
 #include "base/own.h"
 #include "execd/execd.h"
 #include "execd/proxy_headers.h"
-#include "net/client.h"
-#include "net/forward.h"
+#include "net/http/client.h"
+#include "net/http/forward.h"
 
 #include "base/banned.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "net/header.h"
+#include "net/http/header.h"
 
 #include "base/banned.h"
 

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "net/http1.h"
+#include "net/http/http1.h"
 
 struct arena;
 struct err;

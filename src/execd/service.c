@@ -3,7 +3,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "execd/execd.h"
-#include "net/url.h"
+#include "net/http/url.h"
 
 #include "base/banned.h"
 

@@ -14,7 +14,7 @@
 #include "base/json_out.h"
 #include "execd/users.h"
 #include "execd/work.h"
-#include "net/url.h"
+#include "net/http/url.h"
 
 struct execd_config;
 struct json;

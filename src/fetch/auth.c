@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "fetch/registry.h"
 #include "image/challenge.h"
-#include "net/url.h"
+#include "net/http/url.h"
 
 #include "base/banned.h"
 

@@ -2,7 +2,7 @@
 #include "image/challenge.h"
 
 #include "base/err.h"
-#include "net/http1.h"
+#include "net/http/http1.h"
 
 #include "base/banned.h"
 

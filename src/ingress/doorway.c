@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "access/gateway_socket.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/map.h"
-#include "net/client.h"
-#include "net/door.h"
+#include "net/http/client.h"
 #include "net/loop.h"
 #include "net/transport.h"
 #include "sys/passing.h"

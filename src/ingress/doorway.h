@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ingress/doorway.h - connections into the sandboxes of a server on this host, got at its door (net/door.h).
+/* ingress/doorway.h - connections into the sandboxes of a server on this host, got at its door (access/gateway_socket.h).
  *
  * A door that closes is knocked at again. While it is closed, and for ports that have none, requests go through the server's proxy. */
 #pragma once

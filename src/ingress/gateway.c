@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "access/attempts.h"
+#include "access/cookie.h"
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/err.h"
@@ -13,10 +15,8 @@
 #include "ingress/lookup.h"
 #include "ingress/trust.h"
 #include "net/addr.h"
-#include "net/attempts.h"
-#include "net/client.h"
-#include "net/cookie.h"
-#include "net/forward.h"
+#include "net/http/client.h"
+#include "net/http/forward.h"
 #include "net/loop.h"
 
 #include "base/banned.h"

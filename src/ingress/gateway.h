@@ -5,13 +5,13 @@
 #pragma once
 #include <stdbool.h>
 
+#include "access/route_token.h"
 #include "base/own.h"
 #include "base/random.h"
 #include "ingress/metrics.h"
+#include "net/http/server.h"
 #include "net/log_limit.h"
 #include "net/loop.h"
-#include "net/route_token.h"
-#include "net/server.h"
 
 struct attempts;
 struct err;

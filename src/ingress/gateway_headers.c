@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ingress/gateway_impl.h"
 
+#include "access/cookie.h"
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "ingress/trust.h"
 #include "net/addr.h"
-#include "net/cookie.h"
-#include "net/proxy_header.h"
+#include "net/http/proxy_header.h"
 
 #include "base/banned.h"
 

@@ -11,7 +11,7 @@
 
 /* Those of a request that are passed on, and where it came from: what TRUST's proxies said of that stays. How many; -1 with ERR_LIMIT: too many. */
 int gateway_request_headers(const struct request *rq, const struct trust *trust, struct http_header out[GATEWAY_HEADERS_MAX], struct err *e);
-/* Where an answer belongs, for its cookies (net/cookie.h). */
+/* Where an answer belongs, for its cookies (access/cookie.h). */
 struct gateway_scope {
 	struct str prefix; /* of the client's path, that leads to the sandbox; empty: the sandbox has a host of its own */
 	struct str target; /* as the sandbox was asked for it */

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "access/renew_intent.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/err.h"
@@ -11,7 +12,6 @@
 #include "base/uuid.h"
 #include "net/loop.h"
 #include "net/redis.h"
-#include "net/renew_intent.h"
 #include "net/tls.h"
 #include "net/transport.h"
 

@@ -80,7 +80,7 @@ struct servers_spec {
 	size_t n;
 	const char *key_file; /* the API key of all of them; NULL: they have none */
 	const char *ca_file;  /* for https; NULL: the system's */
-	const char *door;     /* of the first, on this host (net/door.h); NULL: none */
+	const char *door;     /* of the first, on this host (access/gateway_socket.h); NULL: none */
 };
 
 /* Names are looked up here and with each reload: this may block. */

@@ -5,7 +5,7 @@
 
 #include "base/err.h"
 #include "base/own.h"
-#include "net/http1.h"
+#include "net/http/http1.h"
 
 #include "base/banned.h"
 

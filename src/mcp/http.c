@@ -13,8 +13,8 @@
 #include "mcp/mcp.h"
 #include "mcp/session.h"
 #include "net/addr.h"
-#include "net/server.h"
-#include "net/sse.h"
+#include "net/http/server.h"
+#include "net/http/sse.h"
 
 #include "base/banned.h"
 

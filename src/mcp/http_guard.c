@@ -8,8 +8,8 @@
 #include "base/own.h"
 #include "mcp/mcp.h"
 #include "net/addr.h"
-#include "net/header.h"
-#include "net/server.h"
+#include "net/http/header.h"
+#include "net/http/server.h"
 
 #include "base/banned.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 #include "mcp/mcp.h"
-#include "net/server.h"
+#include "net/http/server.h"
 
 #include "base/banned.h"
 

@@ -117,7 +117,7 @@ static void take_name(struct cursor *c, bool may_point, struct wire_name *w)
 }
 
 /* As text, if it is what a host can be called. */
-static bool name_text(const struct wire_name *w, char out[POLICY_NAME_MAX + 1])
+static bool name_text(const struct wire_name *w, char out[HOST_NAME_LEN_MAX + 1])
 {
 	char text[WIRE_NAME_MAX + 1];
 	size_t n = 0;
@@ -130,7 +130,7 @@ static bool name_text(const struct wire_name *w, char out[POLICY_NAME_MAX + 1])
 		memcpy(text + n, w->bytes + at + 1, w->bytes[at]);
 		n += w->bytes[at];
 	}
-	return policy_name((struct str){ text, n }, out, &(struct err){ 0 }) == 0;
+	return host_name((struct str){ text, n }, out, &(struct err){ 0 }) == 0;
 }
 
 /* ---- queries of clients ---- */
@@ -232,7 +232,7 @@ static void put_u32(struct buf *b, uint32_t v)
 	put_u16(b, v & 0xffff);
 }
 
-/* NAME is policy_name()'s: its labels fit. */
+/* NAME is host_name()'s: its labels fit. */
 static size_t name_write(const char *name, unsigned char *out)
 {
 	size_t n = 0;
@@ -354,7 +354,7 @@ static int take_rdata(struct cursor *c, uint16_t type, uint16_t length, struct a
 	AUTO(buf_done) struct buf b = BUF_INIT(DNS_MESSAGE_MAX);
 	size_t end = c->at + length;
 	struct wire_name name = { .n = 0 };
-	char text[POLICY_NAME_MAX + 1];
+	char text[HOST_NAME_LEN_MAX + 1];
 	char *copy;
 
 	if (c->is_bad || length > c->n - c->at || l.fixed > length)
@@ -387,7 +387,7 @@ static bool has_right_size(const struct dns_record *r)
 /* 1: *r is it; 0: it is of no use; -1. */
 static int take_record(struct cursor *c, struct arena *a, struct dns_record *r, struct err *e)
 {
-	char owner[POLICY_NAME_MAX + 1];
+	char owner[HOST_NAME_LEN_MAX + 1];
 	struct wire_name name;
 	uint16_t class, length;
 	bool is_host;
@@ -454,7 +454,7 @@ static void take_negative(struct cursor *c, unsigned count, struct arena *a, str
 
 static bool answers_this(struct cursor *c, const struct header *h, uint16_t id, const char *name, uint16_t type)
 {
-	char asked[POLICY_NAME_MAX + 1];
+	char asked[HOST_NAME_LEN_MAX + 1];
 	struct wire_name w;
 	uint16_t t, class;
 

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/str.h"
-#include "net/policy.h"
+#include "net/host_name.h"
 
 struct arena;
 struct buf;
@@ -56,21 +56,21 @@ struct dns_query {
 	uint16_t id, type;
 	bool wants_recursion, checking_disabled; /* to be repeated in the answer */
 	bool has_edns;
-	bool has_name;  /* it has one that hosts can have: `name` is it, as policy_name() writes it */
+	bool has_name;  /* it has one that hosts can have: `name` is it, as host_name() writes it */
 	uint16_t udp_max; /* bytes that the client takes over UDP: DNS_PLAIN_MAX to DNS_UDP_MAX */
-	char name[POLICY_NAME_MAX + 1];
+	char name[HOST_NAME_LEN_MAX + 1];
 	struct str question; /* as it came, in what was parsed; empty: not even that could be read */
 };
 
 /* DNS_NOERROR; the rcode to answer with; or -1: it is no query, and nothing is to be answered. */
 int dns_query_parse(struct str in, struct dns_query *ret);
 
-/* A query to an upstream: recursion, EDNS, no options. NAME is policy_name()'s. Bytes written. */
-#define DNS_QUESTION_MAX (DNS_HEADER_SIZE + 2 + POLICY_NAME_MAX + 4 + 11)
+/* A query to an upstream: recursion, EDNS, no options. NAME is host_name()'s. Bytes written. */
+#define DNS_QUESTION_MAX (DNS_HEADER_SIZE + 2 + HOST_NAME_LEN_MAX + 4 + 11)
 size_t dns_query_write(uint16_t id, const char *name, uint16_t type, unsigned char out[DNS_QUESTION_MAX]);
 
 struct dns_record {
-	const char *owner;  /* as policy_name() writes it */
+	const char *owner;  /* as host_name() writes it */
 	const char *target; /* of DNS_CNAME: likewise, NULL when no host can be called that */
 	uint16_t type;
 	uint32_t ttl;      /* seconds, at most DNS_TTL_MAX */

@@ -97,7 +97,7 @@ static void names_have_at_most_255_bytes(void **state)
 	buf_addf(&b, "%c%061d", 61, 0);
 	buf_add(&b, "\0\0\1\0\1", 5);
 	assert_int_equal(dns_query_parse(buf_str(&b), &q), DNS_NOERROR);
-	assert_int_equal(strlen(q.name), POLICY_NAME_MAX);
+	assert_int_equal(strlen(q.name), HOST_NAME_LEN_MAX);
 	buf_clear(&b);
 	buf_add(&b, "\0\1\1\0\0\1\0\0\0\0\0\0", 12);
 	for (int i = 0; i < 3; i++)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/own.h"
 
 #include "base/banned.h"
 
@@ -106,7 +107,7 @@ static bool parse_server_name(struct cursor c, struct tls_hello *h)
 	if (!take_vector(&list, 2, &name) || list.n > 0)
 		return false;
 	h->has_name = true;
-	return policy_name((struct str){ (const char *)name.p, name.n }, h->name, &(struct err){ 0 }) == 0;
+	return host_name((struct str){ (const char *)name.p, name.n }, h->name, &(struct err){ 0 }) == 0;
 }
 
 static int parse_extensions(struct cursor c, struct tls_hello *h, const char **ret_why)

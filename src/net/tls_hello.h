@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "base/str.h"
-#include "net/policy.h"
+#include "net/host_name.h"
 
 #define TLS_HELLO_MAX (16 * 1024) /* bytes of the message, and of the records around it */
 #define TLS_HELLO_RECORDS_MAX 64
@@ -15,7 +15,7 @@
 struct tls_hello {
 	bool has_name;
 	bool has_encrypted; /* another, encrypted hello is in it (ECH): the name is the outer one */
-	char name[POLICY_NAME_MAX + 1]; /* as policy_name() writes it */
+	char name[HOST_NAME_LEN_MAX + 1]; /* as host_name() writes it */
 };
 
 /* IN is everything received so far. 1: *ret is complete; 0: more is needed; -1: it is no such message, and *ret_why says why. */

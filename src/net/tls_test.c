@@ -8,9 +8,9 @@
 #include <signal.h>
 
 #include "net/addr.h"
-#include "net/client.h"
+#include "net/http/client.h"
+#include "net/http/server.h"
 #include "net/relay.h"
-#include "net/server.h"
 #include "net/tls.h"
 
 #include "base/banned.h"

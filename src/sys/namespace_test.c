@@ -17,9 +17,9 @@
 #include "base/err.h"
 #include "base/own.h"
 #include "sys/fd.h"
+#include "sys/inode_test.h"
 #include "sys/mountinfo.h"
 #include "sys/process.h"
-#include "sys/inode_test.h"
 #include "sys/root_test.h"
 
 #include "base/banned.h"

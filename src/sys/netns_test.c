@@ -19,8 +19,8 @@
 #include "base/err.h"
 #include "base/own.h"
 #include "sys/fd.h"
-#include "sys/namespace.h"
 #include "sys/inode_test.h"
+#include "sys/namespace.h"
 #include "sys/root_test.h"
 
 #include "base/banned.h"

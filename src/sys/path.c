@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/own.h"
+#include "base/str.h"
 
 #include "base/banned.h"
 
@@ -201,4 +202,24 @@ int path_clean(struct str path, struct buf *out, struct err *e)
 	else if (out->p)
 		out->p[out->n] = '\0';
 	return out->failed ? err_set(e, ERR_LIMIT, "path is longer than its buffer") : 0;
+}
+
+/* ---- an operator's paths ---- */
+
+int path_make_parents(const char *path, mode_t mode, struct err *e)
+{
+	char folder[PATH_BYTES_MAX + 1];
+	size_t n = strlen(path);
+
+	if (n >= sizeof(folder))
+		return err_set(e, ERR_INVALID, "path '%.64s...' is too long", path);
+	for (size_t i = 1; i < n; i++) {
+		if (path[i] != '/')
+			continue;
+		memcpy(folder, path, i);
+		folder[i] = '\0';
+		if (mkdir(folder, mode) == 0 ? chmod(folder, mode) < 0 : errno != EEXIST) /* whatever the umask is */
+			return err_sys(e, errno, "make folder '%s'", folder);
+	}
+	return 0;
 }

@@ -30,6 +30,9 @@ int root_open_beneath(int rootfd, const char *path, int flags, mode_t mode, stru
 #define ROOT_TURNS_MAX 64 /* symlinks and ".." on one path */
 int root_mkdirs(int rootfd, const char *path, mode_t mode, struct err *e);
 
+/* Makes the folders above PATH that are missing, with MODE whatever the umask is. PATH is an operator's. */
+int path_make_parents(const char *path, mode_t mode, struct err *e);
+
 /* A path from a request: not empty, no NUL, at most PATH_BYTES_MAX bytes, components of at most
  * PATH_COMPONENT_MAX (O3). */
 int path_check(struct str path, struct err *e);

@@ -15,8 +15,8 @@
 #include "base/own.h"
 #include "sys/process_stat.h"
 #include "warden/box.h"
-#include "warden/lost.h"
 #include "warden/box_record.h"
+#include "warden/lost.h"
 #include "warden/snapshot.h"
 #include "warden/warden.h"
 

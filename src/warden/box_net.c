@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "access/resolvers.h"
 #include "base/err.h"
 #include "base/kill_point.h"
 #include "base/log.h"
 #include "base/own.h"
-#include "net/resolvers.h"
 #include "sys/conntrack.h"
 #include "sys/nft.h"
 #include "warden/box.h"

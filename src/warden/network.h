@@ -28,7 +28,7 @@ struct nft_batch;
 struct nft_row;
 struct warden;
 
-#define NETWORK_BIND_MS 9000 /* one that does not answer is replaced within 7 s (server/supervise.c) */
+#define NETWORK_BIND_MS 9000 /* one that does not answer is replaced within 7 s (server/boot/supervise.c) */
 #define NETWORK_LATE_MS 1000 /* and so much more when there is somebody to answer */
 #define NETWORK_LEARNED_MAX 4096 /* of one box */
 

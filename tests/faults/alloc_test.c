@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Fails the n-th allocation, for every n, of what stands between a peer's bytes and us: each failure must be an
  * error or a refused request, never a crash, a leak or a wrong result. The allocator is wrapped at link time. */
-#include "net/test_server.h"
+#include "net/http/test_server.h"
 
 #include "base/arena.h"
 #include "base/decode.h"
 #include "base/json.h"
 #include "base/json_out.h"
 #include "base/toml.h"
-#include "net/multipart.h"
-#include "net/url.h"
+#include "net/http/multipart.h"
+#include "net/http/url.h"
 
 #include "failing_alloc.h"
 

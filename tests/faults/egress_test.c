@@ -8,6 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "access/policy.h"
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
@@ -16,7 +17,6 @@
 #include "egress/cache.h"
 #include "egress/learned.h"
 #include "net/dns.h"
-#include "net/policy.h"
 
 #include "failing_alloc.h"
 

@@ -2,7 +2,7 @@
 /* Fails the n-th allocation, for every n, of each change of a sandbox: the request is refused or done, never half; and
  * afterwards, with memory again, records and runtime agree and the next request works. The allocator is wrapped at link
  * time, for the loop's thread: the writer of the database has its own tests. */
-#include "server/test_pool.h"
+#include "server/model/test_pool.h"
 
 #include "failing_alloc.h"
 

@@ -8,9 +8,9 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/json_out.h"
+#include "net/http/server.h"
 #include "net/loop.h"
-#include "net/server.h"
-#include "net/websocket.h"
+#include "net/ws/websocket.h"
 
 #include "base/banned.h"
 

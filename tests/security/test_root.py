@@ -105,7 +105,7 @@ def test_R3_mounts_have_their_flags(box):
     for path, flags in want.items():
         assert flags <= rows[path][0], (path, rows[path])
     assert all("nosuid" in flags for flags, *_ in rows.values())
-    assert "size=64k" in rows["/dev"][2] and "mode=755" in rows["/dev"][2]
+    assert "size=65536k" in rows["/dev"][2] and "mode=755" in rows["/dev"][2]  # one file system with /dev/shm
     assert {"ptmxmode=666", "mode=620", "max=1024"} <= set(rows["/dev/pts"][2].split(","))
     assert "size=65536k" in rows["/dev/shm"][2]
     known = set(want) | {"/usr", "/usr/.root", *MASKED, "/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/pressure"}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* server/api/api.h - the routes of the control plane and their handlers: decode, act, encode. */
 #pragma once
-#include "net/server.h"
+#include "net/http/server.h"
 
 extern const struct route api_routes[];         /* of a server without a runtime */
 extern const struct route api_sandbox_routes[]; /* of one with: these, and the sandboxes' */
@@ -22,5 +22,3 @@ handler_fn endpoint_get, sandbox_route_get;
 handler_fn diagnostics_logs_get, diagnostics_inspect_get, diagnostics_events_get, diagnostics_summary_get, diagnostics_network_get;
 handler_fn images_get, images_delete, images_pull_post, images_load_post, images_save_post;
 handler_fn pools_post, pools_get, pool_get, pool_put, pool_delete_one;
-handler_fn proxy_any;
-handler_fn proxy_signed; /* by a signed route */

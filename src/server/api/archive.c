@@ -11,7 +11,7 @@
 #include "image/reference.h"
 #include "image/tar_write.h"
 #include "server/api/api.h"
-#include "server/api/reply.h"
+#include "server/http/reply.h"
 
 #include "base/banned.h"
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/decode.h"
-#include "server/sandbox.h"
+#include "server/model/sandbox.h"
 
 struct arena;
 struct reply;

@@ -5,9 +5,9 @@
 #include "base/escape.h"
 #include "base/quantity.h"
 #include "server/api/create.h"
-#include "server/api/proxy.h"
-#include "server/host_ports.h"
-#include "server/snapshot.h"
+#include "server/model/snapshot.h"
+#include "server/proxy/host_ports.h"
+#include "server/proxy/proxy.h"
 
 #include "base/banned.h"
 

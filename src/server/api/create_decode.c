@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The shape of a create, as tables, and the rules that span several members. */
 #include "base/err.h"
-#include "net/server.h"
+#include "net/http/server.h"
 #include "server/api/create.h"
-#include "server/service.h"
+#include "server/http/service.h"
 
 #include "base/banned.h"
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a create says about the network. */
+#include "access/policy.h"
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/json_out.h"
-#include "net/policy.h"
 #include "server/api/create.h"
-#include "server/snapshot.h"
+#include "server/model/snapshot.h"
 
 #include "base/banned.h"
 

@@ -10,7 +10,7 @@
 #include "base/quantity.h"
 #include "box/wire.h"
 #include "server/api/create.h"
-#include "server/volumes.h"
+#include "server/model/volumes.h"
 #include "sys/path.h"
 
 #include "base/banned.h"

@@ -3,7 +3,7 @@
 #pragma once
 #include <stdbool.h>
 
-#include "server/sandbox.h"
+#include "server/model/sandbox.h"
 
 struct buf;
 

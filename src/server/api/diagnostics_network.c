@@ -7,7 +7,7 @@
 #include "base/json_out.h"
 #include "server/api/api.h"
 #include "server/api/diagnostics.h"
-#include "server/api/reply.h"
+#include "server/http/reply.h"
 
 #include "base/banned.h"
 

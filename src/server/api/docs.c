@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/err.h"
 #include "server/api/api.h"
-#include "server/assets.h"
-#include "server/service.h"
+#include "server/http/assets.h"
+#include "server/http/service.h"
 
 #include "base/banned.h"
 

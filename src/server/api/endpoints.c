@@ -3,11 +3,11 @@
 #include "base/decode.h"
 #include "base/err.h"
 #include "base/json_out.h"
-#include "net/url.h"
-#include "server/api/access.h"
+#include "net/http/url.h"
 #include "server/api/api.h"
-#include "server/api/proxy.h"
-#include "server/api/reply.h"
+#include "server/http/reply.h"
+#include "server/proxy/access.h"
+#include "server/proxy/proxy.h"
 
 #include "base/banned.h"
 

@@ -5,8 +5,9 @@
 #include "base/json_out.h"
 #include "server/api/api.h"
 #include "server/api/create.h"
-#include "server/api/reply.h"
-#include "server/fork.h"
+#include "server/api/parts.h"
+#include "server/http/reply.h"
+#include "server/model/fork.h"
 
 #include "base/banned.h"
 
@@ -75,7 +76,7 @@ static void on_forked(const char (*ids)[ID_MAX + 1], size_t n, const struct faul
 static int fork_source(struct request *rq, struct reply *rp, const struct forking *fk, struct sandbox *source, struct err *e)
 {
 	struct plane *plane = plane_of(rq);
-	struct create_rules rules = plane_volume_rules(plane);
+	struct create_rules rules = create_volume_rules_of(plane);
 	struct sandbox_order order;
 	struct fork_spec spec = { .snapshots = plane->snapshots, .sandboxes = plane->sandboxes, .source = source, .order = &order,
 				  .name = fk->name, .count = (size_t)fk->count };
@@ -127,7 +128,7 @@ static const struct field rollback_fields[] = {
 static const struct snapshot *check_rollback(const struct request *rq, const struct rolling *r, const struct sandbox *sb, struct fault *f)
 {
 	struct plane *plane = plane_of(rq);
-	struct create_rules rules = plane_create_rules(plane);
+	struct create_rules rules = create_rules_of(plane);
 	const struct create_request as_create = { .env = r->env };
 	struct str id = str_trim(str_of(r->snapshot_id));
 	const struct snapshot *sn = snapshots_find(plane->snapshots, id);

@@ -3,7 +3,8 @@
 
 #include "base/buf.h"
 #include "base/json_out.h"
-#include "server/plane.h"
+#include "server/http/service.h"
+#include "server/model/plane.h"
 
 #include "base/banned.h"
 

@@ -5,11 +5,11 @@
 #include "base/err.h"
 #include "base/json_out.h"
 #include "image/reference.h"
-#include "net/sse.h"
+#include "net/http/sse.h"
 #include "server/api/api.h"
 #include "server/api/images.h"
-#include "server/api/reply.h"
-#include "server/pull.h"
+#include "server/http/reply.h"
+#include "server/images/pull.h"
 
 #include "base/banned.h"
 

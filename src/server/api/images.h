@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 #include "net/loop.h"
-#include "server/plane.h"
+#include "server/model/plane.h"
 
 struct err;
 struct json_out;

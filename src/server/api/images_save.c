@@ -6,8 +6,8 @@
 #include "server/api/api.h"
 #include "server/api/archive.h"
 #include "server/api/images.h"
-#include "server/api/reply.h"
-#include "server/pull.h"
+#include "server/http/reply.h"
+#include "server/images/pull.h"
 
 #include "base/banned.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What creates, forks, rollbacks and pools say about the network, and the way to the port of policies. */
-#include "server/test_plane.h"
+#include "server/model/test_plane.h"
 
 #include "server/api/create.h"
 

@@ -6,8 +6,9 @@
 #include "base/json_out.h"
 #include "server/api/api.h"
 #include "server/api/create.h"
-#include "server/api/reply.h"
-#include "server/pool.h"
+#include "server/api/parts.h"
+#include "server/http/reply.h"
+#include "server/model/pool.h"
 
 #include "base/banned.h"
 
@@ -221,7 +222,7 @@ static int start_create(struct request *rq, struct reply *rp, const struct pool_
 int pools_post(struct request *rq, struct reply *rp, struct err *e)
 {
 	const struct plane *plane = plane_of(rq);
-	const struct create_rules rules = plane_create_rules(plane);
+	const struct create_rules rules = create_rules_of(plane);
 	struct pool_body body = { 0 };
 	struct create_request template = { 0 };
 	struct sandbox_order order;

@@ -2,7 +2,8 @@
 #include "server/api/api.h"
 
 #include "image/manifest.h"
-#include "server/api/reply.h"
+#include "server/http/reply.h"
+#include "server/proxy/proxy.h"
 
 #include "base/banned.h"
 

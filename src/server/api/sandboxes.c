@@ -8,9 +8,10 @@
 #include "base/rfc3339.h"
 #include "server/api/api.h"
 #include "server/api/create.h"
-#include "server/api/reply.h"
-#include "server/host_ports.h"
-#include "server/pool.h"
+#include "server/api/parts.h"
+#include "server/http/reply.h"
+#include "server/model/pool.h"
+#include "server/proxy/host_ports.h"
 
 #include "base/banned.h"
 
@@ -64,7 +65,7 @@ static int check_create(struct request *rq, const struct create_request *cr, con
 int sandboxes_post(struct request *rq, struct reply *rp, struct err *e)
 {
 	struct plane *plane = plane_of(rq);
-	struct create_rules rules = plane_volume_rules(plane);
+	struct create_rules rules = create_volume_rules_of(plane);
 	struct create_request *cr = arena_alloc(rq->arena, sizeof(*cr));
 	struct sandbox_order order;
 	struct pool *pool = NULL;

@@ -2,9 +2,9 @@
 /* GET /sandboxes: filters, then pages. */
 #include "base/err.h"
 #include "base/json_out.h"
-#include "net/url.h"
+#include "net/http/url.h"
 #include "server/api/api.h"
-#include "server/api/reply.h"
+#include "server/http/reply.h"
 
 #include "base/banned.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The routes of sandboxes: what is accepted, what is refused and with which words. */
-#include "server/test_plane.h"
+#include "server/model/test_plane.h"
 
 #include "server/api/create.h"
 #include "server/api/diagnostics.h"

@@ -5,11 +5,11 @@
 #include "base/err.h"
 #include "base/escape.h"
 #include "base/json_out.h"
-#include "net/url.h"
+#include "net/http/url.h"
 #include "server/api/api.h"
 #include "server/api/images.h"
-#include "server/api/reply.h"
 #include "server/api/snapshots.h"
+#include "server/http/reply.h"
 
 #include "base/banned.h"
 

@@ -16,9 +16,9 @@
 #include "image/reference.h"
 #include "server/api/api.h"
 #include "server/api/archive.h"
-#include "server/api/reply.h"
 #include "server/api/snapshots.h"
-#include "server/pull.h"
+#include "server/http/reply.h"
+#include "server/images/pull.h"
 
 #include "base/banned.h"
 

@@ -8,9 +8,9 @@
 #include "base/kill_point.h"
 #include "server/api/api.h"
 #include "server/api/images.h"
-#include "server/api/reply.h"
 #include "server/api/snapshots.h"
-#include "server/pull.h"
+#include "server/http/reply.h"
+#include "server/images/pull.h"
 
 #include "base/banned.h"
 

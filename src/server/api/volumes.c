@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* /volumes: the named ones, which creates make, and which outlive sandboxes. */
-#include "server/volumes.h"
+#include "server/model/volumes.h"
 
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@
 #include "base/escape.h"
 #include "base/json_out.h"
 #include "server/api/api.h"
-#include "server/api/reply.h"
+#include "server/http/reply.h"
 
 #include "base/banned.h"
 

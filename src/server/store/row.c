@@ -3,14 +3,14 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/civil.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/escape.h"
 #include "base/json_out.h"
 #include "base/uuid.h"
 #include "image/reference.h"
-#include "server/sandbox_labels.h"
+#include "server/store/labels.h"
 #include "server/store/snapshot_row.h"
 
 #include "base/banned.h"

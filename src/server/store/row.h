@@ -8,7 +8,7 @@
 
 #include "base/decode.h"
 #include "base/str.h"
-#include "server/runtime.h"
+#include "server/runtime/runtime.h"
 #include "server/store/row_volume.h"
 
 struct arena;

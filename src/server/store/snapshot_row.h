@@ -7,7 +7,7 @@
 
 #include "base/decode.h"
 #include "base/str.h"
-#include "server/runtime.h"
+#include "server/runtime/runtime.h"
 
 struct arena;
 struct buf;

@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 
 #include "base/kill_point.h"
-#include "server/log_file.h"
 #include "server/store/store_impl.h"
 #include "sys/fd.h"
+#include "sys/path.h"
 
 #include "base/banned.h"
 
@@ -17,7 +17,7 @@ static int make_dir(const char *dir, struct err *e)
 {
 	struct stat st;
 
-	if (make_parents(dir, 0700, e) < 0)
+	if (path_make_parents(dir, 0700, e) < 0)
 		return -1;
 	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
 		return err_sys(e, errno, "make '%s'", dir);

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/* access/attempts.h - counts failed guesses, so that nobody can go on guessing.
+ *
+ * What is guessed at and who guesses are counted together, and what is guessed at alone: one peer gets ATTEMPTS_PEER_MAX in
+ * each window, all peers together ATTEMPTS_ALL_MAX. IPv6 peers are their /64. Memory is fixed; when there are more pairs than
+ * places, those with the fewest failures are forgotten first. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/own.h"
+#include "base/str.h"
+
+struct attempts;
+struct err;
+
+#define ATTEMPTS_WINDOW_MS 60000
+#define ATTEMPTS_PEER_MAX 20
+#define ATTEMPTS_ALL_MAX 600
+
+struct attempts *attempts_new(struct err *e);
+void attempts_free(struct attempts *a); /* NULL is fine */
+DEFINE_AUTO(struct attempts *, attempts_free)
+
+/* Whether PEER (NULL, or no address: somebody) has used up its guesses at WHAT. */
+bool attempts_exceeded(const struct attempts *a, struct str what, const struct sockaddr *peer, uint64_t now_ms);
+void attempts_failed(struct attempts *a, struct str what, const struct sockaddr *peer, uint64_t now_ms);

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+/* access/renew_intent.h - what a gateway tells the server through a queue: somebody has used a sandbox. Pure. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+struct buf;
+struct err;
+
+#define RENEW_INTENT_MAX (16 * 1024) /* bytes of one */
+#define RENEW_INTENT_AGE_S 300       /* an older one is of no use any more */
+
+struct renew_intent {
+	struct str id;
+	int64_t observed_us;    /* since 1970 */
+	unsigned port;          /* 0: not told */
+	struct str request_uri; /* empty: not told */
+};
+
+/* {"sandbox_id":...,"observed_at":...,"port":...,"request_uri":...} */
+bool renew_intent_write(const struct renew_intent *in, struct buf *b);
+
+struct arena;
+/* Strings are in A or in TEXT. ERR_INVALID. */
+int renew_intent_read(struct str text, struct arena *a, struct renew_intent *ret, struct err *e);

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/* execd/command/execution.h - a run of something as a stream of events: what its two pipes say, pings meanwhile, and how it ended.
+ *
+ * The owner starts the program, hands over the pipes' read ends, and says when and how it ended; what is in the pipes by then
+ * is sent, then the end, and the stream closes, whoever else still holds the pipes. A reader who is slow makes the program
+ * wait, through full pipes; one who goes away does not end it: it runs on, and its output goes to `kept` alone. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "execd/io/outbox.h"
+#include "execd/io/stream.h"
+#include "net/loop.h"
+#include "sys/process.h"
+
+struct reply;
+
+#define EXECUTION_PING_MS 3000
+
+/* What all of them share. */
+struct execution_host {
+	struct loop *loop;
+	struct budget *budget;
+	struct drains *drains;
+};
+
+struct execution {
+	const struct execution_host *host;
+	struct reply *rp; /* NULL: nobody listens */
+	struct stream streams[2];
+	struct outbox out;
+	struct event_stamp stamp; /* of the texts being added */
+	struct timer ping;
+	uint64_t began_ms;
+	bool has_ended;    /* or never began */
+	bool has_terminal; /* the last event is in `out` */
+	bool is_broken;    /* or would be, if there were memory for it */
+	bool lingers;      /* set by the owner in `done`: it comes once more when the pipes end */
+	int turn;          /* which stream comes first */
+	struct process_end end;
+	bool is_oom;
+	struct err failure; /* why it never began */
+	void (*gone)(void *arg); /* the reader went away before the end; or NULL */
+	void (*done)(void *arg); /* it has ended and nobody listens any more, or all has been said: the last call */
+	void *arg;
+};
+
+/* Begins the answer with the events `init` and `ping`. Answers nothing and returns -1 when it cannot. `done`, `gone` and `arg`
+ * are the caller's to set afterwards. KEPT may be NULL. */
+int execution_begin(struct execution *x, const struct execution_host *host, struct str id, struct kept *kept, struct reply *rp,
+		    struct err *e);
+/* The same without anybody who listens. */
+int execution_begin_unheard(struct execution *x, const struct execution_host *host, struct kept *kept, struct err *e);
+
+/* Takes the read end of a pipe: 0 for what becomes stdout, 1 for stderr. One that is not given has nothing to say. */
+int execution_pipe(struct execution *x, int which, int fd, struct err *e);
+
+/* It has ended, or never began. `done` may come from within. */
+void execution_end(struct execution *x, const struct process_end *end, bool is_oom);
+void execution_fail(struct execution *x, const struct err *why);
+/* The same from where `done` must not come: it comes when the stream proceeds. */
+void execution_fail_later(struct execution *x, const struct err *why);
+
+/* Frees what it has; the stream, if there is one, is cut. Pipes are read to their ends elsewhere, unless taken before. */
+void execution_done(struct execution *x);

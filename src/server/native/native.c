@@ -1,0 +1,719 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/native/native.h"
+
+#include <netinet/in.h>
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/escape.h"
+#include "base/json_out.h"
+#include "base/uuid.h"
+#include "box/wire.h"
+#include "image/reference.h"
+#include "net/dial.h"
+#include "net/loop.h"
+#include "net/transport.h"
+#include "server/native/native_impl.h"
+#include "server/runtime/runtime.h"
+#include "server/runtime/runtime_log.h"
+#include "sys/memfd.h"
+#include "sys/passing.h"
+
+#include "base/banned.h"
+
+#define AGAIN_MS 50
+#define CALL_MS 60000
+#define BUSY_MS 5000 /* for execd to take the connections that wait for it */
+#define RETRY_FIRST_MS 5U
+#define RETRY_LAST_MS 100U
+#define CREATE_MS 600000
+#define LAYER_MS (2 * 3600 * 1000) /* half an hour to unpack it, and others before it */
+#define LIST_MAX 16384
+#if defined(__x86_64__)
+#define RUNTIME_ARCH "amd64"
+#else
+#define RUNTIME_ARCH "arm64"
+#endif
+
+const struct runtime_failure native_no_memory = {
+	.code = "SANDBOX_QUERY_FAILED", .status = 503, .err = { .code = ERR_UNAVAILABLE, .msg = "out of memory" },
+};
+
+/* ---- calls ---- */
+
+void native_call_free(struct call *c)
+{
+	*(c->prev ? &c->prev->next : &c->n->calls) = c->next;
+	if (c->next)
+		c->next->prev = c->prev;
+	timer_done(&c->timer);
+	timer_done(&c->retry);
+	defer_cancel(&c->later);
+	dial_cancel(c->dialing);
+	free(c->rows);
+	free(c);
+}
+
+/* What was not done in time is not done at all: the warden undoes it. */
+static bool is_switch(enum wire_call kind)
+{
+	return kind == WIRE_PAUSE || kind == WIRE_RESUME;
+}
+
+static struct runtime_failure failure_of(const struct call *c, const struct err *e)
+{
+	static const char *const codes[] = {
+		[WIRE_CREATE] = "SANDBOX_START_FAILED", [WIRE_PAUSE] = "SANDBOX_PAUSE_FAILED",
+		[WIRE_RESUME] = "SANDBOX_RESUME_FAILED", [WIRE_REMOVE] = "SANDBOX_DELETE_FAILED",
+		[WIRE_DIAL] = "SANDBOX_QUERY_FAILED",    [WIRE_LOGS] = "SANDBOX_QUERY_FAILED",
+		[WIRE_STATS] = "SANDBOX_QUERY_FAILED",   [WIRE_LIST] = "SANDBOX_QUERY_FAILED",
+		[WIRE_SNAPSHOT] = "SNAPSHOT_FAILED",     [WIRE_SNAPSHOT_REMOVE] = "SNAPSHOT_DELETE_FAILED",
+		[WIRE_SNAPSHOTS] = "SANDBOX_QUERY_FAILED", [WIRE_LAYER_ADD] = RUNTIME_PULL_FAILED,
+		[WIRE_LAYER_DROP] = "SANDBOX_QUERY_FAILED", [WIRE_LAYERS] = "SANDBOX_QUERY_FAILED",
+		[WIRE_LAYER_PACK] = "SNAPSHOT_EXPORT_FAILED",
+		[WIRE_VOLUME_MAKE] = "VOLUME_CREATE_FAILED", [WIRE_VOLUME_REMOVE] = "VOLUME_DELETE_FAILED",
+		[WIRE_VOLUMES] = "SANDBOX_QUERY_FAILED",
+		[WIRE_RECORD_SET] = "SANDBOX_QUERY_FAILED", [WIRE_RECORD_GET] = "SANDBOX_QUERY_FAILED",
+	};
+	struct runtime_failure f = { .code = codes[c->kind], .status = 500, .err = *e };
+
+	if (c->kind == WIRE_CREATE && (native_is_volume_fault(e, &f) || native_is_network_fault(c->n, e, &f)))
+		return f;
+	if (err_is_disk_full(e)) {
+		f.code = "INSUFFICIENT_STORAGE";
+		f.status = 507;
+		return f;
+	}
+	if (e->code == ERR_NOT_FOUND && c->kind != WIRE_CREATE && c->kind != WIRE_LAYER_PACK) {
+		f.code = "SANDBOX_NOT_FOUND";
+		f.status = 404;
+	} else if (e->code == ERR_CONFLICT) {
+		f.status = 409;
+	} else if ((c->kind == WIRE_CREATE || c->kind == WIRE_VOLUME_MAKE) && e->code == ERR_UNAVAILABLE && e->sys == EDQUOT) {
+		f.code = "DISK_LIMIT_UNSUPPORTED";
+		f.status = 400;
+	} else if (c->kind == WIRE_LAYER_ADD && (e->code == ERR_INVALID || e->code == ERR_LIMIT)) {
+		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the blob, or the disk that it has no room on */
+	} else if (c->kind == WIRE_CREATE && e->code == ERR_INVALID && e->sys == WIRE_FAULT_IMAGE_START) {
+		f.status = 400;
+	} else if (c->kind == WIRE_CREATE && e->code == ERR_INVALID) {
+		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the entrypoint, from the sandbox itself, or the image */
+	} else if (c->kind == WIRE_LAYER_PACK && e->code == ERR_INVALID) {
+		f.status = 409;
+		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the snapshot's files */
+	} else if ((c->kind == WIRE_SNAPSHOT || c->kind == WIRE_LAYER_PACK) && e->code == ERR_LIMIT) {
+		f.status = 507;
+		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the sandbox's own files, or the room for all */
+	} else if (e->code == ERR_UNAVAILABLE || e->code == ERR_LIMIT || (e->code == ERR_TIMEOUT && is_switch(c->kind))) {
+		f.status = 503;
+	}
+	return f;
+}
+
+void native_call_fail(struct call *c, const struct err *e)
+{
+	struct runtime_failure f = failure_of(c, e);
+	struct call copy = *c;
+
+	native_call_free(c);
+	switch (copy.kind) {
+	case WIRE_DIAL:
+		copy.fn.dial(NULL, &f, copy.arg);
+		break;
+	case WIRE_LOGS:
+	case WIRE_RECORD_GET:
+		copy.fn.text((struct str){ "", 0 }, false, &f, copy.arg);
+		break;
+	case WIRE_STATS:
+		if (copy.is_inspect)
+			copy.fn.info(NULL, &f, copy.arg);
+		else
+			copy.fn.stats(NULL, &f, copy.arg);
+		break;
+	case WIRE_LIST:
+		copy.fn.list(NULL, 0, &f, copy.arg);
+		break;
+	case WIRE_SNAPSHOT:
+		copy.fn.snapshot(NULL, &f, copy.arg);
+		break;
+	case WIRE_SNAPSHOTS:
+		copy.fn.snapshots(NULL, 0, &f, copy.arg);
+		break;
+	case WIRE_VOLUMES:
+		copy.fn.layers(NULL, 0, &f, copy.arg);
+		break;
+	case WIRE_LAYER_PACK:
+		copy.fn.packed(NULL, &f, copy.arg);
+		break;
+	case WIRE_CREATE:
+	case WIRE_PAUSE:
+	case WIRE_RESUME:
+	case WIRE_REMOVE:
+	case WIRE_SNAPSHOT_REMOVE:
+	case WIRE_LAYER_ADD:
+	case WIRE_LAYERS:
+	case WIRE_VOLUME_MAKE:
+	case WIRE_VOLUME_REMOVE:
+	case WIRE_RECORD_SET:
+	case WIRE_ENDED:
+		copy.fn.done(&f, copy.arg);
+		break;
+	case WIRE_LAYER_DROP:
+		break;
+	}
+}
+
+static void on_later(void *arg)
+{
+	struct call *c = arg;
+	struct err e = c->failure;
+
+	native_call_fail(c, &e);
+}
+
+/* A completion never comes during the call. */
+void native_call_fail_later(struct call *c)
+{
+	defer(&c->later, c->n->loop, on_later, c, "warden call");
+}
+
+static void on_timeout(void *arg)
+{
+	struct call *c = arg;
+	struct err e = { 0 };
+
+	(void)err_set(&e, ERR_TIMEOUT, "the warden does not answer");
+	native_call_fail(c, &e);
+}
+
+static unsigned time_of(enum wire_call kind)
+{
+	if (kind == WIRE_LAYER_ADD || kind == WIRE_LAYER_PACK)
+		return LAYER_MS;
+	return kind == WIRE_CREATE || kind == WIRE_SNAPSHOT ? CREATE_MS : CALL_MS;
+}
+
+/* Out of memory there is one spare, so that this call too can be told later that it failed; NULL when that is in use. */
+struct call *native_call_new(struct runtime *rt, enum wire_call kind, void *arg)
+{
+	struct native *n = native_of(rt);
+	struct call *c = calloc(1, sizeof(*c));
+	struct err e;
+
+	if (!c)
+		c = take_ptr(&n->spare);
+	if (!c)
+		return NULL;
+	c->n = n;
+	c->kind = kind;
+	c->arg = arg;
+	c->serial = ++n->serial;
+	c->next = n->calls;
+	if (c->next)
+		c->next->prev = c;
+	n->calls = c;
+	if (timer_init(&c->timer, n->loop, on_timeout, c, "warden call", &e) == 0)
+		timer_in(&c->timer, time_of(kind));
+	return c;
+}
+
+void native_call_send_all(struct call *c, const char *id, struct wire_request *rq, size_t size, const int *fds, size_t n_fds)
+{
+	int sent;
+
+	rq->version = WIRE_VERSION;
+	rq->call = c->kind;
+	rq->serial = c->serial;
+	(void)snprintf(rq->id, sizeof(rq->id), "%s", id);
+	if (c->n->fd < 0) {
+		(void)err_set(&c->failure, ERR_UNAVAILABLE, "the warden is not there");
+		native_call_fail_later(c);
+		return;
+	}
+	sent = c->n->unsent ? 0 : passing_send(c->n->fd, rq, size, fds, n_fds, &c->failure);
+	if (sent == 0 && native_queue(c->n, rq, size, fds, n_fds, &c->failure) == 0)
+		return;
+	if (sent != 1)
+		native_call_fail_later(c);
+}
+
+void native_call_send(struct call *c, const char *id, struct wire_request *rq, int fd)
+{
+	native_call_send_all(c, id, rq, wire_request_size(rq), &fd, fd >= 0);
+}
+
+/* ---- the operations ---- */
+
+void native_call_simple(struct runtime *rt, enum wire_call kind, const char *id, runtime_done_fn *fn, void *arg)
+{
+	struct call *c = native_call_new(rt, kind, arg);
+	struct wire_request rq = { 0 };
+
+	if (!c) {
+		fn(&native_no_memory, arg);
+		return;
+	}
+	c->fn.done = fn;
+	native_call_send(c, id, &rq, -1);
+}
+
+static void native_pause(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg)
+{
+	native_call_simple(rt, WIRE_PAUSE, id, fn, arg);
+}
+
+static void native_resume(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg)
+{
+	native_call_simple(rt, WIRE_RESUME, id, fn, arg);
+}
+
+static void native_remove(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg)
+{
+	native_call_simple(rt, WIRE_REMOVE, id, fn, arg);
+}
+
+/* Its number, as the warden counts: the host's own first; -1. */
+static int image_number(const struct native *n, const char *name)
+{
+	if (strcmp(name, "default") == 0 && n->default_image)
+		name = n->default_image;
+	if (strcmp(name, "host") == 0)
+		return WIRE_IMAGE_HOST;
+	for (size_t i = 0; i < n->n_images; i++)
+		if (strcmp(n->images[i].key, name) == 0)
+			return (int)i + 1;
+	return -1;
+}
+
+static int native_check_image(struct runtime *rt, const char *uri, struct err *e)
+{
+	struct native *n = native_of(rt);
+	struct reference ref;
+
+	if (image_number(n, uri) >= 0)
+		return 0;
+	if (n->puller)
+		return reference_parse(str_of(uri), &ref, e);
+	return err_set(e, ERR_INVALID,
+		       "there is no image '%s': it is either 'host', the programs of the server's own machine, or the name of an image that its operator has configured, or 'default', the one of these that the operator has chosen",
+		       SHOWN(str_of(uri)));
+}
+
+struct wire_request native_request(const struct runtime_spec *spec, uint32_t image)
+{
+	return (struct wire_request){
+		.image = image,
+		.network = native_network(spec),
+		.limits = { spec->limits.cpu_milli, spec->limits.memory_bytes, spec->limits.pids, spec->limits.disk_bytes, 0 },
+	};
+}
+
+static void native_create(struct runtime *rt, const struct runtime_spec *spec, runtime_done_fn *fn, void *arg)
+{
+	int image = spec->image_digest ? -1 : image_number(native_of(rt), spec->image);
+	struct wire_request rq = native_request(spec, (uint32_t)image);
+	struct call *c;
+	AUTO_FD fd = -1;
+
+	if (image < 0 && native_of(rt)->puller) {
+		native_image_create(native_of(rt), spec, fn, arg);
+		return;
+	}
+	c = native_call_new(rt, WIRE_CREATE, arg);
+	if (!c) {
+		fn(&native_no_memory, arg);
+		return;
+	}
+	c->fn.done = fn;
+	fd = image < 0 ? native_check_image(rt, spec->image, &c->failure) : native_spec_make(spec, NULL, &c->failure);
+	if (fd < 0 || native_add_layers(&rq, &spec->layers, &c->failure) < 0)
+		native_call_fail_later(c);
+	else
+		native_create_send(c, spec, &rq, fd);
+}
+
+static void native_dial(struct runtime *rt, const char *id, unsigned port, runtime_dial_fn *fn, void *arg)
+{
+	struct call *c = native_call_new(rt, WIRE_DIAL, arg);
+	struct wire_request rq = { .port = port == PORT_EXECD ? 0 : port };
+
+	if (!c) {
+		fn(NULL, &native_no_memory, arg);
+		return;
+	}
+	c->fn.dial = fn;
+	c->port = rq.port;
+	(void)snprintf(c->id, sizeof(c->id), "%s", id);
+	if (port == PORT_EGRESS)
+		native_dial_egress(c);
+	else
+		native_call_send(c, id, &rq, -1);
+}
+
+static void native_list(struct runtime *rt, runtime_list_fn *fn, void *arg)
+{
+	struct call *c = native_call_new(rt, WIRE_LIST, arg);
+	struct wire_request rq = { 0 };
+
+	if (!c) {
+		fn(NULL, 0, &native_no_memory, arg);
+		return;
+	}
+	c->fn.list = fn;
+	native_call_send(c, "", &rq, -1);
+}
+
+/* ---- answers ---- */
+
+void native_dialed(struct transport *t, const struct err *e, void *arg)
+{
+	struct call *c = arg;
+	runtime_dial_fn *fn = c->fn.dial;
+	void *fn_arg = c->arg;
+
+	c->dialing = NULL;
+	if (!t) {
+		native_call_fail(c, e);
+		return;
+	}
+	native_call_free(c);
+	fn(t, NULL, fn_arg);
+}
+
+static void answer_dial(struct call *c, struct passed *got)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons((uint16_t)c->port),
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct transport *t;
+	struct err e = { 0 };
+
+	if (got->n_fds != 1) {
+		(void)err_set(&e, ERR_INTERNAL, "the warden sent no socket");
+		native_call_fail(c, &e);
+	} else if (c->port == 0) {
+		t = transport_plain(got->fds[0], &e);
+		if (t)
+			(void)take_fd(&got->fds[0]);
+		native_dialed(t, &e, c);
+	} else {
+		c->dialing = dial_fd(c->n->loop, &got->fds[0], (struct sockaddr *)&to, sizeof(to), 0, native_dialed, c, &e);
+		if (!c->dialing)
+			native_call_fail(c, &e);
+	}
+}
+
+static void dial_again(void *arg)
+{
+	struct call *c = arg;
+	struct wire_request rq = { .port = c->port };
+
+	native_call_send(c, c->id, &rq, -1);
+}
+
+/* As many connections wait for execd as its socket holds, and nothing tells when it has taken one: asked again in a while,
+ * up to a limit. False: that is over, or it is another failure. */
+static bool waits_for_room(struct call *c, const struct err *why)
+{
+	struct err ignored;
+
+	if (c->kind != WIRE_DIAL || why->sys != EAGAIN)
+		return false;
+	if (c->retry_ms == 0) {
+		c->busy_until_ms = loop_now_ms(c->n->loop) + BUSY_MS;
+		if (timer_init(&c->retry, c->n->loop, dial_again, c, "dial execd again", &ignored) < 0)
+			return false;
+	}
+	c->retry_ms = c->retry_ms ? MIN(2 * c->retry_ms, RETRY_LAST_MS) : RETRY_FIRST_MS;
+	if (loop_now_ms(c->n->loop) >= c->busy_until_ms)
+		return false;
+	timer_in(&c->retry, c->retry_ms);
+	return true;
+}
+
+enum runtime_state native_state_of(uint32_t state)
+{
+	static const enum runtime_state states[] = {
+		[WIRE_STARTING] = RUNTIME_STARTING, [WIRE_RUNNING] = RUNTIME_RUNNING, [WIRE_PAUSED] = RUNTIME_PAUSED,
+		[WIRE_OVER] = RUNTIME_ENDED,
+	};
+
+	return states[state];
+}
+
+static struct runtime_end end_of(const struct wire_ending *w)
+{
+	static const enum runtime_end_reason reasons[] = {
+		[WIRE_END_EXITED] = RUNTIME_END_EXITED, [WIRE_END_INIT] = RUNTIME_END_INIT,
+		[WIRE_END_KILLED] = RUNTIME_END_KILLED, [WIRE_END_LOST] = RUNTIME_END_LOST,
+	};
+
+	return (struct runtime_end){ reasons[w->reason], w->exit_code, w->signal, w->oom };
+}
+
+static void list_complete(struct call *c)
+{
+	AUTO(free) struct runtime_box *boxes = calloc(MAX(c->n_rows, (size_t)1), sizeof(*boxes));
+	AUTO(free) struct wire_reply *rows = take_ptr(&c->rows);
+	runtime_list_fn *fn = c->fn.list;
+	size_t n = c->n_rows;
+	void *arg = c->arg;
+	struct err e = { 0 };
+
+	if (!boxes) {
+		(void)err_no_memory(&e);
+		native_call_fail(c, &e);
+		return;
+	}
+	for (size_t i = 0; i < n; i++)
+		boxes[i] = (struct runtime_box){ rows[i].id, native_state_of(rows[i].state), end_of(&rows[i].ending) };
+	native_call_free(c);
+	fn(boxes, n, NULL, arg);
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak" /* the analyser loses sight of C, which is in a list */
+bool native_more_rows(struct call *c)
+{
+	size_t cap = c->cap_rows ? c->cap_rows * 2 : 64;
+	struct wire_reply *rows = cap <= 2 * LIST_MAX ? reallocarray(c->rows, cap, sizeof(*rows)) : NULL;
+
+	if (!rows)
+		return false;
+	c->rows = rows;
+	c->cap_rows = cap;
+	return true;
+}
+#pragma GCC diagnostic pop
+
+static void answer_list(struct call *c, const struct wire_reply *rp)
+{
+	struct err e = { 0 };
+
+	if (!rp->id[0]) {
+		list_complete(c);
+		return;
+	}
+	if (c->n_rows == c->cap_rows && !native_more_rows(c)) {
+		(void)err_no_memory(&e);
+		native_call_fail(c, &e);
+		return;
+	}
+	c->rows[c->n_rows++] = *rp;
+}
+
+static void answer(struct call *c, const struct wire_reply *rp, struct passed *got)
+{
+	runtime_done_fn *fn = c->fn.done;
+	void *arg = c->arg;
+
+	if (rp->failed) {
+		if (!waits_for_room(c, &rp->err))
+			native_call_fail(c, &rp->err);
+		return;
+	}
+	switch (c->kind) {
+	case WIRE_DIAL:
+		answer_dial(c, got);
+		return;
+	case WIRE_LOGS:
+		native_answer_logs(c, got);
+		return;
+	case WIRE_STATS:
+		if (c->is_inspect)
+			native_answer_inspect(c, rp);
+		else
+			native_answer_stats(c, &rp->stats);
+		return;
+	case WIRE_LIST:
+		answer_list(c, rp);
+		return;
+	case WIRE_SNAPSHOT:
+		native_answer_snapshot(c, &rp->snapshot);
+		return;
+	case WIRE_SNAPSHOTS:
+	case WIRE_VOLUMES:
+		native_answer_snapshots(c, rp);
+		return;
+	case WIRE_LAYERS:
+		native_answer_layers(c, rp);
+		return;
+	case WIRE_LAYER_DROP:
+		native_answer_drop(c);
+		return;
+	case WIRE_LAYER_PACK:
+		native_answer_packed(c, &rp->layer);
+		return;
+	case WIRE_RECORD_GET:
+		native_answer_record(c, got);
+		return;
+	case WIRE_CREATE:
+	case WIRE_PAUSE:
+	case WIRE_RESUME:
+	case WIRE_REMOVE:
+	case WIRE_SNAPSHOT_REMOVE:
+	case WIRE_LAYER_ADD:
+	case WIRE_VOLUME_MAKE:
+	case WIRE_VOLUME_REMOVE:
+	case WIRE_RECORD_SET:
+	case WIRE_ENDED:
+		break;
+	}
+	native_call_free(c);
+	fn(NULL, arg);
+}
+
+static struct call *call_find(struct native *n, const struct wire_reply *rp)
+{
+	for (struct call *c = n->calls; c; c = c->next)
+		if (c->serial == rp->serial && c->kind == rp->call && !c->dialing)
+			return c;
+	return NULL;
+}
+
+/* ---- the connection ---- */
+
+static void disconnect(struct native *n)
+{
+	struct err e = { 0 };
+	uint64_t last = n->serial;
+
+	io_del(&n->io);
+	native_queue_drop(n);
+	closep(&n->fd);
+	n->fd = -1;
+	n->was_away = true;
+	n->are_layers_known = false;
+	timer_in(&n->again, AGAIN_MS);
+	(void)err_set(&e, ERR_UNAVAILABLE, "the warden went away");
+	for (struct call *c = n->calls; c;) { /* a completion may begin new ones: those are not meant */
+		if (c->serial <= last && !c->dialing && !c->later.loop) {
+			native_call_fail(c, &e);
+			c = n->calls;
+		} else {
+			c = c->next;
+		}
+	}
+}
+
+static void take_message(struct native *n, const struct wire_reply *rp, struct passed *got)
+{
+	struct call *c;
+	struct runtime_end end;
+
+	if (rp->call == WIRE_ENDED) {
+		end = end_of(&rp->ending);
+		if (n->rt.events)
+			n->rt.events->ended(rp->id, &end, n->rt.events_arg);
+		return;
+	}
+	c = call_find(n, rp);
+	if (c)
+		answer(c, rp, got);
+}
+
+static void on_io(unsigned ready, void *arg)
+{
+	struct native *n = arg;
+
+	if (ready & IO_OUT)
+		native_queue_flush(n);
+	for (int i = 0; i < 64 && n->fd >= 0; i++) {
+		AUTO(passed_done) struct passed got = PASSED_INIT;
+		char bytes[sizeof(struct wire_reply) + 1];
+		struct wire_reply rp;
+		struct err e = { 0 };
+		int r = passing_recv(n->fd, bytes, sizeof(bytes), 2, &got, &e);
+
+		if (r == PASSING_NONE)
+			return;
+		if (r != PASSING_MESSAGE || wire_check_reply(bytes, got.n, &rp, &e) < 0)
+			disconnect(n);
+		else
+			take_message(n, &rp, &got);
+	}
+}
+
+static void on_again(void *arg)
+{
+	struct native *n = arg;
+	struct err e = { 0 };
+
+	n->fd = passing_connect(n->path, &e);
+	if (n->fd >= 0 && io_add(&n->io, n->loop, n->fd, IO_IN, on_io, n, "warden", &e) < 0) {
+		closep(&n->fd);
+		n->fd = -1;
+	}
+	if (n->fd < 0) {
+		timer_in(&n->again, AGAIN_MS);
+		return;
+	}
+	native_layers_ask(n);
+	if (n->was_away && n->rt.events && n->rt.events->returned)
+		n->rt.events->returned(n->rt.events_arg);
+}
+
+static void native_free(struct runtime *rt)
+{
+	struct native *n = native_of(rt);
+
+	while (n->calls)
+		native_call_free(n->calls);
+	native_images_done(n);
+	native_layers_done(n);
+	native_network_done(n);
+	native_denials_done(n);
+	native_queue_drop(n);
+	io_del(&n->io);
+	timer_done(&n->again);
+	closep(&n->fd);
+	free(n->spare);
+	free(n);
+}
+
+struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec *spec, struct err *e)
+{
+	static const struct runtime_ops ops = {
+		.create = native_create,   .pause = native_pause, .resume = native_resume, .remove = native_remove,
+		.dial = native_dial,       .logs = native_logs,   .inspect = native_inspect, .stats = native_stats,
+		.policy = native_policy,   .activity = native_activity,
+		.record_set = native_record_set, .record_get = native_record_get,
+		.list = native_list,       .snapshot = native_snapshot, .snapshot_remove = native_snapshot_remove,
+		.snapshots = native_snapshots, .snapshot_record_set = native_snapshot_record_set,
+		.snapshot_record_get = native_snapshot_record_get, .pack = native_pack, .volume_make = native_volume_make, .volume_remove = native_volume_remove, .volumes = native_volumes,
+		.cancel = native_image_cancel, .check_image = native_check_image, .free = native_free,
+	};
+	struct native *n = calloc(1, sizeof(*n));
+
+	if (!n) {
+		(void)err_no_memory(e);
+		return NULL;
+	}
+	n->rt = (struct runtime){ .ops = &ops, .name = "native", .code_prefix = "NATIVE", .os = "linux", .arch = RUNTIME_ARCH,
+				  .enforces = LIMIT_CPU | LIMIT_MEMORY | LIMIT_PIDS | LIMIT_DISK };
+	n->loop = l;
+	n->images = spec->images;
+	n->n_images = spec->n_images;
+	n->default_image = spec->default_image;
+	n->puller = spec->puller;
+	n->rt.shares_egress = true;
+	n->fd = -1;
+	n->spare = calloc(1, sizeof(*n->spare));
+	if (!n->spare || snprintf(n->path, sizeof(n->path), "%s", spec->path) >= (int)sizeof(n->path) ||
+	    snprintf(n->egress_path, sizeof(n->egress_path), "%s", spec->egress_path ? spec->egress_path : "") >=
+		    (int)sizeof(n->egress_path) ||
+	    timer_init(&n->again, l, on_again, n, "warden connection", e) < 0 || native_layers_open(n, e) < 0 ||
+	    native_denials_open(n, e) < 0) {
+		if (!n->spare)
+			(void)err_no_memory(e);
+		else if (!n->again.loop && e->code == ERR_NONE)
+			(void)err_set(e, ERR_INVALID, "the path of a socket is too long");
+		native_denials_done(n);
+		native_layers_done(n);
+		timer_done(&n->again);
+		free(n->spare);
+		free(n);
+		return NULL;
+	}
+	on_again(n);
+	return &n->rt;
+}

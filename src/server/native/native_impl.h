@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+/* server/native/native_impl.h - what the runtime_native*.c files share. Nothing else includes it. */
+#pragma once
+#include "base/err.h"
+#include "base/map.h"
+#include "base/own.h"
+#include "base/sha256.h"
+#include "box/wire.h"
+#include "net/loop.h"
+#include "server/native/native.h"
+#include "server/runtime/runtime.h"
+
+struct image_create;
+struct native;
+struct passed;
+struct denials_watch;
+struct egress_ask;
+struct pulled_image;
+struct pulled_layer;
+struct puller;
+struct unsent;
+
+/* One request to the warden that has not been answered, or whose completion waits for the loop. */
+struct call {
+	struct call *prev, *next;
+	struct native *n;
+	uint64_t serial;
+	enum wire_call kind;
+	union {
+		runtime_done_fn *done;
+		runtime_dial_fn *dial;
+		runtime_text_fn *text;
+		runtime_info_fn *info;
+		runtime_stats_fn *stats;
+		runtime_list_fn *list;
+		runtime_snapshot_fn *snapshot;
+		runtime_layers_fn *layers;
+		runtime_snapshots_fn *snapshots;
+		runtime_packed_fn *packed;
+	} fn;
+	void *arg;
+	bool is_inspect; /* a WIRE_STATS for inspect() */
+	struct timer timer;
+	struct deferred later;
+	struct err failure; /* of one that could not be asked */
+	unsigned port;
+	struct dial *dialing;
+	char id[WIRE_ID_SIZE];  /* of a sandbox that is dialled, for another try */
+	struct timer retry;
+	unsigned retry_ms;      /* 0: there was none yet */
+	uint64_t busy_until_ms; /* then it is told that too many wait */
+	struct runtime_log_query query;
+	unsigned char layer[DIGEST_NAME_SIZE]; /* that is dropped */
+	struct wire_reply *rows;
+	size_t n_rows, cap_rows;
+};
+
+struct native {
+	struct runtime rt;
+	struct loop *loop;
+	const struct string_pair *images;
+	size_t n_images;
+	const char *default_image;
+	char path[108];
+	int fd;
+	struct io io;
+	struct timer again;
+	bool was_away; /* it was connected before */
+	uint64_t serial;
+	struct call *calls;
+	struct call *spare;
+	struct unsent *unsent, *last_unsent; /* messages that wait for room */
+	size_t n_unsent;
+	/* images of registries */
+	struct puller *puller; /* NULL: there are none */
+	struct image_create *image_creates;
+	struct map layers; /* names of those that the warden has, each its own value */
+	bool are_layers_known;
+	struct timer layer_sweep;
+	unsigned layer_sweeps;
+	size_t sweep_at;
+	/* networks */
+	char egress_path[108]; /* the socket of egress; empty: there is none */
+	struct egress_ask *asks;
+	struct denials_watch *denials;
+};
+
+extern const struct runtime_failure native_no_memory;
+
+static inline struct native *native_of(struct runtime *rt)
+{
+	return container_of(rt, struct native, rt);
+}
+
+/* NULL: out of memory, and the caller tells so at once. */
+struct call *native_call_new(struct runtime *rt, enum wire_call kind, void *arg);
+void native_call_send(struct call *c, const char *id, struct wire_request *rq, int fd); /* FD -1: none */
+/* SIZE: of the request with what comes behind it. */
+void native_call_send_all(struct call *c, const char *id, struct wire_request *rq, size_t size, const int *fds, size_t n_fds);
+void native_dialed(struct transport *t, const struct err *e, void *arg); /* ARG is the call: completes it */
+void native_call_simple(struct runtime *rt, enum wire_call kind, const char *id, runtime_done_fn *fn, void *arg); /* all of it */
+void native_call_free(struct call *c);
+void native_call_fail(struct call *c, const struct err *e); /* completes it */
+void native_call_fail_later(struct call *c); /* with c->failure */
+bool native_more_rows(struct call *c);
+enum runtime_state native_state_of(uint32_t state); /* an enum wire_state */
+
+struct wire_request native_request(const struct runtime_spec *spec, uint32_t image); /* for a create, without its volumes */
+
+/* runtime_native_spec.c */
+struct native_config { /* what an image says of the programs that are run from it */
+	struct string_list env; /* "K=V" */
+	const char *workdir, *user; /* NULL: nothing */
+};
+/* IMAGE may be NULL. Returns the sealed descriptor. */
+int native_spec_make(const struct runtime_spec *spec, const struct native_config *image, struct err *e);
+
+/* runtime_native_image.c */
+void native_image_create(struct native *n, const struct runtime_spec *spec, runtime_done_fn *fn, void *arg);
+void native_image_cancel(struct runtime *rt, const char *id);
+void native_layers_changed(struct native *n); /* they are known now: who waited for that goes on */
+bool native_layer_is_wanted(const struct native *n, const unsigned char name[DIGEST_NAME_SIZE]);
+void native_images_done(struct native *n);
+
+/* runtime_native_layers.c */
+int native_layers_open(struct native *n, struct err *e);
+void native_layers_done(struct native *n);
+void native_layers_ask(struct native *n); /* the warden is there, and may have others than the last one */
+bool native_layer_is_there(const struct native *n, const unsigned char name[DIGEST_NAME_SIZE]);
+bool native_has_layers(const struct native *n, const struct pulled_image *image); /* all of them */
+void native_layer_note(struct native *n, const unsigned char name[DIGEST_NAME_SIZE]);
+void native_layer_add(struct native *n, const struct pulled_layer *layer, int blob, runtime_done_fn *fn, void *arg);
+void native_answer_layers(struct call *c, const struct wire_reply *rp);
+void native_answer_drop(struct call *c);
+void native_pack(struct runtime *rt, const struct runtime_layer *layer, int fd, uint64_t disk_max, runtime_packed_fn *fn, void *arg);
+void native_answer_packed(struct call *c, const struct wire_layer *layer);
+
+/* runtime_native_snapshot.c */
+int native_add_layers(struct wire_request *rq, const struct string_list *layers, struct err *e); /* behind those that RQ has */
+void native_snapshot(struct runtime *rt, const char *id, const char *layer, runtime_snapshot_fn *fn, void *arg);
+void native_snapshot_remove(struct runtime *rt, const char *layer, runtime_done_fn *fn, void *arg);
+void native_snapshots(struct runtime *rt, runtime_snapshots_fn *fn, void *arg);
+void native_snapshot_record_set(struct runtime *rt, const char *layer, struct str record, runtime_done_fn *fn, void *arg);
+void native_snapshot_record_get(struct runtime *rt, const char *layer, runtime_text_fn *fn, void *arg);
+void native_volumes(struct runtime *rt, runtime_layers_fn *fn, void *arg); /* ids come as names of layers do */
+void native_answer_snapshot(struct call *c, const struct wire_snapshot *w);
+void native_answer_snapshots(struct call *c, const struct wire_reply *rp);
+
+/* runtime_native_queue.c */
+/* Leaves when there is room; the descriptors stay the caller's, too. */
+int native_queue(struct native *n, const void *bytes, size_t size, const int *fds, size_t n_fds, struct err *e);
+void native_queue_flush(struct native *n);
+void native_queue_drop(struct native *n); /* nobody is there any more */
+
+/* runtime_native_network.c */
+enum wire_network native_network(const struct runtime_spec *spec);
+int native_policy_make(const struct runtime_spec *spec, struct err *e); /* its text in a sealed descriptor */
+void native_dial_egress(struct call *c);
+void native_policy(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg);
+void native_activity(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg);
+void native_network_done(struct native *n);
+
+/* runtime_native_denials.c */
+int native_denials_open(struct native *n, struct err *e);
+void native_denials_done(struct native *n);
+
+/* runtime_native_volume.c */
+void native_create_send(struct call *c, const struct runtime_spec *spec, const struct wire_request *rq, int fd); /* with its volumes */
+bool native_is_volume_fault(const struct err *e, struct runtime_failure *f); /* of a create: fills F then */
+bool native_is_network_fault(const struct native *n, const struct err *e, struct runtime_failure *f); /* likewise */
+void native_volume_make(struct runtime *rt, const char *id, uint64_t limit_bytes, runtime_done_fn *fn, void *arg);
+void native_volume_remove(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg);
+
+/* runtime_native_look.c */
+void native_logs(struct runtime *rt, const char *id, const struct runtime_log_query *query, runtime_text_fn *fn, void *arg);
+void native_inspect(struct runtime *rt, const char *id, runtime_info_fn *fn, void *arg);
+void native_stats(struct runtime *rt, const char *id, runtime_stats_fn *fn, void *arg);
+void native_answer_logs(struct call *c, const struct passed *got);
+void native_answer_inspect(struct call *c, const struct wire_reply *rp);
+void native_answer_stats(struct call *c, const struct wire_stats *w);
+
+/* runtime_native_record.c */
+void native_record_set(struct runtime *rt, const char *id, struct str record, runtime_done_fn *fn, void *arg);
+void native_record_get(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg);
+void native_answer_record(struct call *c, const struct passed *got);
