@@ -49,10 +49,16 @@ static int parts_open(struct plane *p, struct err *e)
 	return p->audit ? 0 : -1;
 }
 
+static void parts_found(struct plane *p, struct sandbox *sb)
+{
+	if (p->host_ports)
+		host_ports_adopt(p->host_ports, sb);
+}
+
 static void parts_recovered(struct plane *p)
 {
-	for (struct sandbox *sb = sandboxes_newest(p->sandboxes); p->host_ports && sb; sb = sb->older)
-		host_ports_adopt(p->host_ports, sb);
+	for (struct sandbox *sb = sandboxes_newest(p->sandboxes); sb; sb = sb->older)
+		parts_found(p, sb);
 	if (p->spec.renews_on_access)
 		timer_in(&p->stream_timer, PROXY_LOOK_MS);
 }
@@ -116,7 +122,7 @@ static struct http_client *execd_of(struct plane *p, struct sandbox *sb, struct 
 }
 
 const struct plane_parts api_parts = {
-	.open = parts_open, .recovered = parts_recovered, .gone = parts_gone, .denied = parts_denied, .stop = parts_stop,
+	.open = parts_open, .recovered = parts_recovered, .found = parts_found, .gone = parts_gone, .denied = parts_denied, .stop = parts_stop,
 	.close = parts_close, .read_template = read_template, .execd = execd_of,
 };
 

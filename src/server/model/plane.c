@@ -79,8 +79,7 @@ static void on_found(struct sandbox *sb, void *arg)
 {
 	struct plane *p = arg;
 
-	if (p->host_ports)
-		host_ports_adopt(p->host_ports, sb);
+	p->spec.parts->found(p, sb);
 	pools_found(p->pools, sb); /* last: it may not keep it */
 }
 

@@ -58,6 +58,7 @@ struct plane_spec {
 struct plane_parts {
 	int (*open)(struct plane *p, struct err *e);  /* after the store, before sandboxes are read */
 	void (*recovered)(struct plane *p);
+	void (*found)(struct plane *p, struct sandbox *sb); /* one that had no record, or was lost, is there */
 	void (*gone)(struct plane *p, struct sandbox *sb); /* its user data goes */
 	void (*denied)(struct plane *p, const struct runtime_denial *d);
 	void (*stop)(struct plane *p);  /* before the sandboxes are freed: nobody is served any more */
