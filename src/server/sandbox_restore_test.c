@@ -198,7 +198,7 @@ static void one_that_is_found_later_gets_its_record_from_the_copy(void **state)
 	has(rig_on(r, "GET", id, "/diagnostics/events", NULL), "runtime Recovered The record of this sandbox was lost, and made anew");
 	assert_int_equal(r->fake.count[FAKE_REMOVE], 0);
 	rig_pass(r, 3600 * 1000);
-	RIG_WAIT(r, sandboxes_count(r->plane->sandboxes) == 0);
+	RIG_WAIT(r, sandboxes_count_owned(r->plane->sandboxes) == 0);
 	rig_stop(r);
 }
 
