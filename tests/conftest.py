@@ -224,7 +224,7 @@ class Server:
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 pytest.fail(f"the server ended with {self.process.returncode}: {self.stderr}")
-            with contextlib.suppress(ConnectionRefusedError), self.connect() as s:
+            with contextlib.suppress(ConnectionRefusedError, TimeoutError), self.connect() as s:
                 s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
                 with contextlib.suppress(ConnectionResetError):
                     s.recv(1)  # an answer, or the end: TLS is asked for. Before, the connection waits to be accepted.
