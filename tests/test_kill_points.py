@@ -166,7 +166,7 @@ ALONE_CASES = [(operation, place) for operation, places in ALONE.items() for pla
 
 
 def test_every_place_has_a_case():
-    named = {name for path in (ROOT / "src").rglob("*.c") for name in re.findall(r'KILL_POINT\("([^"]+)"\)', path.read_text())}
+    named = {name for path in (ROOT / "src").rglob("*.c") for name in re.findall(r'KILL_POINT(?:_NAME)?\("([^"]+)"\)', path.read_text())}
     assert named == {place.split(":")[0] for _, place in CASES} | {place for _, place in NETWORK_PLACES}
     assert len(named) >= 40
 

@@ -23,6 +23,10 @@ void kill_point_open(int fd); /* from here on, of this process and those that wo
 int kill_point_env(void);     /* the descriptor that the environment names, or -1 */
 void kill_point(const char *name);
 #define KILL_POINT(name) kill_point(name)
+#define KILL_POINT_NAME(name) name /* for a table: of the place that KILL_POINT_AT() marks */
+#define KILL_POINT_AT(entry) ((entry) ? kill_point(entry) : (void)0)
 #else
 #define KILL_POINT(name) ((void)0)
+#define KILL_POINT_NAME(name) NULL
+#define KILL_POINT_AT(entry) ((void)(entry))
 #endif

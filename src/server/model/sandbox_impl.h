@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/model/sandbox_impl.h - what the sandbox*.c files share. Nothing else includes it. */
+/* server/model/sandbox_impl.h - what the sandbox*.c and op_*.c files share. Nothing else includes it. */
 #pragma once
 #include "base/arena.h"
 #include "base/err.h"
@@ -8,69 +8,16 @@
 #include "base/random.h"
 #include "image/reference.h"
 #include "net/loop.h"
+#include "server/model/op.h"
 #include "server/model/sandbox.h"
 #include "server/model/volumes.h"
 #include "server/store/store.h"
 
-#define RETRY_FIRST_MS 1000
-#define RETRY_MAX_MS 30000
 #define COMPARE_MS 200  /* between two looks at a runtime that is back, while changes are in progress */
 #define SWEEP_MS 3600000 /* for idempotency keys that have aged */
 #define BOX_ARENA_MAX ((size_t)4 * 1024 * 1024)
 
 #define LOST_REASON "CONTAINER_LOST" /* of one that is gone, and nobody saw how */
-
-enum task_kind { TASK_CREATE, TASK_PAUSE, TASK_RESUME, TASK_RENEW, TASK_PATCH, TASK_SNAPSHOT, TASK_ROLLBACK, TASK_REMOVE,
-		 TASK_HAND_OUT, TASK_POLICY };
-
-/* Somebody who waits for a create that another request has begun. */
-struct waiter {
-	struct waiter *next;
-	sandbox_fn *fn;
-	void *arg;
-};
-
-struct task {
-	struct task *next;
-	enum task_kind kind;
-	sandbox_fn *fn; /* or NULL */
-	void *arg;
-	struct arena arena; /* of the four below */
-	struct string_map env;
-	struct string_list env_names; /* of a rollback */
-	struct string_list layers;
-	struct label_change *changes;
-	size_t n_changes;
-	struct waiter *waiters;
-	int64_t expires_us;
-	uint64_t deadline_ms;
-	struct labels *labels;
-	struct hand *hand; /* of a hand-out, in the arena */
-	enum sandbox_state was; /* before a removal, with its reason, message and time */
-	char was_reason[ROW_REASON_MAX + 1], was_message[ROW_MESSAGE_MAX + 1];
-	int64_t was_changed_us;
-	/* of a create */
-	const char *username, *password; /* for its image, or NULL; in the arena */
-	uint64_t begun_ms, progress_ms;  /* the latter: of the last event that told of it; 0: none did */
-	bool is_pulling;                 /* there was progress: it may take long */
-	bool is_recording, is_told;      /* that it is Pending: the store is asked; whoever waited knows */
-	unsigned noting;                 /* which image it has: as often as the store was asked and has not answered */
-	bool is_unnoted;                 /* it did not take it */
-	size_t next_volume;         /* those before it are made */
-	bool makes_volumes;         /* which waits for the store, and the runtime for that */
-	bool is_unwanted;           /* create_cancel() */
-	bool is_logged, is_refused; /* the store has answered, and did not take it */
-	bool is_made, has_failed;   /* the runtime has answered, and failed */
-	struct runtime_failure made;
-	struct fault failure; /* until its traces are gone */
-	char layer[RUNTIME_LAYER_LEN + 1]; /* of a snapshot */
-	char snapshot[ID_MAX + 1];         /* of a rollback */
-	const char *policy;                /* of a rollback: as it is now, in the arena; NULL: as the row has it */
-	bool is_again;                     /* a rollback that an earlier server has begun */
-	unsigned n_tries;                  /* of a rollback */
-	bool is_expiry;  /* a removal that a renewal makes void */
-	bool is_overdue; /* a create that was given up; its completion comes all the same */
-};
 
 struct box { /* a sandbox, and what only the model knows of it */
 	struct sandbox pub;
@@ -82,12 +29,8 @@ struct box { /* a sandbox, and what only the model knows of it */
 	struct arena stack; /* of struct box_stack */
 	struct labels *labels;
 	struct sandbox_event *newest_event;
-	struct timer expiry, retry, watchdog;
-	unsigned retry_ms;
-	struct task *first, *last; /* the first is being done */
-	size_t n_tasks;
-	bool is_busy;          /* the first has begun */
-	struct deferred kick;
+	struct timer expiry;
+	struct op_queue queue;
 	bool is_remove_logged; /* the store knows that it is to go */
 	bool is_unrecorded;    /* the store never knew of it */
 	bool is_dirty;         /* the store lags behind: its state is written again when it can be */
@@ -96,7 +39,6 @@ struct box { /* a sandbox, and what only the model knows of it */
 	uint64_t record_revision; /* of the copy of its record that the runtime has */
 	bool is_record_sent;   /* a newer one is on its way */
 	bool is_record_due;    /* it failed, or has to be tried again */
-	bool is_finish_due;    /* the task in progress waits for it */
 };
 
 struct key {
@@ -108,12 +50,12 @@ struct key {
 
 /* A box that nobody knows any more but the runtime, or the store. */
 struct orphan {
-	struct orphan *next;
+	struct list_node at;
 	struct sandboxes *set;
 	char id[ID_MAX + 1];
 	bool has_record;
 	struct timer retry;
-	unsigned retry_ms;
+	unsigned pause_ms;
 };
 
 #define REMOVED_MAX 1024
@@ -128,13 +70,13 @@ struct sandboxes {
 	size_t n_idle;    /* of them */
 	struct sandbox *newest, *oldest;
 	struct map keys;  /* of struct key */
-	struct orphan *orphans;
-	struct sending *sendings; /* copies of records on their way to the runtime */
+	struct list orphans;
+	struct list sendings; /* copies of records on their way to the runtime */
 	struct recovery *recovery; /* a comparison, while records are read */
 	struct removed removed;
 	struct volumes *volumes;
 	struct random_pool random;
-	unsigned creates; /* in progress */
+	unsigned creates; /* admitted, and not over */
 	unsigned char secret[SHA256_SIZE];
 	bool is_new;      /* so is the database */
 	bool is_new_boot;
@@ -150,7 +92,17 @@ static inline struct box *box_of(struct sandbox *sb)
 	return container_of(sb, struct box, pub);
 }
 
-/* sandbox.c */
+static inline struct box *box_of_op(const struct op *op)
+{
+	return box_of(op->queue->sandbox);
+}
+
+static inline struct runtime *box_runtime(const struct box *b)
+{
+	return b->pub.set->spec.runtime;
+}
+
+/* sandbox_box.c */
 struct box *box_new(struct sandboxes *s, const struct sandbox_row *row, struct err *e); /* copies ROW; not in the set */
 void box_free(struct box *b);
 int box_link(struct box *b, struct err *e);
@@ -168,8 +120,15 @@ struct box_stack { /* what of a row a rollback changes */
 int box_set_stack(struct box *b, const struct box_stack *stack, struct err *e); /* copied */
 void box_set_state(struct box *b, enum sandbox_state state, const char *reason, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
+
+/* sandbox.c */
 void box_apply_end(struct box *b, const struct runtime_end *end, struct store_tx *tx); /* TX may be NULL */
 void box_save(struct box *b, struct store_tx *tx); /* its state, with what TX (taken; or NULL) has; tried until it works */
+void box_save_last(struct box *b, struct store_tx *tx); /* the same, by an operation that ends with it: so does its intent */
+void box_lags(struct box *b);                           /* the store has not taken its state: box_save(), later */
+void box_drop(struct box *b);                           /* out of the set; whoever waits is told */
+
+/* sandbox_events.c */
 /* Notes it in memory and, if there is one, in TX. */
 void box_event(struct box *b, struct store_tx *tx, enum event_scope scope, const char *type, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
@@ -178,14 +137,9 @@ int box_add_event(struct box *b, int64_t at_us, enum event_scope scope, const ch
 bool event_scope_parse(struct str name, enum event_scope *ret);
 const char *event_type_known(struct str type); /* the constant, or "Event" */
 
-/* sandbox_task.c */
-int task_add(struct box *b, const struct task *t, struct fault *f); /* copies *t */
-void task_free(struct task *t);
-void task_done(struct task *t); /* what it holds; secrets are wiped */
-void task_finish(struct box *b, const struct fault *f); /* the first: tells, and goes on with the next */
-void task_stop_all(struct box *b);                      /* everybody who waits is told that the server stops */
-void box_drop(struct box *b);                           /* out of the set; whoever waits is told */
-int box_submit(struct box *b, struct store_tx *tx, store_done_fn *fn, struct fault *f);
+/* ---- operations; op.h has the engine, and each kind its file ---- */
+
+extern const struct op_type create_type, pause_type, resume_type, rollback_type, remove_type;
 
 /* sandbox_volumes.c */
 /* Copies what the order says of volumes into A, and claims them for ROW; and the opposite, of what was never recorded. */
@@ -200,49 +154,49 @@ int box_check_volumes(const struct box *b, struct fault *f);
 void box_release_volumes(struct box *b, struct store_tx *tx); /* volumes_release(), and when TX is committed: */
 void box_volumes_released(struct box *b);
 
-/* sandbox_create.c */
-void create_begin(struct box *b, struct task *t);
-void create_overdue(void *arg);
-void create_cancel(struct box *b); /* if one is in progress: nobody wants it any more */
-void create_join(struct box *b); /* something that it waits for has happened */
-/* What a sandbox made by this order is recorded as, but for its id and the names of its environment. */
-int create_row(struct sandboxes *s, const struct sandbox_order *o, struct sandbox_row *r, struct fault *f);
+/* sandbox_keys.c */
 struct key *key_find(struct sandboxes *s, const char hex[SHA256_HEX_LEN + 1]);
+struct key *key_find_of(const struct sandboxes *s, const char *sandbox_id);
 const struct key *key_of_box(const struct box *b); /* or NULL */
 int key_add(struct sandboxes *s, const struct key *k, struct err *e);
+void key_record(const struct key *k, struct store_tx *tx);
 void key_forget_of(struct sandboxes *s, const char *sandbox_id, struct store_tx *tx);
 void key_forget(struct sandboxes *s, const char *sandbox_id); /* in memory and, if it can be, in the store */
 void keys_sweep(void *arg);
 void keys_free(struct sandboxes *s);
 
-int task_copy_env(struct task *t, const struct string_map *env, struct string_list *names); /* into its arena */
+/* sandbox_create.c */
+/* What a sandbox made by this order is recorded as, but for its id and the names of its environment. */
+int create_row(struct sandboxes *s, const struct sandbox_order *o, struct sandbox_row *r, struct fault *f);
+struct environment { /* its values may be secrets: they are wiped */
+	struct string_map map; /* for the runtime */
+	struct string_list names; /* for the record */
+};
+int environment_copy(struct environment *env, struct arena *a, const struct string_map *from);
+void environment_wipe(struct environment *env);
 
-/* sandbox_snapshot.c */
-void snapshot_begin(struct box *b, struct task *t);
-void rollback_begin(struct box *b, struct task *t);
-void policy_begin(struct box *b);
-void rollback_again(struct box *b); /* one that was cut off */
-void rollback_go_on(struct box *b); /* its next try */
+/* op_create.c */
+void create_cancel(struct box *b); /* if one is in progress: nobody wants it any more */
 
-/* sandbox_pending.c */
-#define PENDING_REASON "IMAGE_PULLING"
-bool pending_was_told(const struct box *b); /* by an earlier server, as the record says */
-void pending_tell(struct box *b);
-void pending_fail(struct box *b, const char *reason, const char *message); /* one that was told; ends the task */
-void pending_interrupted(struct box *b);
+/* op_pending.c */
 void on_create_resolved(const char *id, const char *digest, void *arg);
 void on_create_progress(const char *id, const struct runtime_progress *p, void *arg);
 
-/* sandbox_hand.c */
-void hand_begin(struct box *b, struct task *t);
+/* op_policy.c */
+bool policy_is_unknown(const struct box *b, const struct runtime_failure *failure, struct fault *f);
+bool policy_is_own(const struct box *b, struct str text); /* it says something that its network does not say */
 
-/* sandbox_remove.c */
-void remove_begin(struct box *b, struct task *t);
+/* op_rollback.c */
+void rollback_each_layer(struct op *op, sandbox_layer_fn *fn, void *arg);
+
+/* op_remove.c */
 void remove_quietly(struct box *b, bool is_expiry);
 void on_expiry(void *arg);
-void on_retry(void *arg);
+
+/* sandbox_orphan.c */
 void orphan_remove(struct sandboxes *s, const char *id);
 bool is_orphan(const struct sandboxes *s, const char *id); /* that is going on */
+void orphan_forget(struct sandboxes *s, const char *id); /* gone already, but for its record */
 void removed_note(struct sandboxes *s, const char *id);
 bool was_removed(const struct sandboxes *s, const char *id);
 void orphans_free(struct sandboxes *s);
@@ -257,7 +211,7 @@ bool sandbox_record_write(const struct box *b, struct buf *out); /* false: it do
 bool sandbox_record_same(const struct sandbox_row *a, const struct sandbox_row *b); /* in all that records hold, but keys, which age */
 int sandbox_record_load(struct str text, struct arena *a, struct sandbox_record *ret, struct err *e); /* ERR_INVALID */
 void sandbox_record_changed(struct box *b); /* the store has a change of what is in the record */
-void sandbox_record_finish(struct box *b);  /* the same, by the task in progress, which ends once the runtime has the copy, too */
+void sandbox_record_done(struct op *op);     /* the same, by OP, which is done once the runtime has the copy, too */
 void sandbox_record_send(struct box *b);    /* if the runtime's copy is another one */
 void sandbox_records_free(struct sandboxes *s);
 

@@ -128,7 +128,7 @@ int sandbox_record_load(struct str text, struct arena *a, struct sandbox_record 
 
 /* One copy on its way: the sandbox may be gone when the answer comes. */
 struct sending {
-	struct sending *prev, *next;
+	struct list_node at;
 	struct sandboxes *set;
 	char id[ID_MAX + 1];
 	uint64_t revision;
@@ -136,16 +136,14 @@ struct sending {
 
 static void sending_free(struct sending *q)
 {
-	*(q->prev ? &q->prev->next : &q->set->sendings) = q->next;
-	if (q->next)
-		q->next->prev = q->prev;
+	list_remove(&q->set->sendings, &q->at);
 	free(q);
 }
 
 void sandbox_records_free(struct sandboxes *s)
 {
-	while (s->sendings)
-		sending_free(s->sendings);
+	while (s->sendings.first)
+		sending_free(LIST_FIRST(&s->sendings, struct sending, at));
 }
 
 static struct sending *sending_new(const struct box *b)
@@ -158,10 +156,7 @@ static struct sending *sending_new(const struct box *b)
 	q->set = s;
 	q->revision = b->pub.row.revision;
 	memcpy(q->id, b->id, sizeof(b->id));
-	q->next = s->sendings;
-	if (q->next)
-		q->next->prev = q;
-	s->sendings = q;
+	list_append(&s->sendings, &q->at);
 	return q;
 }
 
@@ -176,6 +171,7 @@ static void on_sent(const struct runtime_failure *failure, void *arg)
 	struct sending *q = arg;
 	struct sandboxes *s = q->set;
 	struct box *b = map_get(&s->by_id, str_of(q->id));
+	struct op *op;
 
 	if (b && is_worth_another_try(failure)) {
 		log_warn("the copy of a record could not be written, trying again", LOG_S("id", b->id), LOG_ERR(&failure->err));
@@ -188,10 +184,9 @@ static void on_sent(const struct runtime_failure *failure, void *arg)
 		sandbox_record_send(b);
 	}
 	sending_free(q);
-	if (b && b->is_finish_due && !b->is_record_sent) {
-		b->is_finish_due = false;
-		task_finish(b, NULL);
-	}
+	op = b ? op_first(&b->queue) : NULL;
+	if (op && op->state == OP_COPYING && !b->is_record_sent)
+		op_succeed(op);
 }
 
 static bool is_with_runtime(const struct box *b)
@@ -226,11 +221,13 @@ void sandbox_record_changed(struct box *b)
 	sandbox_record_send(b);
 }
 
-void sandbox_record_finish(struct box *b)
+void sandbox_record_done(struct op *op)
 {
+	struct box *b = box_of_op(op);
+
 	sandbox_record_changed(b);
 	if (b->is_record_sent)
-		b->is_finish_due = true;
+		op->state = OP_COPYING;
 	else
-		task_finish(b, NULL);
+		op_succeed(op);
 }

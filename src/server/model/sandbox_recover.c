@@ -226,12 +226,6 @@ static void settle_found(struct box *b, const struct runtime_box *found, const c
 	}
 }
 
-/* A create that was cut off. Once the sandbox ran, somebody may have been told. */
-static bool is_to_be_rolled_back(const struct box *b, const struct runtime_box *found)
-{
-	return b->pub.row.intent == INTENT_CREATE && (!found || found->state == RUNTIME_STARTING);
-}
-
 /* Its create counts as done, and with that its volumes as made. Should this not be written, the next start does it. */
 static void keep_volumes(struct box *b)
 {
@@ -245,21 +239,22 @@ static void keep_volumes(struct box *b)
 	box_volumes_kept(b);
 }
 
+/* The operation that was cut off, by the intent that it has left; of others there is nothing to be finished or undone. */
+static const struct op_type *type_of(enum sandbox_intent intent)
+{
+	static const struct op_type *const types[] = {
+		[INTENT_NONE] = NULL,           [INTENT_CREATE] = &create_type, [INTENT_PAUSE] = &pause_type,
+		[INTENT_RESUME] = &resume_type, [INTENT_REMOVE] = &remove_type, [INTENT_ROLLBACK] = &rollback_type,
+	};
+
+	return types[intent];
+}
+
 static void settle(struct box *b, const struct runtime_box *found)
 {
-	if (b->pub.row.intent == INTENT_REMOVE) {
-		b->is_remove_logged = true;
-		remove_quietly(b, false);
-	} else if (b->pub.row.intent == INTENT_ROLLBACK) {
-		rollback_again(b);
-	} else if (is_to_be_rolled_back(b, found) && pending_was_told(b)) {
-		if (found)
-			orphan_remove(b->pub.set, b->id);
-		pending_interrupted(b);
-	} else if (is_to_be_rolled_back(b, found)) {
-		key_forget(b->pub.set, b->id);
-		remove_quietly(b, false);
-	} else {
+	const struct op_type *type = type_of(b->pub.row.intent);
+
+	if (!type || !type->recover || !type->recover(&b->pub, found)) {
 		keep_volumes(b);
 		if (found)
 			settle_found(b, found, restarted);
@@ -461,7 +456,7 @@ static void settle_all_again(struct sandboxes *s, const struct map *found)
 	bool is_whole = true;
 
 	for (struct sandbox *sb = s->newest; sb; sb = sb->older) {
-		if (box_of(sb)->first)
+		if (op_first(&box_of(sb)->queue))
 			is_whole = false;
 		else
 			settle_again(box_of(sb), map_get(found, str_of(box_of(sb)->id)));

@@ -99,12 +99,9 @@ void recovery_free(struct sandboxes *s)
 /* Whoever asked with this key may ask again. */
 static void put_key(struct sandboxes *s, const struct key *k, struct store_tx *tx)
 {
-	struct store_key sk = { .key = str_of(k->hex), .sandbox_id = k->sandbox_id, .expires_us = k->expires_us };
-
 	if (!k->hex[0] || k->expires_us <= sandboxes_wall_us(s) || key_find(s, k->hex) || key_add(s, k, &(struct err){ 0 }) < 0)
 		return;
-	memcpy(sk.body, k->body, sizeof(sk.body));
-	store_tx_key(tx, &sk);
+	key_record(k, tx);
 }
 
 static struct box *put(struct sandboxes *s, const struct found *f, const struct sandbox_row *row, bool is_new, const char *says, struct err *e)

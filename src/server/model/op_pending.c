@@ -3,7 +3,7 @@
  * is Pending, and from then on it is theirs: should it fail, that is its state, and no restart forgets it. */
 #include "base/clock.h"
 #include "base/log.h"
-#include "server/model/sandbox_impl.h"
+#include "server/model/op_create.h"
 
 #include "base/banned.h"
 
@@ -19,59 +19,43 @@ bool pending_was_told(const struct box *b)
 
 /* ---- telling ---- */
 
-static void tell(struct box *b, struct task *t)
+static void on_pending_recorded(const struct err *e, void *arg)
 {
-	sandbox_fn *fn = take_ptr(&t->fn);
-	struct waiter *waiters = take_ptr(&t->waiters);
+	struct create *c = arg;
+	struct box *b = box_of_op(&c->op);
 
-	t->is_told = true;
-	if (fn)
-		fn(&b->pub, NULL, t->arg);
-	while (waiters) {
-		struct waiter *w = waiters;
-
-		waiters = w->next;
-		w->fn(&b->pub, NULL, w->arg);
-		free(w);
-	}
-}
-
-static void on_recorded(const struct err *e, void *arg)
-{
-	struct box *b = arg;
-	struct task *t = b->first;
-
-	t->is_recording = false;
 	if (e) {
-		timer_in(&b->watchdog, RETRY_MS);
+		c->state = CREATE_MAKING;
+		op_deadline(&c->op, RETRY_MS);
 	} else {
-		timer_in(&b->watchdog, SANDBOX_CREATE_MS);
+		c->state = CREATE_PENDING;
+		op_deadline(&c->op, SANDBOX_CREATE_MS);
 		log_info("a create takes long, going on in the background", LOG_S("id", b->id));
 		box_volumes_kept(b);
 		KILL_POINT("server.pending.recorded");
-		tell(b, t);
+		op_tell(&c->op, &b->pub, NULL);
 		KILL_POINT("server.pending.told");
 	}
-	create_join(b);
+	create_join(&c->op);
 }
 
-void pending_tell(struct box *b)
+void pending_tell(struct create *c)
 {
-	struct task *t = b->first;
+	struct box *b = box_of_op(&c->op);
 	struct store_tx *tx;
 	struct fault f;
 
-	if (!t->is_logged || t->is_refused) {
-		timer_in(&b->watchdog, RETRY_MS);
+	if (c->op.stored != OP_YES) {
+		op_deadline(&c->op, RETRY_MS);
 		return;
 	}
 	tx = store_tx_new();
 	store_tx_state(tx, &b->pub.row);
 	box_keep_volumes(b, tx); /* all are made before the image is asked for, and what was told stays */
-	if (box_submit(b, tx, on_recorded, &f) < 0)
-		timer_in(&b->watchdog, RETRY_MS);
+	if (op_store(&c->op, tx, on_pending_recorded, &f) < 0)
+		op_deadline(&c->op, RETRY_MS);
 	else
-		t->is_recording = true;
+		c->state = CREATE_TELLING_PENDING;
 }
 
 /* ---- progress ---- */
@@ -87,49 +71,66 @@ static void write_progress(struct box *b, const struct runtime_progress *p)
 			      (unsigned long long)p->total, p->layers_done, p->layers);
 }
 
-static void note_progress(struct box *b, struct task *t)
+static void note_progress(struct create *c)
 {
-	struct store_tx *tx = t->is_logged && !t->is_refused ? store_tx_new() : NULL;
-	uint64_t now = loop_now_ms(b->pub.set->spec.loop);
+	struct box *b = box_of_op(&c->op);
+	struct store_tx *tx = c->op.stored == OP_YES ? store_tx_new() : NULL;
 
-	t->progress_ms = now;
+	c->progress_ms = loop_now_ms(c->op.queue->loop);
 	box_event(b, tx, EVENT_RUNTIME, "Pulling", "%s", b->message);
 	if (tx)
 		(void)store_submit(b->pub.set->spec.store, tx, NULL, NULL, &(struct err){ 0 }); /* the next one comes soon */
+}
+
+/* The first of all means that it may take long; callers are told so in time. Then each is a sign of life. */
+static void move_deadline(struct create *c, bool is_first)
+{
+	uint64_t waited_ms = loop_now_ms(c->op.queue->loop) - c->begun_ms;
+
+	if (is_first)
+		op_deadline(&c->op, SANDBOX_ANSWER_MS - MIN(waited_ms, (uint64_t)SANDBOX_ANSWER_MS));
+	else if (c->state == CREATE_PENDING)
+		op_deadline(&c->op, SANDBOX_CREATE_MS);
 }
 
 void on_create_progress(const char *id, const struct runtime_progress *p, void *arg)
 {
 	const struct sandboxes *s = arg;
 	struct box *b = map_get(&s->by_id, str_of(id));
-	struct task *t = b ? b->first : NULL;
-	uint64_t now = loop_now_ms(s->spec.loop);
+	struct op *op = b ? op_current(&b->queue, &create_type) : NULL;
+	struct create *c;
+	bool is_first;
 
-	if (!t || t->kind != TASK_CREATE || !b->is_busy || t->is_made || t->is_overdue)
+	if (!op || op->answered != OP_AWAITED || create_of(op)->state > CREATE_PENDING)
 		return;
+	c = create_of(op);
+	is_first = c->progress_ms == 0;
 	write_progress(b, p);
-	if (t->progress_ms == 0 || now - t->progress_ms >= EVENT_EVERY_MS)
-		note_progress(b, t);
-	if (!t->is_pulling)
-		timer_in(&b->watchdog, SANDBOX_ANSWER_MS - MIN(now - t->begun_ms, (uint64_t)SANDBOX_ANSWER_MS));
-	else if (t->is_told)
-		timer_in(&b->watchdog, SANDBOX_CREATE_MS);
-	t->is_pulling = true;
+	if (is_first || loop_now_ms(s->spec.loop) - c->progress_ms >= EVENT_EVERY_MS)
+		note_progress(c);
+	move_deadline(c, is_first);
 }
 
 /* ---- which image it is ---- */
 
 static void on_noted(const struct err *e, void *arg)
 {
-	struct box *b = arg;
-	struct task *t = b->first;
+	struct create *c = arg;
 
 	KILL_POINT("server.image.noted");
-	t->noting--;
-	t->is_unnoted |= e != NULL;
+	c->notes--;
+	c->is_unnoted |= e != NULL;
 	if (e)
-		(void)fault_of_store(&t->failure, e);
-	create_join(b);
+		(void)fault_of_store(&c->op.fault, e);
+	create_join(&c->op);
+}
+
+static void note_digest(struct create *c, struct store_tx *tx)
+{
+	if (op_store(&c->op, tx, on_noted, &c->op.fault) < 0)
+		c->is_unnoted = true;
+	else
+		c->notes++;
 }
 
 /* Names move. What it stands on is in its record before anybody is told of it, or who restores a snapshot of it after a restart
@@ -138,36 +139,34 @@ void on_create_resolved(const char *id, const char *digest, void *arg)
 {
 	const struct sandboxes *s = arg;
 	struct box *b = map_get(&s->by_id, str_of(id));
-	struct task *t = b && b->is_busy ? b->first : NULL;
+	struct op *create = b ? op_current(&b->queue, &create_type) : NULL;
 	struct store_tx *tx;
 
-	if (!t || (t->kind != TASK_CREATE && t->kind != TASK_ROLLBACK) ||
-	    (b->pub.row.image_digest && strcmp(b->pub.row.image_digest, digest) == 0))
+	if (!create && !(b && op_current(&b->queue, &rollback_type)))
+		return;
+	if (b->pub.row.image_digest && strcmp(b->pub.row.image_digest, digest) == 0)
 		return;
 	box_set_digest(b, digest);
 	b->pub.row.revision++;
 	tx = store_tx_new();
 	store_tx_spec(tx, &b->pub.row);
-	if (t->kind == TASK_ROLLBACK) /* a record of before, which has gone by the name until now */
+	if (create)
+		note_digest(create_of(create), tx);
+	else /* a record of before, which has gone by the name until now */
 		(void)store_submit(s->spec.store, tx, NULL, NULL, &(struct err){ 0 });
-	else if (box_submit(b, tx, on_noted, &t->failure) < 0)
-		t->is_unnoted = true;
-	else
-		t->noting++;
 }
 
 /* ---- failing ---- */
 
-void pending_fail(struct box *b, const char *reason, const char *message)
+void pending_fail(struct create *c, const char *reason, const char *message)
 {
+	struct box *b = box_of_op(&c->op);
 	struct store_tx *tx = store_tx_new();
 
-	b->pub.set->creates--;
-	timer_cancel(&b->watchdog);
 	box_set_state(b, SANDBOX_FAILED, reason, "%s", message);
 	box_event(b, tx, EVENT_LIFECYCLE, "Failed", "%s", message);
 	box_arm(b);
-	task_finish(b, NULL);
+	op_finish(&c->op, NULL);
 	box_save(b, tx);
 }
 
