@@ -33,9 +33,8 @@ struct op *op_admit(struct sandboxes *s, const struct op_queue *q, const struct 
 	}
 	op->type = type;
 	op->set = s;
-	op->asker = (struct op_waiter){ .fn = fn, .arg = arg };
-	if (fn)
-		list_append(&op->waiters, &op->asker.at);
+	op->fn = fn;
+	op->arg = arg;
 	return op;
 }
 
@@ -49,14 +48,10 @@ static void release(struct op *op)
 
 void op_free(struct op *op)
 {
-	struct op_waiter *w;
-
 	if (!op)
 		return;
 	release(op);
-	while ((w = LIST_TAKE(&op->waiters, struct op_waiter, at)))
-		if (w != &op->asker)
-			free(w);
+	waiters_done(&op->waiters);
 	if (op->type->free)
 		op->type->free(op);
 	free(op);
@@ -201,26 +196,17 @@ void op_queue_end(struct op_queue *q, const struct fault *removed, const struct 
 
 int op_wait(struct op *op, sandbox_fn *fn, void *arg, struct fault *f)
 {
-	struct op_waiter *w = malloc(sizeof(*w));
-
-	if (!w)
-		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of memory");
-	*w = (struct op_waiter){ .fn = fn, .arg = arg };
-	list_append(&op->waiters, &w->at);
-	return 0;
+	return waiters_add(&op->waiters, fn, arg, f);
 }
 
 void op_tell(struct op *op, struct sandbox *sb, const struct fault *f)
 {
-	struct list waiters = op->waiters;
-	struct op_waiter *w;
+	bool is_due = op->fn && !op->is_told;
 
-	op->waiters = (struct list){ 0 };
-	while ((w = LIST_TAKE(&waiters, struct op_waiter, at))) {
-		w->fn(f ? NULL : sb, f, w->arg);
-		if (w != &op->asker)
-			free(w);
-	}
+	op->is_told = true;
+	if (is_due)
+		op->fn(f ? NULL : sb, f, op->arg);
+	waiters_tell(&op->waiters, sb, f);
 }
 
 void op_leave(struct op *op)

@@ -20,6 +20,7 @@
 #include "base/list.h"
 #include "net/loop.h"
 #include "server/model/sandbox.h"
+#include "server/model/waiters.h"
 #include "server/store/store.h"
 
 struct op;
@@ -77,19 +78,15 @@ struct op_type {
 	bool (*recover)(struct sandbox *sb, const struct runtime_box *found);
 };
 
-struct op_waiter {
-	struct list_node at;
-	sandbox_fn *fn;
-	void *arg;
-};
-
 struct op {
 	struct list_node at; /* in its queue */
 	const struct op_type *type;
 	struct sandboxes *set;
 	struct op_queue *queue;
-	struct op_waiter asker;
-	struct list waiters; /* the asker among them, if there is one */
+	sandbox_fn *fn; /* of whoever asked for it; NULL: nobody */
+	void *arg;
+	bool is_told;   /* they were */
+	struct waiters waiters; /* and whoever came later */
 	enum op_state state;
 	enum op_answer stored, answered; /* of the store about the intent; of the runtime */
 	struct fault fault; /* of the store, when it refused the intent */

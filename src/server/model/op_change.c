@@ -49,7 +49,7 @@ static void renew_intent(struct op *op, struct store_tx *tx)
 
 	r->deadline_ms = loop_now_ms(op->queue->loop) + (uint64_t)(r->expires_us - sandboxes_wall_us(b->pub.set)) / 1000;
 	store_tx_expiry(tx, b->id, r->expires_us, r->deadline_ms);
-	if (op->asker.fn) /* renewals by access would fill the diary */
+	if (op->fn) /* renewals by access would fill the diary */
 		box_event(b, tx, EVENT_LIFECYCLE, "Renewed", "Sandbox has a new expiry.");
 }
 

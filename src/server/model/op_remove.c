@@ -67,7 +67,7 @@ static void remove_undo(struct op *op, const struct fault *f)
 	}
 	if (r->is_expiry)
 		timer_in(&b->expiry, OP_PAUSE_FIRST_MS);
-	else if (!op->asker.fn)
+	else if (!op->fn)
 		op_repeat(op->queue, op->type);
 	else
 		box_arm(b);

@@ -12,24 +12,21 @@
 
 void plane_job_begin(struct plane *p, struct plane_job *j, void (*drop)(struct plane_job *j))
 {
-	*j = (struct plane_job){ .next = p->jobs, .plane = p, .drop = drop };
-	if (j->next)
-		j->next->prev = j;
-	p->jobs = j;
+	*j = (struct plane_job){ .plane = p, .drop = drop };
+	list_prepend(&p->jobs, &j->at);
 }
 
 void plane_job_end(struct plane_job *j)
 {
-	*(j->prev ? &j->prev->next : &j->plane->jobs) = j->next;
-	if (j->next)
-		j->next->prev = j->prev;
-	j->prev = j->next = NULL;
+	list_remove(&j->plane->jobs, &j->at);
 }
 
 /* ---- life ---- */
 
 void plane_close(struct plane *p)
 {
+	struct plane_job *j;
+
 	if (!p)
 		return;
 	p->spec.parts->stop(p);
@@ -40,12 +37,8 @@ void plane_close(struct plane *p)
 	pools_stop(p->pools);
 	sandboxes_free(p->sandboxes);
 	pools_free(p->pools);
-	while (p->jobs) {
-		struct plane_job *j = p->jobs;
-
-		plane_job_end(j);
+	while ((j = LIST_TAKE(&p->jobs, struct plane_job, at)))
 		j->drop(j);
-	}
 	snapshots_free(p->snapshots);
 	store_close(p->store);
 	p->spec.parts->close(p);

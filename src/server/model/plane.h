@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "access/route_token.h"
+#include "base/list.h"
 #include "base/own.h"
 #include "net/loop.h"
 #include "server/model/sandbox.h"
@@ -71,7 +72,7 @@ struct plane_parts {
 
 /* Something that waits for the runtime. When the plane closes before its completion has come, it is dropped. */
 struct plane_job {
-	struct plane_job *prev, *next;
+	struct list_node at;
 	struct plane *plane;
 	void (*drop)(struct plane_job *j); /* frees what it is part of */
 };
@@ -86,10 +87,10 @@ struct plane {
 	struct host_ports *host_ports; /* NULL: there are none */
 	struct route_keys keys;     /* of signed routes */
 	struct attempts *attempts;  /* guesses at tokens and signatures of sandboxes */
-	struct plane_job *jobs;
+	struct list jobs;       /* of struct plane_job */
 	unsigned exports;       /* of snapshots, in progress */
 	struct timer stream_timer;  /* looks at long streams, where accesses renew */
-	struct tunnel *tunnels; /* upgraded connections in progress, of the endpoint proxy */
+	struct list tunnels;    /* upgraded connections in progress, of the endpoint proxy */
 };
 
 /* Opens and locks the state directory. Nothing is served before plane_recover(). */

@@ -63,43 +63,20 @@ static struct pool *pool_new(struct pools *p, const struct store_pool *row, stru
 	return take_ptr(&pool);
 }
 
-static void pool_link(struct pool *pool)
-{
-	struct pool **at = &pool->set->first;
-
-	while (*at)
-		at = &(*at)->next;
-	*at = pool;
-	pool->set->n++;
-}
-
-static void pool_unlink(struct pool *pool)
-{
-	struct pool **at = &pool->set->first;
-
-	while (*at != pool)
-		at = &(*at)->next;
-	*at = pool->next;
-	pool->next = NULL;
-	pool->set->n--;
-}
-
 struct pool *pools_find_id(const struct pools *p, const char *id)
 {
-	struct pool *pool = p->first;
-
-	while (pool && strcmp(pool->id, id) != 0)
-		pool = pool->next;
-	return pool;
+	LIST_EACH (struct pool, pool, &p->pools, at)
+		if (strcmp(pool->id, id) == 0)
+			return pool;
+	return NULL;
 }
 
 static struct pool *find_name(const struct pools *p, struct str name)
 {
-	struct pool *pool = p->first;
-
-	while (pool && !str_is(name, pool->name))
-		pool = pool->next;
-	return pool;
+	LIST_EACH (struct pool, pool, &p->pools, at)
+		if (str_is(name, pool->name))
+			return pool;
+	return NULL;
 }
 
 /* ---- reading ---- */
@@ -113,10 +90,10 @@ struct pool *pools_find(const struct pools *p, struct str name)
 
 struct pool *pools_next(const struct pools *p, const struct pool *after)
 {
-	struct pool *pool = after ? after->next : p->first;
+	struct pool *pool = LIST_ENTRY(after ? after->at.next : p->pools.first, struct pool, at);
 
 	while (pool && pool->is_pending)
-		pool = pool->next;
+		pool = LIST_NEXT(pool, at);
 	return pool;
 }
 
@@ -157,18 +134,13 @@ static struct pool_change *change_new(struct pools *p, const char *id, pool_fn *
 	c->fn = fn;
 	c->arg = arg;
 	(void)snprintf(c->id, sizeof(c->id), "%s", id);
-	c->next = p->changes;
-	if (c->next)
-		c->next->prev = c;
-	p->changes = c;
+	list_prepend(&p->changes, &c->at);
 	return c;
 }
 
 static void change_end(struct pool_change *c, struct pool *pool, const struct fault *f)
 {
-	*(c->prev ? &c->prev->next : &c->set->changes) = c->next;
-	if (c->next)
-		c->next->prev = c->prev;
+	list_remove(&c->set->changes, &c->at);
 	c->fn(f ? NULL : pool, f, c->arg);
 	free(c);
 }
@@ -181,9 +153,7 @@ static int change_submit(struct pool_change *c, struct store_tx *tx, store_done_
 	if (store_submit(c->set->store, tx, fn, c, &e) == 0)
 		return 0;
 	log_error("a change of a pool could not be recorded", LOG_ERR(&e));
-	*(c->prev ? &c->prev->next : &c->set->changes) = c->next;
-	if (c->next)
-		c->next->prev = c->prev;
+	list_remove(&c->set->changes, &c->at);
 	free(c);
 	return fault_of_store(f, &e);
 }
@@ -213,7 +183,7 @@ static void on_created(const struct err *e, void *arg)
 
 	KILL_POINT("server.pool.created");
 	if (e && pool) {
-		pool_unlink(pool);
+		list_remove(&pool->set->pools, &pool->at);
 		pool_free(pool);
 	}
 	pool = changed(c, e);
@@ -229,7 +199,7 @@ static int refuse(const struct pools *p, const struct pool_order *o, struct faul
 {
 	if (find_name(p, str_of(o->name)))
 		return fault_set(f, 409, code_prefix(p), "POOL_ALREADY_EXISTS", "there is a pool '%s' already", o->name);
-	if (p->n >= POOLS_MAX)
+	if (p->pools.n >= POOLS_MAX)
 		return fault_set(f, 429, code_prefix(p), "POOL_LIMIT_REACHED", "this server has %d pools already", POOLS_MAX);
 	return 0;
 }
@@ -250,7 +220,7 @@ int pools_create(struct pools *p, const struct pool_order *order, pool_fn *fn, v
 	if (!pool)
 		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of resources");
 	pool->is_pending = true;
-	pool_link(pool);
+	list_append(&pool->set->pools, &pool->at);
 	tx = store_tx_new();
 	store_tx_pool(tx, &row);
 	c = change_new(p, id, fn, arg, f);
@@ -260,7 +230,7 @@ int pools_create(struct pools *p, const struct pool_order *order, pool_fn *fn, v
 	}
 	if (!c)
 		store_tx_free(tx);
-	pool_unlink(pool);
+	list_remove(&pool->set->pools, &pool->at);
 	pool_free(pool);
 	return -1;
 }
@@ -301,7 +271,7 @@ static void on_deleted(const struct err *e, void *arg)
 		return;
 	KILL_POINT("server.pool.deleted");
 	log_info("pool deleted", LOG_S("name", pool->name), LOG_U("idle", pool->count[MEMBER_IDLE]));
-	pool_unlink(pool);
+	list_remove(&pool->set->pools, &pool->at);
 	pool->is_deleted = true;
 	pool_drain(pool);
 	pool_unref(pool);
@@ -331,7 +301,7 @@ static int load_pool(const struct store_pool *row, void *arg, struct err *e)
 
 	if (!pool)
 		return -1;
-	pool_link(pool);
+	list_append(&pool->set->pools, &pool->at);
 	return 0;
 }
 
@@ -346,20 +316,18 @@ void pools_stop(struct pools *p)
 	timer_cancel(&p->check);
 	takes_stop(p);
 	(void)fault_set(&f, 503, NULL, "UNAVAILABLE", "the server is stopping");
-	while (p->changes)
-		change_end(p->changes, NULL, &f);
+	while (p->changes.first)
+		change_end(LIST_FIRST(&p->changes, struct pool_change, at), NULL, &f);
 }
 
 void pools_free(struct pools *p)
 {
+	struct pool *pool;
+
 	if (!p)
 		return;
-	while (p->first) {
-		struct pool *pool = p->first;
-
-		p->first = pool->next;
+	while ((pool = LIST_TAKE(&p->pools, struct pool, at)))
 		pool_free(pool);
-	}
 	timer_done(&p->tick);
 	timer_done(&p->check);
 	random_pool_done(&p->random);

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/kill_point.h"
+#include "base/list.h"
 #include "base/random.h"
 #include "base/uuid.h"
 #include "net/loop.h"
@@ -22,7 +23,7 @@ enum member_state {
 };
 
 struct member { /* a sandbox in its pool */
-	struct member *prev, *next; /* those that are idle, the one that waits longest first; or all others */
+	struct list_node at; /* those that are idle, the one that waits longest first; or all others */
 	struct pool *pool;
 	struct sandbox *sb;
 	enum member_state state;
@@ -33,12 +34,8 @@ struct member { /* a sandbox in its pool */
 	struct take *take;       /* of one that is reserved */
 };
 
-struct members {
-	struct member *first, *last;
-};
-
 struct pool {
-	struct pool *next;
+	struct list_node at;
 	struct pools *set;
 	char id[UUID_LEN + 1];
 	char *name;
@@ -52,7 +49,7 @@ struct pool {
 	struct arena arena; /* of the order */
 	struct sandbox_order order;
 	bool has_order;
-	struct members idle, others;
+	struct list idle, others;
 	size_t count[MEMBER_STATES];
 	size_t n_takes;
 	bool is_filling;
@@ -63,7 +60,7 @@ struct pool {
 
 /* A change that waits for its commit. */
 struct pool_change {
-	struct pool_change *prev, *next;
+	struct list_node at;
 	struct pools *set;
 	char id[UUID_LEN + 1];
 	struct pool_capacity capacity;
@@ -75,10 +72,9 @@ struct pools {
 	struct pools_spec spec;
 	struct loop *loop;
 	struct store *store;
-	struct pool *first;
-	size_t n;
-	struct pool_change *changes;
-	struct take *takes;
+	struct list pools;
+	struct list changes;
+	struct list takes;
 	struct random_pool random;
 	struct timer tick, check;
 	size_t n_making;

@@ -14,29 +14,21 @@
 
 /* ---- states ---- */
 
-static struct members *list_of(const struct member *m)
+static struct list *list_of(const struct member *m)
 {
 	return m->state == MEMBER_IDLE ? &m->pool->idle : &m->pool->others;
 }
 
 static void list_out(struct member *m)
 {
-	struct members *l = list_of(m);
-
-	*(m->prev ? &m->prev->next : &l->first) = m->next;
-	*(m->next ? &m->next->prev : &l->last) = m->prev;
-	m->prev = m->next = NULL;
+	list_remove(list_of(m), &m->at);
 	m->pool->count[m->state]--;
 	m->pool->set->n_making -= m->state == MEMBER_MAKING;
 }
 
 static void list_in(struct member *m)
 {
-	struct members *l = list_of(m);
-
-	m->prev = l->last;
-	*(l->last ? &l->last->next : &l->first) = m;
-	l->last = m;
+	list_append(list_of(m), &m->at);
 	m->pool->count[m->state]++;
 	m->pool->set->n_making += m->state == MEMBER_MAKING;
 }
@@ -165,7 +157,9 @@ static unsigned check_pool(struct pool *pool, unsigned n)
 {
 	uint64_t now = loop_now_ms(pool->set->loop);
 
-	for (struct member *m = pool->idle.first; m && n < PINGS_MAX; m = m->next) {
+	LIST_EACH (struct member, m, &pool->idle, at) {
+		if (n == PINGS_MAX)
+			break;
 		if (m->ping || (m->pinged_ms != 0 && now - m->pinged_ms < PING_EVERY_MS))
 			continue;
 		(void)member_ping(m, &(struct err){ 0 }); /* if not now, then in the next round */
@@ -180,7 +174,7 @@ void pools_check(void *arg)
 	bool has_idle = false;
 	unsigned n = 0;
 
-	for (struct pool *pool = p->first; pool; pool = pool->next) {
+	LIST_EACH (struct pool, pool, &p->pools, at) {
 		n = check_pool(pool, n);
 		has_idle |= pool->idle.first != NULL;
 	}

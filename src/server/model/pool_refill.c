@@ -54,17 +54,14 @@ static size_t surplus(const struct pool *pool)
 static void shrink(struct pool *pool)
 {
 	for (size_t n = surplus(pool); n > 0; n--)
-		member_remove(pool->idle.last);
+		member_remove(LIST_LAST(&pool->idle, struct member, at));
 }
 
 void pool_drain(struct pool *pool)
 {
-	struct member *next;
-
 	while (pool->idle.first)
-		member_remove(pool->idle.first);
-	for (struct member *m = pool->others.first; m; m = next) {
-		next = m->next;
+		member_remove(LIST_FIRST(&pool->idle, struct member, at));
+	LIST_EACH (struct member, m, &pool->others, at) {
 		if (m->state == MEMBER_MAKING)
 			member_remove(m);
 		else if (m->state == MEMBER_TAKEN)
@@ -122,11 +119,9 @@ static void become_idle(struct member *m)
 /* Looks after those whose image takes long. */
 static bool has_late(struct pool *pool)
 {
-	struct member *next;
 	bool is_there = false;
 
-	for (struct member *m = pool->others.first; m; m = next) {
-		next = m->next;
+	LIST_EACH (struct member, m, &pool->others, at) {
 		if (m->state != MEMBER_MAKING || !m->is_late)
 			continue;
 		is_there |= m->sb->row.state == SANDBOX_PENDING;
@@ -194,7 +189,7 @@ static int make_one(struct pool *pool, struct fault *f)
 static uint64_t way_to_give(struct pools *p)
 {
 	uint64_t now = loop_now_ms(p->loop);
-	bool is_quiet = !p->takes && sandboxes_creating(sandboxes_of(p)) <= p->n_making &&
+	bool is_quiet = !p->takes.first && sandboxes_creating(sandboxes_of(p)) <= p->n_making &&
 			(p->asked_ms == 0 || now - p->asked_ms >= QUIET_MS);
 
 	if (is_quiet || (p->waiting_ms != 0 && now - p->waiting_ms >= LATE_MS)) {
@@ -241,7 +236,7 @@ void pools_tick(void *arg)
 	struct pools *p = arg;
 	uint64_t wait_ms = 0;
 
-	for (struct pool *pool = p->first; pool; pool = pool->next) {
+	LIST_EACH (struct pool, pool, &p->pools, at) {
 		shrink(pool);
 		if (has_late(pool))
 			sooner(&wait_ms, LOOK_MS);

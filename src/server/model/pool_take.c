@@ -2,29 +2,24 @@
 /* Whoever wants a sandbox from a pool: one that waits, proven well and then committed, or a new one. */
 #include "base/log.h"
 #include "server/model/pool_impl.h"
+#include "server/model/waiters.h"
 
 #include "base/banned.h"
 
 #define TRIES_MAX 3 /* sandboxes that turn out not to be well, before a new one is made: each may take seconds */
 
-struct take_waiter {
-	struct take_waiter *next;
-	sandbox_fn *fn;
-	void *arg;
-};
-
 struct take {
-	struct take *prev, *next;
+	struct list_node at;
 	struct pools *set;
 	struct pool *pool;
 	struct arena arena; /* of what the order has that is not the pool's */
 	struct sandbox_order order;
 	sandbox_fn *fn;
 	void *arg;
-	struct take_waiter *waiters; /* that came with the same key */
-	struct member *member;       /* reserved; or NULL */
-	bool is_handing;             /* its hand-out, or a create, has begun: that one tells how it ends */
-	unsigned tries;              /* of those that wait */
+	struct waiters waiters; /* that came with the same key */
+	struct member *member;  /* reserved; or NULL */
+	bool is_handing;        /* its hand-out, or a create, has begun: that one tells how it ends */
+	unsigned tries;         /* of those that wait */
 	struct deferred again;
 };
 
@@ -32,12 +27,7 @@ struct take {
 
 static void take_free(struct take *t)
 {
-	while (t->waiters) {
-		struct take_waiter *w = t->waiters;
-
-		t->waiters = w->next;
-		free(w);
-	}
+	waiters_done(&t->waiters);
 	defer_cancel(&t->again);
 	arena_done(&t->arena);
 	free(t);
@@ -47,13 +37,10 @@ static void take_end(struct take *t, struct sandbox *sb, const struct fault *f)
 {
 	struct pool *pool = t->pool;
 
-	*(t->prev ? &t->prev->next : &t->set->takes) = t->next;
-	if (t->next)
-		t->next->prev = t->prev;
+	list_remove(&t->set->takes, &t->at);
 	pool->n_takes--;
 	t->fn(f ? NULL : sb, f, t->arg);
-	for (const struct take_waiter *w = t->waiters; w; w = w->next)
-		w->fn(f ? NULL : sb, f, w->arg);
+	waiters_tell(&t->waiters, sb, f);
 	pools_poke(t->set);
 	take_free(t);
 	pool_unref(pool);
@@ -105,10 +92,7 @@ static struct take *take_new(struct pool *pool, const struct sandbox_order *o, s
 	t->pool = pool;
 	t->fn = fn;
 	t->arg = arg;
-	t->next = p->takes;
-	if (t->next)
-		t->next->prev = t;
-	p->takes = t;
+	list_prepend(&p->takes, &t->at);
 	pool->n_takes++;
 	return t;
 }
@@ -224,7 +208,7 @@ void take_bereaved(struct take *t)
 
 static void take_try(struct take *t)
 {
-	struct member *m = t->tries++ < TRIES_MAX ? t->pool->idle.first : NULL;
+	struct member *m = t->tries++ < TRIES_MAX ? LIST_FIRST(&t->pool->idle, struct member, at) : NULL;
 	struct sandbox *sb = NULL;
 	struct err e = { 0 };
 	struct fault f;
@@ -248,24 +232,10 @@ static void take_try(struct take *t)
 
 /* ---- asking ---- */
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak" /* the analyser loses sight of W, which is in a list */
-static int wait_for(struct take *t, sandbox_fn *fn, void *arg, struct fault *f)
-{
-	struct take_waiter *w = malloc(sizeof(*w));
-
-	if (!w)
-		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of memory");
-	*w = (struct take_waiter){ t->waiters, fn, arg };
-	t->waiters = w;
-	return 0;
-}
-#pragma GCC diagnostic pop
-
 static struct take *find_key(const struct pools *p, struct str key)
 {
-	for (struct take *t = p->takes; t && key.n > 0; t = t->next)
-		if (str_eq(t->order.key, key))
+	LIST_EACH (struct take, t, &p->takes, at)
+		if (key.n > 0 && str_eq(t->order.key, key))
 			return t;
 	return NULL;
 }
@@ -279,7 +249,7 @@ static int join(struct pools *p, const struct sandbox_order *o, sandbox_fn *fn, 
 		return 2;
 	if (memcmp(t->order.body, o->body, sizeof(o->body)) != 0)
 		return fault_set(f, 409, "SANDBOX", "IDEMPOTENCY_KEY_REUSED", "this Idempotency-Key came with another request before");
-	return wait_for(t, fn, arg, f);
+	return waiters_add(&t->waiters, fn, arg, f);
 }
 
 int pool_take(struct pool *pool, const struct sandbox_order *order, sandbox_fn *fn, void *arg, struct sandbox **ret,
@@ -305,12 +275,10 @@ int pool_take(struct pool *pool, const struct sandbox_order *order, sandbox_fn *
 
 void takes_stop(struct pools *p)
 {
-	struct take *next;
 	struct fault f;
 
 	(void)fault_set(&f, 503, NULL, "UNAVAILABLE", "the server is stopping");
-	for (struct take *t = p->takes; t; t = next) {
-		next = t->next;
+	LIST_EACH (struct take, t, &p->takes, at) {
 		if (t->is_handing)
 			continue; /* the sandboxes tell it */
 		if (t->member)

@@ -49,7 +49,7 @@ static inline struct bench *bench_of(const struct op *op)
 
 static inline void note(struct bench *b, const char *what, const struct op *op)
 {
-	const struct caller *c = op->asker.arg;
+	const struct caller *c = op->arg;
 	size_t n = strlen(b->log);
 
 	if (c && !c->name)

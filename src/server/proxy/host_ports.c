@@ -25,7 +25,7 @@ struct published;
 
 /* One connection: on its way in, or open. */
 struct stream {
-	struct stream *prev, *next;
+	struct list_node at;
 	struct published *port;
 	struct transport *outside; /* until the relay has it */
 	struct plane_job job;
@@ -40,21 +40,20 @@ struct door {
 };
 
 struct published {
-	struct published *prev, *next;
+	struct list_node at;
 	struct host_ports *of;
 	struct row_port numbers;
 	char id[ID_MAX + 1]; /* empty: nobody's yet */
 	struct door doors[LISTEN_ADDRESSES_MAX];
 	size_t n_doors;
-	struct stream *streams;
-	unsigned n_streams;
+	struct list streams;
 };
 
 struct host_ports {
 	struct plane *plane;
 	struct listen_plan plan; /* of any port */
 	unsigned first, last, next; /* of the range, and where the next one is looked for */
-	struct published *ports;
+	struct list ports; /* of struct published */
 	struct deferred sweep;
 	unsigned n_streams, max_streams;
 	struct timer rest; /* after there were no descriptors */
@@ -62,15 +61,15 @@ struct host_ports {
 
 /* ---- streams ---- */
 
+static void stream_unlink(struct stream *s)
+{
+	list_remove(&s->port->streams, &s->at);
+	s->port->of->n_streams--;
+}
+
 static void stream_free(struct stream *s)
 {
-	struct published *p = s->port;
-
-	*(s->prev ? &s->prev->next : &p->streams) = s->next;
-	if (s->next)
-		s->next->prev = s->prev;
-	p->n_streams--;
-	p->of->n_streams--;
+	stream_unlink(s);
 	transport_close(s->outside);
 	relay_cancel(s->relay);
 	free(s);
@@ -79,19 +78,11 @@ static void stream_free(struct stream *s)
 /* While the runtime dials, it cannot be told to stop: the stream is left to its completion. */
 static void stream_cut(struct stream *s)
 {
-	struct published *p = s->port;
-
 	if (!s->is_dialling) {
 		stream_free(s);
 		return;
 	}
-	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): only streams of a port are cut, and each once */
-	*(s->prev ? &s->prev->next : &p->streams) = s->next;
-	if (s->next)
-		s->next->prev = s->prev;
-	p->n_streams--;
-	p->of->n_streams--;
-	s->prev = s->next = NULL;
+	stream_unlink(s);
 	s->port = NULL;
 	transport_close(take_ptr(&s->outside));
 }
@@ -155,11 +146,7 @@ static void stream_start(struct published *p, int *fd, const struct sandbox *sb)
 	}
 	*fd = -1;
 	s->port = p;
-	s->next = p->streams;
-	if (s->next)
-		s->next->prev = s;
-	p->streams = s;
-	p->n_streams++;
+	list_prepend(&p->streams, &s->at);
 	p->of->n_streams++;
 	s->is_dialling = true;
 	plane_job_begin(p->of->plane, &s->job, stream_drop);
@@ -168,7 +155,7 @@ static void stream_start(struct published *p, int *fd, const struct sandbox *sb)
 
 static void want_all(struct host_ports *h, unsigned want)
 {
-	for (struct published *p = h->ports; p; p = p->next)
+	LIST_EACH (struct published, p, &h->ports, at)
 		for (size_t i = 0; i < p->n_doors; i++)
 			if (p->doors[i].io.loop)
 				io_want(&p->doors[i].io, want);
@@ -196,7 +183,7 @@ static void on_door(unsigned ready, void *arg)
 			want_all(p->of, 0); /* it would be reported in every turn */
 		if (fd < 0)
 			return;
-		if (!sb || !sandbox_can_be_called(sb) || p->n_streams >= HOST_PORT_STREAMS_MAX ||
+		if (!sb || !sandbox_can_be_called(sb) || p->streams.n >= HOST_PORT_STREAMS_MAX ||
 		    p->of->n_streams >= p->of->max_streams)
 			continue; /* closed */
 		if (plane->spec.renews_on_access)
@@ -209,15 +196,13 @@ static void on_door(unsigned ready, void *arg)
 
 static void published_free(struct published *p)
 {
-	while (p->streams)
-		stream_cut(p->streams);
+	while (p->streams.first)
+		stream_cut(LIST_FIRST(&p->streams, struct stream, at));
 	for (size_t i = 0; i < p->n_doors; i++) {
 		io_del(&p->doors[i].io);
 		closep(&p->doors[i].fd);
 	}
-	*(p->prev ? &p->prev->next : &p->of->ports) = p->next;
-	if (p->next)
-		p->next->prev = p->prev;
+	list_remove(&p->of->ports, &p->at);
 	free(p);
 }
 
@@ -255,10 +240,7 @@ static struct published *publish(struct host_ports *h, struct row_port numbers, 
 	}
 	p->of = h;
 	p->numbers = numbers;
-	p->next = h->ports;
-	if (p->next)
-		p->next->prev = p;
-	h->ports = p;
+	list_prepend(&h->ports, &p->at);
 	if (open_doors(p, e) == 0)
 		return p;
 	published_free(p);
@@ -267,11 +249,10 @@ static struct published *publish(struct host_ports *h, struct row_port numbers, 
 
 static bool is_ours(const struct host_ports *h, unsigned port)
 {
-	const struct published *p = h->ports;
-
-	while (p && p->numbers.host != port)
-		p = p->next;
-	return p != NULL;
+	LIST_EACH (const struct published, p, &h->ports, at)
+		if (p->numbers.host == port)
+			return true;
+	return false;
 }
 
 static int open_any(struct host_ports *h, struct row_port *port, struct err *e)
@@ -300,13 +281,10 @@ static int open_any(struct host_ports *h, struct row_port *port, struct err *e)
 static void on_sweep(void *arg)
 {
 	struct host_ports *h = arg;
-	struct published *next;
 
-	for (struct published *p = h->ports; p; p = next) {
-		next = p->next;
+	LIST_EACH (struct published, p, &h->ports, at)
 		if (p->id[0] == '\0')
 			published_free(p);
-	}
 }
 
 int host_ports_open(struct host_ports *h, struct row_port *ports, size_t n, struct fault *f)
@@ -323,7 +301,7 @@ int host_ports_open(struct host_ports *h, struct row_port *ports, size_t n, stru
 void host_ports_claim(struct host_ports *h, const struct sandbox *sb)
 {
 	for (size_t i = 0; i < sb->row.n_ports; i++)
-		for (struct published *p = h->ports; p; p = p->next)
+		LIST_EACH (struct published, p, &h->ports, at)
 			if (p->numbers.host == sb->row.ports[i].host && p->id[0] == '\0')
 				memcpy(p->id, sb->row.id, strlen(sb->row.id) + 1);
 }
@@ -342,13 +320,11 @@ void host_ports_adopt(struct host_ports *h, const struct sandbox *sb)
 
 void host_ports_gone(struct host_ports *h, const struct sandbox *sb)
 {
-	struct published *next;
-
-	for (struct published *p = h ? h->ports : NULL; p; p = next) {
-		next = p->next;
+	if (!h)
+		return;
+	LIST_EACH (struct published, p, &h->ports, at)
 		if (strcmp(p->id, sb->row.id) == 0)
 			published_free(p);
-	}
 }
 
 unsigned host_port_of(const struct sandbox *sb, unsigned port)
@@ -388,7 +364,7 @@ void host_ports_free(struct host_ports *h)
 		return;
 	defer_cancel(&h->sweep);
 	timer_done(&h->rest);
-	while (h->ports)
-		published_free(h->ports);
+	while (h->ports.first)
+		published_free(LIST_FIRST(&h->ports, struct published, at));
 	free(h);
 }

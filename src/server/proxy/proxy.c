@@ -196,8 +196,7 @@ void proxy_gone(struct plane *plane, struct sandbox *sb)
 
 	if (!peer)
 		return;
-	while (peer->calls)
-		proxy_call_drop(peer->calls);
+	proxy_calls_drop(peer);
 	tunnels_drop(plane, peer);
 	for (size_t i = 0; i < PROXY_PORTS_MAX; i++)
 		port_free(peer->ports[i]);

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
+#include "base/list.h"
 #include "net/http/client.h"
 #include "net/http/server.h"
 #include "server/http/service.h"
@@ -38,7 +39,7 @@ struct http_client *proxy_client_new(struct proxy_target *t, unsigned max_idle, 
 
 /* What the proxy has of one sandbox; its user data. */
 struct proxy_peer {
-	struct proxy_call *calls;
+	struct list calls;
 	unsigned n; /* calls and tunnels */
 	bool has_moved; /* tunnels of it have, since they were looked at */
 	struct proxy_port *ports[PROXY_PORTS_MAX]; /* made with the first call of each */
@@ -62,7 +63,7 @@ void proxy_look_at_streams(struct plane *plane);
 /* A request on its way. The handler's reply waits for it. */
 /* UPGRADE: the protocol that it asks for, and a refusal is passed on like every answer; NULL: none. */
 int proxy_call_start(struct request *rq, struct reply *rp, struct sandbox *sb, unsigned port, const char *upgrade, struct err *e);
-void proxy_call_drop(struct proxy_call *x); /* its sandbox goes */
+void proxy_calls_drop(struct proxy_peer *peer); /* its sandbox goes */
 bool proxy_calls_moved(struct proxy_peer *peer); /* any bytes since it was last asked */
 
 /* What PORT_EGRESS answers for a sandbox without a network. */

@@ -9,7 +9,7 @@
 #include "base/banned.h"
 
 struct proxy_call {
-	struct proxy_call *prev, *next;
+	struct list_node at;
 	struct proxy_peer *peer;
 	struct proxy_target target; /* of a client of its own */
 	struct proxy_port *port;    /* whose connections it shares, or NULL: */
@@ -21,9 +21,7 @@ struct proxy_call {
 
 static void call_free(struct proxy_call *x)
 {
-	*(x->prev ? &x->prev->next : &x->peer->calls) = x->next;
-	if (x->next)
-		x->next->prev = x->prev;
+	list_remove(&x->peer->calls, &x->at);
 	x->peer->n--;
 	if (x->port)
 		x->port->n--;
@@ -100,20 +98,24 @@ static void on_over(void *arg)
 	call_free(x);
 }
 
-void proxy_call_drop(struct proxy_call *x)
+void proxy_calls_drop(struct proxy_peer *peer)
 {
 	struct err removed = { 0 };
 
 	(void)err_set(&removed, ERR_NOT_FOUND, "the sandbox was removed");
-	forward_cancel(x->forward, &removed);
-	call_free(x);
+	while (peer->calls.first) {
+		struct proxy_call *x = LIST_FIRST(&peer->calls, struct proxy_call, at);
+
+		forward_cancel(x->forward, &removed);
+		call_free(x);
+	}
 }
 
 bool proxy_calls_moved(struct proxy_peer *peer)
 {
 	bool any = false;
 
-	for (struct proxy_call *x = peer->calls; x; x = x->next) {
+	LIST_EACH (struct proxy_call, x, &peer->calls, at) {
 		uint64_t moved = forward_moved(x->forward);
 
 		any = any || moved != x->moved;
@@ -151,10 +153,7 @@ static struct proxy_call *call_new(struct request *rq, struct sandbox *sb, unsig
 	x->peer = peer;
 	x->target = (struct proxy_target){ .plane = plane_of(rq), .port = port };
 	memcpy(x->target.id, sb->row.id, strlen(sb->row.id) + 1);
-	x->next = peer->calls;
-	if (x->next)
-		x->next->prev = x;
-	peer->calls = x;
+	list_prepend(&peer->calls, &x->at);
 	peer->n++;
 	return x;
 }

@@ -369,7 +369,7 @@ static void websockets_are_relayed_as_bytes(void **state)
 	RIG_WAIT(r, recv(fd, &(char){ 0 }, 1, MSG_DONTWAIT) == 0);
 	(void)close(fd);
 	rig_turn(r, 5);
-	assert_null(r->plane->tunnels);
+	assert_null(r->plane->tunnels.first);
 	fd = send_raw(r, &r->api, "GET", "9000/ws", WS_HEADERS);
 	(void)read_until(r, far(r, 1), "\r\n\r\n");
 	rig_stop(r); /* one that waits for its answer */
@@ -389,7 +389,7 @@ static void closes_with(struct rig *r, int fd, unsigned code, const char *reason
 	rig_turn(r, 5);
 	rig_pass(r, 10000);
 	rig_turn(r, 5);
-	assert_null(r->plane->tunnels);
+	assert_null(r->plane->tunnels.first);
 }
 
 static void websockets_that_fail_are_closed_with_a_reason(void **state)

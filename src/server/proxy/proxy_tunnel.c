@@ -14,7 +14,7 @@
 #define CLOSE_REASON_MAX 123 /* RFC 6455 section 5.5 */
 
 struct tunnel {
-	struct tunnel *prev, *next;
+	struct list_node at;
 	struct plane *plane;
 	struct proxy_peer *peer; /* NULL: there is no sandbox */
 	struct proxy_target target;
@@ -31,9 +31,7 @@ struct tunnel {
 
 static void tunnel_free(struct tunnel *t)
 {
-	*(t->prev ? &t->prev->next : &t->plane->tunnels) = t->next;
-	if (t->next)
-		t->next->prev = t->prev;
+	list_remove(&t->plane->tunnels, &t->at);
 	if (t->peer)
 		t->peer->n--;
 	http_call_cancel(t->call);
@@ -56,10 +54,7 @@ static struct tunnel *tunnel_new(struct request *rq, struct reply *rp, struct sa
 		return NULL;
 	}
 	*t = (struct tunnel){ .plane = plane, .peer = peer, .rq = rq, .rp = rp, .early = BUF_INIT(RELAY_EARLY_MAX) };
-	t->next = plane->tunnels;
-	if (t->next)
-		t->next->prev = t;
-	plane->tunnels = t;
+	list_prepend(&plane->tunnels, &t->at);
 	if (peer)
 		peer->n++;
 	return t;
@@ -67,10 +62,7 @@ static struct tunnel *tunnel_new(struct request *rq, struct reply *rp, struct sa
 
 void tunnels_drop(struct plane *p, const struct proxy_peer *peer)
 {
-	struct tunnel *next;
-
-	for (struct tunnel *t = p->tunnels; t; t = next) {
-		next = t->next;
+	LIST_EACH (struct tunnel, t, &p->tunnels, at) {
 		if (peer && t->peer != peer)
 			continue;
 		if (t->rp)
@@ -81,7 +73,7 @@ void tunnels_drop(struct plane *p, const struct proxy_peer *peer)
 
 void tunnels_mark(struct plane *p)
 {
-	for (struct tunnel *t = p->tunnels; t; t = t->next) {
+	LIST_EACH (struct tunnel, t, &p->tunnels, at) {
 		uint64_t moved = t->relay ? relay_moved(t->relay) : 0;
 
 		if (t->peer && moved != t->moved)
