@@ -3,11 +3,13 @@
  *
  *     STARTING -> RUNNING (or paused) -> OVER -> REMOVING        and to REMOVING from anywhere
  *
- * One that waits for its image or for a slot is STARTING without a slot: there is nothing of it but this struct.
+ * One that waits for its image or for a slot is STARTING without a slot: there is nothing of it but this
+ * struct.
  *
- * The stage is in the box's file before it is acted upon or told. A box that failed to start is removed, and then the
- * failure told. One that is over keeps its files until it is removed. A removal is told when its PID 1, and with that every
- * process, is dead; it is nobody's box from then on, and what is left of it is removed, with pauses, until that is proven. */
+ * The stage is in the box's file before it is acted upon or told. A box that failed to start is removed, and
+ * then the failure told. One that is over keeps its files until it is removed. A removal is told when its PID
+ * 1, and with that every process, is dead; it is nobody's box from then on, and what is left of it is
+ * removed, with pauses, until that is proven. */
 #pragma once
 #include <stdbool.h>
 
@@ -15,7 +17,7 @@
 #include "box/slot.h"
 #include "net/loop.h"
 #include "warden/box_file.h"
-#include "warden/hog.h"
+#include "warden/cpu_throttle.h"
 #include "warden/images.h"
 #include "warden/peer.h"
 #include "warden/stack.h"
@@ -33,14 +35,14 @@ struct waiter;
 #define BOX_WAITERS_MAX 64 /* removes of one box that are answered together */
 
 /* Descriptors that came with a create: for execd, and for the box's folder. */
-struct box_papers {
+struct box_fds {
 	int spec, record;
 };
 
 /* A create that waits for its image, or then for a slot. */
-struct held {
+struct waiting_create {
 	struct wire_request rq;
-	struct box_papers papers;
+	struct box_fds fds;
 	struct image_wait wait;
 };
 
@@ -53,7 +55,7 @@ struct box {
 	struct stack stack;   /* above its image */
 	bool has_slot;
 	struct slot slot;
-	struct held *held; /* or NULL */
+	struct waiting_create *create; /* or NULL */
 	struct box_net *net; /* what it has of the network, or NULL */
 	struct box_volumes *volumes; /* STARTING: those that it is to have, or NULL */
 	bool is_paused;
@@ -74,7 +76,7 @@ struct box {
 	uint64_t pause_ms;         /* when it was asked for */
 	unsigned thaws;            /* workers in a row that failed to resume it */
 	box_fn *thawed;            /* what comes after it was let go on, or NULL */
-	struct hog hog;
+	struct cpu_throttle throttle;
 	unsigned tries;
 	struct err failure; /* why it never started */
 	struct waiter *waiters; /* for the worker, or for the end of it all */

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* warden/warden.h - the root process that owns the boxes: what its parts share.
  *
- * peer.h talks to the server, calls.h turns requests into what is below, box.h is one box from its creation to its removal,
- * network.h is who may reach what, ready.h keeps slots for the next ones, adopt.h finds what an earlier warden has left. Everything runs on one loop; what
- * may block does so in a worker. Killing this process loses nothing that was acknowledged and ends no sandbox. */
+ * peer.h talks to the server, calls.h turns requests into what is below, box.h is one box from its creation
+ * to its removal, network.h is who may reach what, ready.h keeps slots for the next ones, adopt.h finds what
+ * an earlier warden has left. Everything runs on one loop; what may block does so in a worker. Killing this
+ * process loses nothing that was acknowledged and ends no sandbox. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,7 +18,7 @@
 #include "net/pulse.h"
 #include "warden/box_file.h"
 #include "warden/guard.h"
-#include "warden/hog.h"
+#include "warden/cpu_throttle.h"
 #include "warden/images.h"
 #include "warden/maker.h"
 #include "warden/network.h"
@@ -87,7 +88,7 @@ struct warden {
 	struct timer refill;
 	uint64_t refill_pause_ms; /* longer with each failure */
 
-	struct hogs hogs;
+	struct cpu_throttles throttles;
 	struct sweep sweep;
 	struct guard guard;
 

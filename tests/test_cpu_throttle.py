@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sandboxes that use up processors wait for those that do not (G6)."""
+"""Sandboxes that compute all the time get low CPU priority (G6)."""
 import concurrent.futures
 import os
 import pathlib
@@ -33,7 +33,7 @@ def idle_file(home, name):
     else:
         file = pathlib.Path(f"/sys/fs/cgroup{paths['']}").parent / "cpu.idle"  # v2: of the group above both leaves
     if not file.exists():
-        pytest.skip("this kernel has no groups that are idle")
+        pytest.skip("this kernel has no idle groups")
     return file
 
 
@@ -53,24 +53,24 @@ def ended_s(home, name):
     return (int(words[13]) + int(words[14])) / os.sysconf("SC_CLK_TCK")
 
 
-def is_behind(home, name):
+def has_low_priority(home, name):
     return idle_file(home, name).read_text() == "1\n"
 
 
-def test_who_computes_waits_for_others_until_it_is_calm(tmp_path, home):
+def test_a_busy_sandbox_has_low_priority_until_it_is_calm(tmp_path, home):
     with running(tmp_path, home) as fleet:
         busy, other = fleet.made(), fleet.made()
         fleet.works(other)
-        assert not is_behind(home, busy)
+        assert not has_low_priority(home, busy)
         assert fleet.command(busy, BUSY)
-        until(lambda: is_behind(home, busy), 30, "being put behind")
-        assert not is_behind(home, other)
+        until(lambda: has_low_priority(home, busy), 30, "low priority")
+        assert not has_low_priority(home, other)
         fleet.works(busy)
         assert fleet.command(busy, CALM)
-        until(lambda: not is_behind(home, busy), 20, "coming back")
+        until(lambda: not has_low_priority(home, busy), 20, "normal priority")
 
 
-def test_short_commands_one_after_the_other_are_not_put_behind(tmp_path, home):
+def test_short_commands_one_after_the_other_keep_normal_priority(tmp_path, home):
     with running(tmp_path, home) as fleet, concurrent.futures.ThreadPoolExecutor(4) as clients:
         some, until_when = fleet.made(), time.monotonic() + 3
 
@@ -81,7 +81,7 @@ def test_short_commands_one_after_the_other_are_not_put_behind(tmp_path, home):
         began, ended = time.monotonic(), ended_s(home, some)
         waiting = [clients.submit(give_commands) for _ in range(4)]
         while not all(client.done() for client in waiting):
-            assert not is_behind(home, some)
+            assert not has_low_priority(home, some)
             time.sleep(0.02)
         for client in waiting:
             client.result()
@@ -89,23 +89,23 @@ def test_short_commands_one_after_the_other_are_not_put_behind(tmp_path, home):
             pytest.skip("this host is too busy for a busy sandbox")
 
 
-def test_who_computes_in_processes_that_end_is_found_later(tmp_path, home):
+def test_a_busy_chain_of_short_processes_gets_low_priority_later(tmp_path, home):
     with running(tmp_path, home) as fleet:
         relay = fleet.made()
         assert fleet.command(relay, RELAY)
-        until(lambda: is_behind(home, relay), 30, "being put behind")
+        until(lambda: has_low_priority(home, relay), 30, "low priority")
         assert fleet.command(relay, CALM)
-        until(lambda: not is_behind(home, relay), 20, "coming back")
+        until(lambda: not has_low_priority(home, relay), 20, "normal priority")
 
 
-def test_a_warden_that_was_killed_leaves_nobody_behind(tmp_path, home):
+def test_low_priority_ends_after_the_warden_was_killed(tmp_path, home):
     with running(tmp_path, home) as fleet:
         busy = fleet.made()
         assert fleet.command(busy, BUSY)
-        until(lambda: is_behind(home, busy), 30, "being put behind")
+        until(lambda: has_low_priority(home, busy), 30, "low priority")
         os.kill(fleet.server.warden_pid, signal.SIGKILL)
         assert until(lambda: fleet.command(busy, CALM), 20, "a command")
-        until(lambda: not is_behind(home, busy), 20, "coming back")
+        until(lambda: not has_low_priority(home, busy), 20, "normal priority")
 
 
 def test_a_busy_sandbox_can_be_paused_and_removed(tmp_path, home):
@@ -113,19 +113,19 @@ def test_a_busy_sandbox_can_be_paused_and_removed(tmp_path, home):
         busy, other = fleet.made(), fleet.made()
         for name in (busy, other):
             assert fleet.command(name, BUSY)
-        until(lambda: is_behind(home, busy) and is_behind(home, other), 20, "being put behind")
+        until(lambda: has_low_priority(home, busy) and has_low_priority(home, other), 20, "low priority")
         assert fleet.pause(busy).status == 202
         fleet.remove(busy)
         fleet.works(other)
 
 
-def test_a_bomb_is_choked_while_it_grows_and_its_limit_comes_back(tmp_path, home):
+def test_a_fork_bomb_is_capped_while_it_grows_and_its_limit_comes_back(tmp_path, home):
     with running(tmp_path, home) as fleet:
         bomb = fleet.made()
         assert fleet.command(bomb, "mkfifo /tmp/never; echo fine")
         assert quota(home, bomb) == 1000
         assert fleet.command(bomb, BOMB)
-        until(lambda: quota(home, bomb) == 100, 10, "being choked")
+        until(lambda: quota(home, bomb) == 100, 10, "the CPU cap")
         os.kill(fleet.server.warden_pid, signal.SIGKILL)  # whoever comes next undoes it
         until(lambda: quota(home, bomb) == 1000, 60, "all of its limit")
         fleet.remove(bomb)
