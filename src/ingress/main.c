@@ -25,7 +25,7 @@ struct options {
 	int64_t port;
 	const char *listen, *metrics_listen, *mode, *provider, *namespace, *log_level, *log_format, *user;
 	struct opt_list servers, proxies;
-	const char *server_key_file, *server_ca_file, *door, *tls_cert, *tls_key;
+	const char *server_key_file, *server_ca_file, *gateway_socket, *tls_cert, *tls_key;
 	bool tells_intents;
 	const char *redis_dsn, *redis_queue;
 	int64_t queue_max, interval;
@@ -51,12 +51,14 @@ static const struct opt opts[] = {
 	O(provider, OPT_STRING, "provider-type", "TYPE", "Who knows where sandboxes are: 'server', one or several opensandbox-servers.",
 	  .choices = providers),
 	O(servers, OPT_LIST, "server", "URL", "An opensandbox-server, http://HOST[:PORT] or https://HOST[:PORT]."),
-	O(server_key_file, OPT_STRING, "server-key-file", "FILE", "The API key of the servers.", .is_file = true),
-	O(server_ca_file, OPT_STRING, "server-ca-file", "FILE", "Trust the certificates of FILE for https servers instead of the system's.",
+	O(server_key_file, OPT_STRING, "server-key-file", "FILE", "The API key of the servers.",
 	  .is_file = true),
-	O(door, OPT_STRING, "door", "SOCKET",
-	  "The socket that the first --server, on this host, has for gateways (ingress.door in its configuration): requests go straight "
-	  "into its sandboxes, instead of through its proxy.", .is_file = true),
+	O(server_ca_file, OPT_STRING, "server-ca-file", "FILE",
+	  "Trust the certificates of FILE for https servers instead of the system's.",
+	  .is_file = true),
+	O(gateway_socket, OPT_STRING, "gateway-socket", "SOCKET",
+	  "The gateway socket of the first --server, which runs on this host (its setting ingress.gateway_socket): requests go "
+	  "straight into its sandboxes instead of through its proxy.", .is_file = true),
 	O(tls_cert, OPT_STRING, "tls-cert", "FILE", "Serve https with this certificate chain (PEM).", .is_file = true),
 	O(tls_key, OPT_STRING, "tls-key", "FILE", "The private key of --tls-cert (PEM).", .is_file = true),
 	O(keys, OPT_STRING, "secure-access-keys", "KEYS",
@@ -153,7 +155,8 @@ static int serve(const struct options *o)
 		.listen = o->listen, .port = (unsigned)o->port, .metrics = o->metrics_listen,
 		.mode = str_is(str_of(o->mode), "uri") ? GATEWAY_URI : GATEWAY_HEADER, .user = o->user,
 		.servers = o->servers.items, .n_servers = o->servers.n, .proxies = o->proxies.items, .n_proxies = o->proxies.n, .server_key_file = o->server_key_file,
-		.server_ca_file = o->server_ca_file, .door = o->door, .tls_cert = o->tls_cert, .tls_key = o->tls_key, .keys = o->keys,
+		.server_ca_file = o->server_ca_file, .gateway_socket = o->gateway_socket,
+			.tls_cert = o->tls_cert, .tls_key = o->tls_key, .keys = o->keys,
 		.keys_file = o->keys_file, .tells_intents = o->tells_intents, .redis_dsn = o->redis_dsn,
 		.redis_queue = o->redis_queue, .queue_max = (uint64_t)o->queue_max, .interval_s = (uint64_t)o->interval,
 	};

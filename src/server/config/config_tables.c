@@ -184,7 +184,7 @@ static const char *check_key_id(const void *value)
 	return (id[0] >= '0' && id[0] <= '9') || (id[0] >= 'a' && id[0] <= 'z') ? NULL : "must be one of 0-9 and a-z";
 }
 
-static const char *check_door(const void *value)
+static const char *check_gateway_socket(const void *value)
 {
 	const char *path = *(const char *const *)value;
 
@@ -484,8 +484,10 @@ static const struct field ingress_fields[] = {
 	FIELD(struct config_ingress, mode, FIELD_ENUM, "mode", .names = ingress_modes, .help = "direct or gateway"),
 	FIELD(struct config_ingress, host_ports, FIELD_STRING, "host_ports", .max = 16, .check = check_host_ports,
 	      .help = "FIRST-LAST: ports of this host that creates may ask for, to lead straight to ports of sandboxes; empty: none"),
-	FIELD(struct config_ingress, door, FIELD_STRING, "door", .max = 107, .check = check_door,
-	      .help = "path of a socket where gateways of this host, with the key, get connections into sandboxes; empty: none"),
+	FIELD(struct config_ingress, gateway_socket, FIELD_STRING, "gateway_socket", .max = 107,
+	      .check = check_gateway_socket,
+	      .help =
+		      "path of a socket from which gateways on this host, with the API key, get connections into sandboxes; empty: none"),
 	FIELD(struct config_ingress, gateway, FIELD_OBJECT, "gateway", .fields = gateway_fields,
 	      .has = HAS(struct config_ingress, has_gateway), .help = "with mode = \"gateway\" only"),
 	FIELD(struct config_ingress, secure_access, FIELD_OBJECT, "secure_access", .fields = secure_access_fields,

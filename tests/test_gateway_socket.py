@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The socket where gateways of the same host get connections into sandboxes: who is let in, and what they get."""
+"""The gateway socket: authentication, requests for connections into sandboxes, and gateways that use it."""
 import array
 import asyncio
 import contextlib
@@ -12,22 +12,23 @@ import pytest
 
 from api import EXECD, TIMEOUT_S, wait_for
 from conftest import KEY, Server
-from gateway import Gateway, GatewayWay, door  # noqa: F401
+from gateway import Gateway, GatewayWay, gateway_socket  # noqa: F401
 
 VERSION, HELLO, DIAL, USED = 1, 1, 2, 3
-OPEN, NOWHERE, NOBODY, REFUSED = range(4)
+OK, NO_SANDBOX, NO_LISTENER, REFUSED = range(4)
 RENEWS = "[renew_intent]\nenabled = true\nmin_interval_seconds = 1\n"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory, door):  # noqa: F811
-    s = Server(tmp_path_factory.mktemp("server"), f'{RENEWS}[ingress]\ndoor = "{door}"\n', env={"OPENSANDBOX_SERVER_API_KEY": KEY})
+def server(tmp_path_factory, gateway_socket):  # noqa: F811
+    s = Server(tmp_path_factory.mktemp("server"), f'{RENEWS}[ingress]\ngateway_socket = "{gateway_socket}"\n',
+               env={"OPENSANDBOX_SERVER_API_KEY": KEY})
     s.wait_ready()
     yield s
     s.stop()
 
 
-class Caller:
+class Peer:
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(TIMEOUT_S)
@@ -55,57 +56,57 @@ class Caller:
 
 
 @pytest.fixture
-def caller(server, door):
-    c = Caller(door)
+def peer(server, gateway_socket):
+    c = Peer(gateway_socket)
     with c.socket:
         yield c
 
 
 @pytest.fixture
-def known(caller):
-    assert caller.ask(HELLO, KEY) == (OPEN, None)
-    return caller
+def known(peer):
+    assert peer.ask(HELLO, KEY) == (OK, None)
+    return peer
 
 
-def test_only_who_has_the_key_comes_in(server, door, inside):
+def test_only_peers_with_the_key_are_accepted(server, gateway_socket, inside):
     for kind, text, version in [(HELLO, "wrong", VERSION), (HELLO, "", VERSION), (DIAL, inside, VERSION), (HELLO, KEY, 2), (99, KEY, VERSION)]:
-        c = Caller(door)
+        c = Peer(gateway_socket)
         with c.socket:
             assert c.ask(kind, text, 8080, version) is None
     assert server.get("/health").status == 200
 
 
 @pytest.mark.parametrize("data", [b"x", b"\0" * 19, b"\0" * 20, struct.pack("<IIQI", 1, 1, 1, 0) + b"k" * 64, b"\0" * 4000])
-def test_what_is_no_question_ends_it(known, data):
+def test_a_malformed_request_closes_the_connection(known, data):
     known.socket.send(data)
     assert known.answer() is None
 
 
 def test_a_connection_leads_into_the_sandbox(known, inside):
     status, connection = known.ask(DIAL, inside, 8080)
-    assert status == OPEN
+    assert status == OK
     with connection:
         connection.setblocking(True)
         connection.sendall(b"GET /through HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert b"GET /through HTTP/1.1" in b"".join(iter(lambda: connection.recv(65536), b""))
 
 
-@pytest.mark.parametrize("port, status", [(9999, NOBODY), (EXECD, REFUSED), (18080, REFUSED), (0, REFUSED), (65536, REFUSED), (2**32 - 1, REFUSED)])
-def test_ports_that_have_no_door(known, inside, port, status):
-    """A6: what needs a token of the server's is not to be had without it."""
+@pytest.mark.parametrize("port, status", [(9999, NO_LISTENER), (EXECD, REFUSED), (18080, REFUSED), (0, REFUSED), (65536, REFUSED), (2**32 - 1, REFUSED)])
+def test_ports_that_are_refused(known, inside, port, status):
+    """A7: ports that need a token of the server cannot be reached without it."""
     assert known.ask(DIAL, inside, port) == (status, None)
 
 
 def test_sandboxes_that_cannot_be_called(known, api, box):
-    assert known.ask(DIAL, "none", 8080) == (NOWHERE, None)
-    assert known.ask(DIAL, "../" * 20, 8080) == (NOWHERE, None)
+    assert known.ask(DIAL, "none", 8080) == (NO_SANDBOX, None)
+    assert known.ask(DIAL, "../" * 20, 8080) == (NO_SANDBOX, None)
     sandbox_id = box()["id"]
     api.pause(sandbox_id)
     api.wait_state(sandbox_id, "Paused")
-    assert known.ask(DIAL, sandbox_id, 8080) == (NOWHERE, None)
+    assert known.ask(DIAL, sandbox_id, 8080) == (NO_SANDBOX, None)
 
 
-def test_more_questions_than_are_answered_at_once(known, inside):
+def test_more_open_requests_than_allowed(known, inside):
     for _ in range(200):
         known.send(DIAL, inside, 8080)
     statuses = []
@@ -114,14 +115,14 @@ def test_more_questions_than_are_answered_at_once(known, inside):
         statuses.append(status)
         if connection:
             connection.close()
-    assert statuses.count(OPEN) >= 128 and set(statuses) <= {OPEN, REFUSED}
+    assert statuses.count(OK) >= 128 and set(statuses) <= {OK, REFUSED}
 
 
-def test_callers_that_hang_up_in_the_middle(server, door, inside):
+def test_peers_that_disconnect_with_open_requests(server, gateway_socket, inside):
     for _ in range(20):
-        c = Caller(door)
+        c = Peer(gateway_socket)
         with c.socket:
-            assert c.ask(HELLO, KEY) == (OPEN, None)
+            assert c.ask(HELLO, KEY) == (OK, None)
             for _ in range(50):
                 c.send(DIAL, inside, 8080)
     assert server.get("/health").status == 200
@@ -134,25 +135,25 @@ def test_what_is_used_lives_longer(known, api, box):
     wait_for(lambda: api.read(sandbox_id)["expiresAt"] > before, what="a later end")
 
 
-def test_no_socket_of_somebody_else_is_replaced(tmp_path, home):
-    file = tmp_path / "door"
+def test_a_file_that_is_no_socket_is_not_replaced(tmp_path, home):
+    file = tmp_path / "gateway.sock"
     file.write_text("mine")
-    s = Server(tmp_path, f'[ingress]\ndoor = "{file}"\n', env={"OPENSANDBOX_SERVER_API_KEY": KEY}, home=home)
+    s = Server(tmp_path, f'[ingress]\ngateway_socket = "{file}"\n', env={"OPENSANDBOX_SERVER_API_KEY": KEY}, home=home)
     assert s.process.wait(TIMEOUT_S) == 1
-    assert "ingress.door" in s.stderr and "is no socket" in s.stderr
+    assert "ingress.gateway_socket" in s.stderr and "is no socket" in s.stderr
     assert file.read_text() == "mine"
 
 
-def test_a_gateway_outlives_its_servers_door(tmp_path, door, server, inside):
-    """While the server is away there is no answer; then requests go by its door again."""
-    g = Gateway(tmp_path, [server], "uri", "--door", door)
+def test_a_gateway_reconnects_to_the_socket_of_a_restarted_server(tmp_path, gateway_socket, server, inside):
+    """Requests fail while the server is down, and use the gateway socket again afterwards."""
+    g = Gateway(tmp_path, [server], "uri", "--gateway-socket", gateway_socket)
     way = GatewayWay(g, inside)
     try:
-        wait_for(lambda: "door is open" in g.stderr, what="the door")
+        wait_for(lambda: "gateway socket connected" in g.stderr, what="the gateway socket")
         assert way.request("GET", "/")[0].status == 200
         os.kill(server.pid, signal.SIGKILL)
-        wait_for(lambda: "door of a server has closed" in g.stderr, what="a closed door")
-        wait_for(lambda: g.stderr.count("door is open") == 2, what="the door")
+        wait_for(lambda: "gateway socket closed" in g.stderr, what="a closed gateway socket")
+        wait_for(lambda: g.stderr.count("gateway socket connected") == 2, what="the gateway socket")
         with contextlib.suppress(OSError):
             wait_for(lambda: way.request("GET", "/")[0].status == 200, what="an answer")
         assert way.request("GET", "/")[0].status == 200
@@ -160,8 +161,8 @@ def test_a_gateway_outlives_its_servers_door(tmp_path, door, server, inside):
         g.stop()
 
 
-def test_a_thousand_streams_go_by_the_door(tmp_path, door, server, inside):
-    g = Gateway(tmp_path, [server], "uri", "--door", door)
+def test_a_thousand_streams_use_the_gateway_socket(tmp_path, gateway_socket, server, inside):
+    g = Gateway(tmp_path, [server], "uri", "--gateway-socket", gateway_socket)
     way = GatewayWay(g, inside)
 
     async def one():
@@ -175,7 +176,7 @@ def test_a_thousand_streams_go_by_the_door(tmp_path, door, server, inside):
         return await asyncio.gather(*(one() for _ in range(1000)))
 
     try:
-        wait_for(lambda: "door is open" in g.stderr, what="the door")
+        wait_for(lambda: "gateway socket connected" in g.stderr, what="the gateway socket")
         answers = asyncio.run(all_of_them())
         assert sum(a.startswith(b"HTTP/1.1 200 ") for a in answers) == 1000
     finally:
