@@ -136,7 +136,7 @@ static int image_remove(int argc, char **argv, void *arg)
 
 static int image_load(int argc, char **argv, void *arg)
 {
-	AUTO(cargo_done) struct cargo t = CARGO_INIT;
+	AUTO(transfer_done) struct transfer t = TRANSFER_INIT;
 	AUTO(osb_free) struct osb_bytes *answer = NULL;
 	struct image_options o = { 0 };
 	struct cli *cli = arg;
@@ -145,11 +145,12 @@ static int image_load(int argc, char **argv, void *arg)
 
 	if (!cli_begin(cli, argc, argv, &o))
 		return cli->status;
-	if (cargo_open_in(&t, cli, cli->operands[0], copy_base_name(cli->operands[0]), o.quiet, &e) < 0)
+	if (transfer_open_in(&t, cli, cli->operands[0], copy_base_name(cli->operands[0]), o.quiet, &e) < 0)
 		return cli_fail_err(cli, &e);
 	if (!cli_client(cli))
 		return cli->status;
-	begun = cli_wait(cli, NULL, osb_image_load(cli->client, o.name, cargo_read, &t, &answer, cli_call(cli)));
+	begun = cli_wait(cli, NULL, osb_image_load(cli->client, o.name, transfer_read, &t, &answer,
+						   cli_call(cli)));
 	if (more_carried(cli, &t, begun) != CLI_OK)
 		return cli->status;
 	return more_show_items(cli, answer, image_paths, image_columns, "images");
@@ -158,7 +159,7 @@ static int image_load(int argc, char **argv, void *arg)
 static int image_save(int argc, char **argv, void *arg)
 {
 	AUTO(buf_done) struct buf password = BUF_INIT(PASSWORD_MAX + 1);
-	AUTO(cargo_done) struct cargo t = CARGO_INIT;
+	AUTO(transfer_done) struct transfer t = TRANSFER_INIT;
 	struct image_options o = { 0 };
 	struct cli *cli = arg;
 	struct osb_pull pull;
@@ -168,11 +169,13 @@ static int image_save(int argc, char **argv, void *arg)
 		return cli->status;
 	if (read_which(cli, &o, &password, &pull, &e) < 0)
 		return cli_fail_usage(cli, &e);
-	if (cargo_open_out(&t, cli, cli->operands[1], str_of(pull.image), PROGRESS_UNKNOWN, o.quiet, &e) < 0)
+	if (transfer_open_out(&t, cli, cli->operands[1], str_of(pull.image), PROGRESS_UNKNOWN, o.quiet,
+			      &e) < 0)
 		return cli_fail_err(cli, &e);
 	if (!cli_client(cli))
 		return cli->status;
-	return more_save(cli, &t, cli_wait(cli, NULL, osb_image_save(cli->client, &pull, cargo_write, &t, cli_call(cli))));
+	return more_save(cli, &t, cli_wait(cli, NULL, osb_image_save(cli->client, &pull, transfer_write, &t,
+								     cli_call(cli))));
 }
 
 const struct opt_command cli_image_commands[] = {

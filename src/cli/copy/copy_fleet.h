@@ -11,7 +11,7 @@
 struct copy_ship {
 	struct copy_job *j;
 	struct osb_call *call; /* for the operation that is begun */
-	struct cargo cargo;
+	struct transfer transfer;
 	const struct copy_entry *entry;
 	const char *path; /* in the sandbox */
 	bool is_under_way;

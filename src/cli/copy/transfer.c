@@ -11,16 +11,17 @@
 
 #include "base/banned.h"
 
-void cargo_done(struct cargo *t)
+void transfer_done(struct transfer *t)
 {
 	progress_clear(&t->own_bar);
 	landing_done(&t->landing);
 	if (t->owns_fd)
 		closep(&t->fd);
-	*t = CARGO_INIT;
+	*t = TRANSFER_INIT;
 }
 
-int cargo_open_in(struct cargo *t, const struct cli *cli, const char *path, struct str what, bool is_quiet, struct err *e)
+int transfer_open_in(struct transfer *t, const struct cli *cli, const char *path, struct str what,
+		     bool is_quiet, struct err *e)
 {
 	struct stat st;
 
@@ -37,14 +38,15 @@ int cargo_open_in(struct cargo *t, const struct cli *cli, const char *path, stru
 	return 0;
 }
 
-int64_t cargo_size(const struct cargo *t)
+int64_t transfer_size(const struct transfer *t)
 {
 	struct stat st;
 
 	return fstat(t->fd, &st) == 0 && S_ISREG(st.st_mode) ? st.st_size : -1;
 }
 
-int cargo_open_out(struct cargo *t, const struct cli *cli, const char *path, struct str what, uint64_t total, bool is_quiet,
+int transfer_open_out(struct transfer *t, const struct cli *cli, const char *path, struct str what,
+		      uint64_t total, bool is_quiet,
 		      struct err *e)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -72,20 +74,20 @@ int cargo_open_out(struct cargo *t, const struct cli *cli, const char *path, str
 	return 0;
 }
 
-int cargo_finish(struct cargo *t, unsigned mode, struct err *e)
+int transfer_finish(struct transfer *t, unsigned mode, struct err *e)
 {
 	progress_clear(&t->own_bar);
 	return t->landing.fd < 0 ? 0 : landing_land(&t->landing, mode, e);
 }
 
-static bool is_interrupted(const struct cargo *t)
+static bool is_interrupted(const struct transfer *t)
 {
 	return t->cli && t->cli->interrupts > 0;
 }
 
-long cargo_read(char *out, size_t max, void *arg)
+long transfer_read(char *out, size_t max, void *arg)
 {
-	struct cargo *t = arg;
+	struct transfer *t = arg;
 	ssize_t n;
 
 	do
@@ -98,9 +100,9 @@ long cargo_read(char *out, size_t max, void *arg)
 	return n;
 }
 
-int cargo_write(const char *data, size_t n, void *arg)
+int transfer_write(const char *data, size_t n, void *arg)
 {
-	struct cargo *t = arg;
+	struct transfer *t = arg;
 	uint64_t left = t->limit - t->done;
 
 	if (n > left) {

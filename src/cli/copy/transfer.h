@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/copy/transfer.h - a local file, or a standard stream, as what the library reads a body from or writes one to, with a bar.
+/* cli/copy/transfer.h - a local file, or a standard stream, as what the library reads a body from or writes
+ * one to, with a bar.
  *
- *     AUTO(cargo_done) struct cargo t = CARGO_INIT;
+ *     AUTO(transfer_done) struct transfer t = TRANSFER_INIT;
  *
- *     if (cargo_open_in(&t, "image.tar", STR("image.tar"), false, &e) < 0 || osb_image_load(c, NULL, cargo_read, &t, ...) < 0) ...
+ *     if (transfer_open_in(&t, "image.tar", STR("image.tar"), false, &e) < 0 || osb_image_load(c, NULL, transfer_read, &t, ...) < 0) ...
  *
- * An output file has another name until cargo_finish(): there is a whole one or none. */
+ * An output file has another name until transfer_finish(): there is a whole one or none. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,7 +18,7 @@
 
 struct cli;
 
-struct cargo {
+struct transfer {
 	int fd;
 	bool owns_fd;
 	struct landing landing;
@@ -29,16 +30,18 @@ struct cargo {
 	struct err why;         /* of a local failure; code ERR_NONE: there was none */
 };
 
-#define CARGO_INIT ((struct cargo){ .fd = -1, .landing = LANDING_INIT, .own_bar = { .fd = -1 }, .limit = PROGRESS_UNKNOWN })
-void cargo_done(struct cargo *t);
-DEFINE_AUTO_DONE(struct cargo, cargo_done)
+#define TRANSFER_INIT ((struct transfer){ .fd = -1, .landing = LANDING_INIT, .own_bar = { .fd = -1 }, .limit = PROGRESS_UNKNOWN })
+void transfer_done(struct transfer *t);
+DEFINE_AUTO_DONE(struct transfer, transfer_done)
 
 /* PATH "-": the standard stream. WHAT is what the bar calls it. */
-int cargo_open_in(struct cargo *t, const struct cli *cli, const char *path, struct str what, bool is_quiet, struct err *e);
-int cargo_open_out(struct cargo *t, const struct cli *cli, const char *path, struct str what, uint64_t total, bool is_quiet,
+int transfer_open_in(struct transfer *t, const struct cli *cli, const char *path, struct str what,
+		     bool is_quiet, struct err *e);
+int transfer_open_out(struct transfer *t, const struct cli *cli, const char *path, struct str what,
+		      uint64_t total, bool is_quiet,
 		      struct err *e);
-int64_t cargo_size(const struct cargo *t); /* of what is read; -1: not known */
-int cargo_finish(struct cargo *t, unsigned mode, struct err *e); /* of an output: it is whole */
+int64_t transfer_size(const struct transfer *t); /* of what is read; -1: not known */
+int transfer_finish(struct transfer *t, unsigned mode, struct err *e); /* of an output: it is whole */
 
-long cargo_read(char *out, size_t max, void *arg);             /* osb_read_fn */
-int cargo_write(const char *data, size_t n, void *arg);        /* osb_write_fn */
+long transfer_read(char *out, size_t max, void *arg);             /* osb_read_fn */
+int transfer_write(const char *data, size_t n, void *arg);        /* osb_write_fn */
