@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/egress.h - the resolver, the policies and the relay of all sandboxes of a host, in one process without rights.
+/* egress/egress.h - the resolver, the policies and the relay of all sandboxes of a host, in one process
+ * without rights.
  *
- * The warden says which sandbox has which address (link.h); what a sandbox may reach is decided here, by its policy and the operator's
- * lists (always.h), for names when it asks for them (resolver.h) and again when it connects (flow.h). What packets may pass is
- * told to the warden, which alone can let them. Everything that is not known, not in time or not whole is denied. */
+ * The warden says which sandbox has which address (link.h); what a sandbox may reach is decided here, by its
+ * policy and the operator's lists (operator_rules.h), for names when it asks for them (resolver.h) and again
+ * when it connects (flow.h). What packets may pass is told to the warden, which alone can let them.
+ * Everything that is not known, not in time or not whole is denied. */
 #pragma once
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -12,7 +14,7 @@
 #include "access/policy.h"
 #include "base/map.h"
 #include "base/random.h"
-#include "egress/always.h"
+#include "egress/operator_rules.h"
 #include "egress/denials.h"
 #include "egress/link.h"
 #include "egress/state.h"
@@ -69,7 +71,7 @@ struct egress {
 	struct loop *loop;
 	struct egress_options options;
 	struct link *link;
-	struct always always;
+	struct operator_rules operator_rules;
 	struct own_addresses own;
 	struct sockets *sockets; /* or NULL */
 	struct upstream *upstream;

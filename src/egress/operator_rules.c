@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "egress/always.h"
+#include "egress/operator_rules.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -21,15 +21,15 @@ struct source {
 };
 
 static const struct source sources[] = {
-	{ "deny.always", POLICY_DENY, false, offsetof(struct always, deny) },
-	{ "allow.always", POLICY_ALLOW, false, offsetof(struct always, allow) },
-	{ "log_skip.always", POLICY_ALLOW, true, offsetof(struct always, log_skip) },
-	{ "doh.always", POLICY_DENY, true, offsetof(struct always, doh) },
+	{ "deny.always", POLICY_DENY, false, offsetof(struct operator_rules, deny) },
+	{ "allow.always", POLICY_ALLOW, false, offsetof(struct operator_rules, allow) },
+	{ "log_skip.always", POLICY_ALLOW, true, offsetof(struct operator_rules, log_skip) },
+	{ "doh.always", POLICY_DENY, true, offsetof(struct operator_rules, doh) },
 };
 
-static struct always_list *list_of(struct always *a, const struct source *s)
+static struct operator_list *list_of(struct operator_rules *a, const struct source *s)
 {
-	return (struct always_list *)(void *)((char *)a + s->offset);
+	return (struct operator_list *)(void *)((char *)a + s->offset);
 }
 
 static struct policy *parse(const struct source *s, struct str text, struct err *e)
@@ -45,9 +45,9 @@ static struct policy *parse(const struct source *s, struct str text, struct err 
 }
 
 /* 1: it has changed, and is in force; 0: it has not; -1. */
-static int read_list(const char *dir, const struct source *s, struct always_list *list, struct err *e)
+static int read_list(const char *dir, const struct source *s, struct operator_list *list, struct err *e)
 {
-	AUTO(buf_done) struct buf b = BUF_INIT(ALWAYS_BYTES_MAX);
+	AUTO(buf_done) struct buf b = BUF_INIT(OPERATOR_LIST_BYTES_MAX);
 	AUTO(policy_free) struct policy *p = NULL;
 	AUTO_FD folder = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct stat st;
@@ -58,23 +58,23 @@ static int read_list(const char *dir, const struct source *s, struct always_list
 		return err_sys(e, errno, "look at '%s/%s'", dir, s->name);
 	if (list->rules && mtime == list->mtime_ns && (is_there ? st.st_size : -1) == list->size)
 		return 0;
-	if (is_there && fd_read_file(folder, s->name, ALWAYS_BYTES_MAX, &b, e) < 0)
+	if (is_there && fd_read_file(folder, s->name, OPERATOR_LIST_BYTES_MAX, &b, e) < 0)
 		return -1;
 	p = parse(s, buf_str(&b), e);
 	if (!p)
 		return err_wrap(e, "'%s/%s'", dir, s->name);
 	policy_free(list->rules);
-	*list = (struct always_list){ take_ptr(&p), mtime, is_there ? st.st_size : -1 };
+	*list = (struct operator_list){ take_ptr(&p), mtime, is_there ? st.st_size : -1 };
 	return 1;
 }
 
-int always_open(struct always *a, const char *dir, struct err *e)
+int operator_rules_open(struct operator_rules *a, const char *dir, struct err *e)
 {
 	a->dir = dir;
 	for (size_t i = 0; i < ARRAY_LEN(sources); i++) {
-		struct always_list *list = list_of(a, &sources[i]);
+		struct operator_list *list = list_of(a, &sources[i]);
 
-		*list = (struct always_list){ .mtime_ns = -1, .size = -1 };
+		*list = (struct operator_list){ .mtime_ns = -1, .size = -1 };
 		if (dir && read_list(dir, &sources[i], list, e) < 0)
 			return -1;
 		if (!list->rules)
@@ -85,7 +85,7 @@ int always_open(struct always *a, const char *dir, struct err *e)
 	return 0;
 }
 
-bool always_reload(struct always *a)
+bool operator_rules_reload(struct operator_rules *a)
 {
 	bool has_changed = false;
 
@@ -103,7 +103,7 @@ bool always_reload(struct always *a)
 	return has_changed;
 }
 
-void always_done(struct always *a)
+void operator_rules_done(struct operator_rules *a)
 {
 	for (size_t i = 0; i < ARRAY_LEN(sources); i++)
 		policy_free(list_of(a, &sources[i])->rules);
@@ -111,7 +111,8 @@ void always_done(struct always *a)
 
 /* ---- what holds ---- */
 
-static const struct policy_rule *match(const struct always *a, const struct policy *p, const char *name)
+static const struct policy_rule *match(const struct operator_rules *a, const struct policy *p,
+				       const char *name)
 {
 	const struct policy_rule *r = policy_match_name(a->deny.rules, name);
 
@@ -128,18 +129,19 @@ static bool has_deny(const struct policy *p)
 	return false;
 }
 
-bool always_is_loose(const struct always *a, const struct policy *p)
+bool operator_rules_default_is_allow(const struct operator_rules *a, const struct policy *p)
 {
 	return p->fallback == POLICY_ALLOW && (a->deny.rules->n > 0 || has_deny(p));
 }
 
 /* Without a rule about it. */
-static bool is_resolver(const struct always *a, const struct policy *p, const char *name)
+static bool is_resolver(const struct operator_rules *a, const struct policy *p, const char *name)
 {
-	return always_is_loose(a, p) && (resolver_is_name(name) || policy_match_name(a->doh.rules, name));
+	return operator_rules_default_is_allow(a, p) && (resolver_is_name(name) ||
+							 policy_match_name(a->doh.rules, name));
 }
 
-bool always_name(const struct always *a, const struct policy *p, const char *name)
+bool operator_rules_allow_name(const struct operator_rules *a, const struct policy *p, const char *name)
 {
 	const struct policy_rule *r = match(a, p, name);
 
@@ -148,14 +150,15 @@ bool always_name(const struct always *a, const struct policy *p, const char *nam
 	return p->fallback == POLICY_ALLOW && !is_resolver(a, p, name);
 }
 
-bool always_denies_name(const struct always *a, const struct policy *p, const char *name)
+bool operator_rules_deny_name(const struct operator_rules *a, const struct policy *p, const char *name)
 {
 	const struct policy_rule *r = match(a, p, name);
 
 	return r ? r->action == POLICY_DENY : is_resolver(a, p, name);
 }
 
-size_t always_ports(const struct always *a, const struct policy *p, const char *name, uint16_t out[POLICY_PORTS_MAX])
+size_t operator_rules_ports(const struct operator_rules *a, const struct policy *p, const char *name,
+			    uint16_t out[POLICY_PORTS_MAX])
 {
 	size_t n = 0;
 
@@ -164,7 +167,8 @@ size_t always_ports(const struct always *a, const struct policy *p, const char *
 	return n;
 }
 
-const struct policy_rule *always_address(const struct always *a, const struct policy *p, const struct sockaddr *sa)
+const struct policy_rule *operator_rules_address(const struct operator_rules *a, const struct policy *p,
+						 const struct sockaddr *sa)
 {
 	const struct policy_rule *deny = policy_match_address(a->deny.rules, sa);
 	const struct policy_rule *own = policy_match_address(p, sa);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "egress/always.h"
+#include "egress/operator_rules.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@ static int dirfd_ = -1;
 static int setup(void **state)
 {
 	(void)state;
-	(void)snprintf(dir, sizeof(dir), "/tmp/always-test-XXXXXX");
+	(void)snprintf(dir, sizeof(dir), "/tmp/rules-test-XXXXXX");
 	if (!mkdtemp(dir))
 		return -1;
 	dirfd_ = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -56,13 +56,13 @@ static struct policy *policy(const char *text)
 	return p;
 }
 
-static const char *about(const struct always *a, const struct policy *p, const char *address)
+static const char *about(const struct operator_rules *a, const struct policy *p, const char *address)
 {
 	struct sockaddr_in in = { .sin_family = AF_INET };
 	const struct policy_rule *r;
 
 	assert_int_equal(inet_pton(AF_INET, address, &in.sin_addr), 1);
-	r = always_address(a, p, (const struct sockaddr *)&in);
+	r = operator_rules_address(a, p, (const struct sockaddr *)&in);
 	return !r ? "default" : r->action == POLICY_ALLOW ? "allow" : "deny";
 }
 
@@ -70,70 +70,71 @@ static void lists_go_before_policies(void **state)
 {
 	AUTO(policy_free) struct policy *p = policy("{\"egress\":[{\"action\":\"allow\",\"target\":\"a.test\"},{\"action\":\"deny\",\"target\":\"b.test\"},"
 						    "{\"action\":\"allow\",\"target\":\"192.0.2.1\"},{\"action\":\"deny\",\"target\":\"192.0.2.2\"}]}");
-	struct always a = { 0 };
+	struct operator_rules a = { 0 };
 	struct err e = { 0 };
 	uint16_t ports[POLICY_PORTS_MAX];
 
 	(void)state;
 	put("deny.always", "a.test\n192.0.2.1\n");
 	put("allow.always", "a.test\nb.test:8080\nc.test\n192.0.2.2\n192.0.2.3\n");
-	assert_int_equal(always_open(&a, dir, &e), 0);
-	assert_false(always_name(&a, p, "a.test"));
-	assert_true(always_denies_name(&a, p, "a.test"));
-	assert_true(always_name(&a, p, "b.test"));
-	assert_true(always_name(&a, p, "c.test"));
-	assert_false(always_name(&a, p, "d.test"));
-	assert_false(always_denies_name(&a, p, "d.test"));
-	assert_int_equal(always_ports(&a, p, "a.test", ports), 0);
-	assert_int_equal(always_ports(&a, p, "b.test", ports), 1); /* the policy denies the rest of it */
+	assert_int_equal(operator_rules_open(&a, dir, &e), 0);
+	assert_false(operator_rules_allow_name(&a, p, "a.test"));
+	assert_true(operator_rules_deny_name(&a, p, "a.test"));
+	assert_true(operator_rules_allow_name(&a, p, "b.test"));
+	assert_true(operator_rules_allow_name(&a, p, "c.test"));
+	assert_false(operator_rules_allow_name(&a, p, "d.test"));
+	assert_false(operator_rules_deny_name(&a, p, "d.test"));
+	assert_int_equal(operator_rules_ports(&a, p, "a.test", ports), 0);
+	/* the policy denies the rest of it */
+	assert_int_equal(operator_rules_ports(&a, p, "b.test", ports), 1);
 	assert_int_equal(ports[0], 8080);
-	assert_int_equal(always_ports(&a, p, "c.test", ports), 3);
+	assert_int_equal(operator_rules_ports(&a, p, "c.test", ports), 3);
 	assert_string_equal(about(&a, p, "192.0.2.1"), "deny");
 	assert_string_equal(about(&a, p, "192.0.2.2"), "deny"); /* every deny goes before every allow (E22) */
 	assert_string_equal(about(&a, p, "192.0.2.3"), "allow");
 	assert_string_equal(about(&a, p, "192.0.2.4"), "default");
-	always_done(&a);
+	operator_rules_done(&a);
 }
 
 static void what_is_wrong_stops_the_start_and_keeps_the_old(void **state)
 {
 	AUTO(policy_free) struct policy *p = policy("{\"defaultAction\":\"allow\"}");
-	struct always a = { 0 };
+	struct operator_rules a = { 0 };
 	struct err e = { 0 };
 
 	(void)state;
 	put("log_skip.always", "192.0.2.1\n");
-	assert_int_equal(always_open(&a, dir, &e), -1);
+	assert_int_equal(operator_rules_open(&a, dir, &e), -1);
 	assert_non_null(strstr(e.msg, "log_skip.always"));
-	always_done(&a);
+	operator_rules_done(&a);
 	put("log_skip.always", "x.test\n");
-	assert_int_equal(always_open(&a, dir, &e), 0);
-	assert_false(always_reload(&a)); /* nothing has changed */
+	assert_int_equal(operator_rules_open(&a, dir, &e), 0);
+	assert_false(operator_rules_reload(&a)); /* nothing has changed */
 	put("deny.always", "a.test\n");
-	assert_true(always_reload(&a));
-	assert_false(always_name(&a, p, "a.test"));
+	assert_true(operator_rules_reload(&a));
+	assert_false(operator_rules_allow_name(&a, p, "a.test"));
 	put("deny.always", "http://broken, and of another size\n");
-	assert_false(always_reload(&a));
-	assert_false(always_name(&a, p, "a.test"));
+	assert_false(operator_rules_reload(&a));
+	assert_false(operator_rules_allow_name(&a, p, "a.test"));
 	assert_int_equal(unlinkat(dirfd_, "deny.always", 0), 0);
-	assert_true(always_reload(&a));
-	assert_true(always_name(&a, p, "a.test"));
-	always_done(&a);
+	assert_true(operator_rules_reload(&a));
+	assert_true(operator_rules_allow_name(&a, p, "a.test"));
+	operator_rules_done(&a);
 }
 
 static void without_a_folder_there_are_no_lists(void **state)
 {
 	AUTO(policy_free) struct policy *p = policy("{}");
-	struct always a = { 0 };
+	struct operator_rules a = { 0 };
 	struct err e = { 0 };
 
 	(void)state;
-	assert_int_equal(always_open(&a, NULL, &e), 0);
-	assert_false(always_reload(&a));
-	assert_false(always_name(&a, p, "a.test"));
-	always_done(&a);
-	assert_int_equal(always_open(&a, "/nonexistent/folder", &e), 0);
-	always_done(&a);
+	assert_int_equal(operator_rules_open(&a, NULL, &e), 0);
+	assert_false(operator_rules_reload(&a));
+	assert_false(operator_rules_allow_name(&a, p, "a.test"));
+	operator_rules_done(&a);
+	assert_int_equal(operator_rules_open(&a, "/nonexistent/folder", &e), 0);
+	operator_rules_done(&a);
 }
 
 static bool is_box1(const char *id, void *arg)
