@@ -46,7 +46,7 @@ struct pty {
 	struct io in_io;        /* while stdin waits */
 	struct process_end end;
 
-	struct kept ring;
+	struct tail_file ring;
 	struct pty_client *client; /* open, not sent away */
 	unsigned n_opening;        /* handshakes on their way */
 	struct timer stall;
