@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "mcp/boxes.h"
+#include "mcp/handles.h"
 #include "net/loop.h"
 
 struct call;
@@ -32,7 +32,7 @@ struct engine {
 	struct loop *loop;
 	struct osb_client *client;
 	struct mcp_limits limits;
-	struct boxes boxes;
+	struct handles handles;
 	struct call *calls; /* under way, in any order */
 	unsigned n_calls;
 	bool is_leaving; /* no call begins any more */
