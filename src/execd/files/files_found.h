@@ -2,7 +2,7 @@
 /* execd/files/files_found.h - what a walk has found, until all of it is known.
  *
  * A list that goes out while the walk is on its way may turn out to be incomplete, when its first byte has been read long ago
- * (G12). So it is kept first: of each path what differs from the one before, and of each entry what is told of it. In the order
+ * (G12b). So it is kept first: of each path what differs from the one before, and of each entry what is told of it. In the order
  * of a walk a name is kept at most once, so that 100,000 entries take 33 MiB at the very most, and some 9 as trees go. */
 #pragma once
 #include <stdbool.h>

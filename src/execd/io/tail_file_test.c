@@ -95,7 +95,7 @@ static void without_a_file_everything_is_cut(void **state)
 	assert_true(k.is_cut && k.start == 3 && k.end == 3);
 }
 
-/* G11: the name is the sandbox's to replace, the root is not. */
+/* G11b: the name is the sandbox's to replace, the root is not. */
 static void a_directory_that_is_none_is_done_without(void **state)
 {
 	struct tail_file k = TAIL_FILE_INIT("/proc/none");

@@ -68,7 +68,7 @@ struct http_service {
 
 /* ---- the server ---- */
 
-struct http_limits { /* defaults in HTTP_LIMITS; the table of limits in security.md 7 */
+struct http_limits { /* defaults in HTTP_LIMITS; the table in docs/threat-model.md */
 	unsigned connections;     /* total; one more is answered 503 and closed */
 	unsigned per_address;     /* one more is closed */
 	unsigned streams;         /* event streams and upgrades; one more is answered 503 */
