@@ -3,7 +3,7 @@
 #pragma once
 #include "base/opt.h"
 
-struct transfer;
+struct file_transfer;
 struct cli;
 struct osb_bytes;
 struct osb_call;
@@ -47,6 +47,6 @@ int more_show_items(struct cli *cli, const struct osb_bytes *answer, const char 
 		    const char *title);
 
 /* After an operation that took its body from T, or gave it one: BEGUN is what cli_wait() returned. CLI_OK, or why not has been said. */
-int more_carried(struct cli *cli, const struct transfer *t, int begun);
+int more_carried(struct cli *cli, const struct file_transfer *t, int begun);
 /* The end of a command that writes what the server sends to T. */
-int more_save(struct cli *cli, struct transfer *t, int begun);
+int more_save(struct cli *cli, struct file_transfer *t, int begun);

@@ -46,7 +46,7 @@ int copy_wait(struct copy_job *j, int begun)
 	return -1;
 }
 
-int copy_ended(struct copy_job *j, const struct transfer *t, int begun)
+int copy_ended(struct copy_job *j, const struct file_transfer *t, int begun)
 {
 	return begun == 0 || more_carried(j->cli, t, begun) == CLI_OK ? 0 : -1;
 }

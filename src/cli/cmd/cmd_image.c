@@ -7,7 +7,7 @@
 #include "cli/cli.h"
 #include "cli/commands_more.h"
 #include "cli/copy/copy.h"
-#include "cli/copy/transfer.h"
+#include "cli/copy/file_transfer.h"
 #include "cli/progress.h"
 #include "sys/fd.h"
 
@@ -136,7 +136,7 @@ static int image_remove(int argc, char **argv, void *arg)
 
 static int image_load(int argc, char **argv, void *arg)
 {
-	AUTO(transfer_done) struct transfer t = TRANSFER_INIT;
+	AUTO(file_transfer_done) struct file_transfer t = FILE_TRANSFER_INIT;
 	AUTO(osb_free) struct osb_bytes *answer = NULL;
 	struct image_options o = { 0 };
 	struct cli *cli = arg;
@@ -145,11 +145,12 @@ static int image_load(int argc, char **argv, void *arg)
 
 	if (!cli_begin(cli, argc, argv, &o))
 		return cli->status;
-	if (transfer_open_in(&t, cli, cli->operands[0], copy_base_name(cli->operands[0]), o.quiet, &e) < 0)
+	if (file_transfer_open_in(&t, cli, cli->operands[0], copy_base_name(cli->operands[0]), o.quiet,
+				  &e) < 0)
 		return cli_fail_err(cli, &e);
 	if (!cli_client(cli))
 		return cli->status;
-	begun = cli_wait(cli, NULL, osb_image_load(cli->client, o.name, transfer_read, &t, &answer,
+	begun = cli_wait(cli, NULL, osb_image_load(cli->client, o.name, file_transfer_read, &t, &answer,
 						   cli_call(cli)));
 	if (more_carried(cli, &t, begun) != CLI_OK)
 		return cli->status;
@@ -159,7 +160,7 @@ static int image_load(int argc, char **argv, void *arg)
 static int image_save(int argc, char **argv, void *arg)
 {
 	AUTO(buf_done) struct buf password = BUF_INIT(PASSWORD_MAX + 1);
-	AUTO(transfer_done) struct transfer t = TRANSFER_INIT;
+	AUTO(file_transfer_done) struct file_transfer t = FILE_TRANSFER_INIT;
 	struct image_options o = { 0 };
 	struct cli *cli = arg;
 	struct osb_pull pull;
@@ -169,12 +170,13 @@ static int image_save(int argc, char **argv, void *arg)
 		return cli->status;
 	if (read_which(cli, &o, &password, &pull, &e) < 0)
 		return cli_fail_usage(cli, &e);
-	if (transfer_open_out(&t, cli, cli->operands[1], str_of(pull.image), PROGRESS_UNKNOWN, o.quiet,
+	if (file_transfer_open_out(&t, cli, cli->operands[1], str_of(pull.image), PROGRESS_UNKNOWN, o.quiet,
 			      &e) < 0)
 		return cli_fail_err(cli, &e);
 	if (!cli_client(cli))
 		return cli->status;
-	return more_save(cli, &t, cli_wait(cli, NULL, osb_image_save(cli->client, &pull, transfer_write, &t,
+	return more_save(cli, &t, cli_wait(cli, NULL, osb_image_save(cli->client, &pull, file_transfer_write,
+								     &t,
 								     cli_call(cli))));
 }
 

@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 #include "cli/commands_more.h"
 #include "cli/copy/copy.h"
-#include "cli/copy/transfer.h"
+#include "cli/copy/file_transfer.h"
 #include "cli/values.h"
 
 #include "base/banned.h"
@@ -154,26 +154,27 @@ static int snapshot_remove(int argc, char **argv, void *arg)
 
 static int snapshot_export(int argc, char **argv, void *arg)
 {
-	AUTO(transfer_done) struct transfer t = TRANSFER_INIT;
+	AUTO(file_transfer_done) struct file_transfer t = FILE_TRANSFER_INIT;
 	struct snapshot_options o = { 0 };
 	struct cli *cli = arg;
 	struct err e = { 0 };
 
 	if (!cli_begin(cli, argc, argv, &o))
 		return cli->status;
-	if (transfer_open_out(&t, cli, cli->operands[1], str_of(cli->operands[0]), PROGRESS_UNKNOWN, o.quiet,
+	if (file_transfer_open_out(&t, cli, cli->operands[1], str_of(cli->operands[0]), PROGRESS_UNKNOWN,
+				   o.quiet,
 			      &e) < 0)
 		return cli_fail_err(cli, &e);
 	if (!cli_client(cli))
 		return cli->status;
 	return more_save(cli, &t, cli_wait(cli, NULL, osb_snapshot_export(cli->client, cli->operands[0],
-									  transfer_write, &t,
+									  file_transfer_write, &t,
 										  cli_call(cli))));
 }
 
 static int snapshot_import(int argc, char **argv, void *arg)
 {
-	AUTO(transfer_done) struct transfer t = TRANSFER_INIT;
+	AUTO(file_transfer_done) struct file_transfer t = FILE_TRANSFER_INIT;
 	AUTO(osb_free) struct osb_snapshot *s = NULL;
 	struct snapshot_options o = { 0 };
 	struct cli *cli = arg;
@@ -182,11 +183,12 @@ static int snapshot_import(int argc, char **argv, void *arg)
 
 	if (!cli_begin(cli, argc, argv, &o))
 		return cli->status;
-	if (transfer_open_in(&t, cli, cli->operands[0], copy_base_name(cli->operands[0]), o.quiet, &e) < 0)
+	if (file_transfer_open_in(&t, cli, cli->operands[0], copy_base_name(cli->operands[0]), o.quiet,
+				  &e) < 0)
 		return cli_fail_err(cli, &e);
 	if (!cli_client(cli))
 		return cli->status;
-	begun = cli_wait(cli, NULL, osb_snapshot_import(cli->client, o.name, transfer_read, &t, &s,
+	begun = cli_wait(cli, NULL, osb_snapshot_import(cli->client, o.name, file_transfer_read, &t, &s,
 							cli_call(cli)));
 	if (more_carried(cli, &t, begun) != CLI_OK)
 		return cli->status;

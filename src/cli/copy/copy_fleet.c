@@ -37,7 +37,7 @@ static int launch(struct fleet *f, struct copy_ship *s, const struct copy_entry 
 	}
 	s->j = f->j;
 	s->entry = entry;
-	s->transfer = TRANSFER_INIT;
+	s->transfer = FILE_TRANSFER_INIT;
 	s->path = copy_join(f->j, f->top, str_of(entry->path));
 	if (!s->path)
 		return -1;
@@ -45,7 +45,7 @@ static int launch(struct fleet *f, struct copy_ship *s, const struct copy_entry 
 	s->transfer.bar = &f->j->bar;
 	s->transfer.what = f->j->bar.what = copy_base_name(s->path);
 	if (f->begin(s, f->arg) < 0) {
-		transfer_done(&s->transfer);
+		file_transfer_done(&s->transfer);
 		return -1;
 	}
 	s->is_under_way = true;
@@ -68,7 +68,7 @@ static int land(struct fleet *f, struct copy_ship *s)
 		else
 			run_fail(f->j->cli, e);
 	}
-	transfer_done(&s->transfer);
+	file_transfer_done(&s->transfer);
 	return rc;
 }
 
@@ -122,7 +122,7 @@ int copy_fleet(struct copy_job *j, const struct copy_list *l, const char *top, c
 	for (size_t i = 0; i < COPY_FLEET; i++) {
 		osb_call_free(f.ships[i].call); /* what is under way ends here */
 		if (f.ships[i].is_under_way)
-			transfer_done(&f.ships[i].transfer);
+			file_transfer_done(&f.ships[i].transfer);
 	}
 	return rc < 0 ? -1 : 0;
 }

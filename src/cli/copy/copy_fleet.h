@@ -4,14 +4,14 @@
 #include <stdbool.h>
 
 #include "cli/copy/copy_job.h"
-#include "cli/copy/transfer.h"
+#include "cli/copy/file_transfer.h"
 
 #define COPY_FLEET 8
 
 struct copy_ship {
 	struct copy_job *j;
 	struct osb_call *call; /* for the operation that is begun */
-	struct transfer transfer;
+	struct file_transfer transfer;
 	const struct copy_entry *entry;
 	const char *path; /* in the sandbox */
 	bool is_under_way;

@@ -22,14 +22,15 @@
 
 /* ---- files ---- */
 
-static int send_file(struct copy_job *j, struct transfer *t, int64_t size, const char *path, int digits)
+static int send_file(struct copy_job *j, struct file_transfer *t, int64_t size, const char *path, int digits)
 {
 	const struct osb_entry entry = { .path = path, .mode = digits };
 
 	t->cli = j->cli;
 	t->what = j->bar.what = copy_base_name(path);
 	t->bar = &j->bar;
-	if (copy_ended(j, t, cli_wait(j->cli, NULL, osb_file_upload(j->sandbox, &entry, size, transfer_read,
+	if (copy_ended(j, t, cli_wait(j->cli, NULL, osb_file_upload(j->sandbox, &entry, size,
+								    file_transfer_read,
 								    t, cli_call(j->cli)))) < 0)
 		return -1;
 	j->n_files++;
@@ -47,7 +48,7 @@ static int begin_file(struct copy_ship *s, void *arg)
 	s->transfer.owns_fd = true;
 	if (s->transfer.fd < 0)
 		return copy_refuse(s->j, &e);
-	return osb_file_upload(s->j->sandbox, &entry, transfer_size(&s->transfer), transfer_read,
+	return osb_file_upload(s->j->sandbox, &entry, file_transfer_size(&s->transfer), file_transfer_read,
 			       &s->transfer, s->call);
 }
 
@@ -197,7 +198,7 @@ static int send_tree(struct copy_job *j, const char *from, const char *to, unsig
 
 static int send_stream(struct copy_job *j, const char *to)
 {
-	AUTO(transfer_done) struct transfer t = TRANSFER_INIT;
+	AUTO(file_transfer_done) struct file_transfer t = FILE_TRANSFER_INIT;
 
 	t.fd = STDIN_FILENO;
 	progress_init(&j->bar, STDERR_FILENO, j->is_quiet, STR(""), PROGRESS_UNKNOWN);
@@ -206,7 +207,7 @@ static int send_stream(struct copy_job *j, const char *to)
 
 int copy_up(struct copy_job *j, const struct copy_place *from, const struct copy_place *to, bool to_is_dir)
 {
-	AUTO(transfer_done) struct transfer t = TRANSFER_INIT;
+	AUTO(file_transfer_done) struct file_transfer t = FILE_TRANSFER_INIT;
 	struct str name = copy_base_name(from->path);
 	const char *path = to->path[0] ? to->path : ".";
 	struct err e = { 0 };
@@ -229,5 +230,5 @@ int copy_up(struct copy_job *j, const struct copy_place *from, const struct copy
 	if (t.fd < 0)
 		return err_sys(&e, errno, "open '%s'", from->path), copy_refuse(j, &e);
 	progress_init(&j->bar, STDERR_FILENO, j->is_quiet, name, S_ISREG(st.st_mode) ? (uint64_t)st.st_size : PROGRESS_UNKNOWN);
-	return send_file(j, &t, transfer_size(&t), path, copy_digits(st.st_mode));
+	return send_file(j, &t, file_transfer_size(&t), path, copy_digits(st.st_mode));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/copy/transfer.h"
+#include "cli/copy/file_transfer.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -11,16 +11,16 @@
 
 #include "base/banned.h"
 
-void transfer_done(struct transfer *t)
+void file_transfer_done(struct file_transfer *t)
 {
 	progress_clear(&t->own_bar);
 	landing_done(&t->landing);
 	if (t->owns_fd)
 		closep(&t->fd);
-	*t = TRANSFER_INIT;
+	*t = FILE_TRANSFER_INIT;
 }
 
-int transfer_open_in(struct transfer *t, const struct cli *cli, const char *path, struct str what,
+int file_transfer_open_in(struct file_transfer *t, const struct cli *cli, const char *path, struct str what,
 		     bool is_quiet, struct err *e)
 {
 	struct stat st;
@@ -38,16 +38,15 @@ int transfer_open_in(struct transfer *t, const struct cli *cli, const char *path
 	return 0;
 }
 
-int64_t transfer_size(const struct transfer *t)
+int64_t file_transfer_size(const struct file_transfer *t)
 {
 	struct stat st;
 
 	return fstat(t->fd, &st) == 0 && S_ISREG(st.st_mode) ? st.st_size : -1;
 }
 
-int transfer_open_out(struct transfer *t, const struct cli *cli, const char *path, struct str what,
-		      uint64_t total, bool is_quiet,
-		      struct err *e)
+int file_transfer_open_out(struct file_transfer *t, const struct cli *cli, const char *path, struct str what,
+			   uint64_t total, bool is_quiet, struct err *e)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 
@@ -74,20 +73,20 @@ int transfer_open_out(struct transfer *t, const struct cli *cli, const char *pat
 	return 0;
 }
 
-int transfer_finish(struct transfer *t, unsigned mode, struct err *e)
+int file_transfer_finish(struct file_transfer *t, unsigned mode, struct err *e)
 {
 	progress_clear(&t->own_bar);
 	return t->landing.fd < 0 ? 0 : landing_land(&t->landing, mode, e);
 }
 
-static bool is_interrupted(const struct transfer *t)
+static bool is_interrupted(const struct file_transfer *t)
 {
 	return t->cli && t->cli->interrupts > 0;
 }
 
-long transfer_read(char *out, size_t max, void *arg)
+long file_transfer_read(char *out, size_t max, void *arg)
 {
-	struct transfer *t = arg;
+	struct file_transfer *t = arg;
 	ssize_t n;
 
 	do
@@ -100,9 +99,9 @@ long transfer_read(char *out, size_t max, void *arg)
 	return n;
 }
 
-int transfer_write(const char *data, size_t n, void *arg)
+int file_transfer_write(const char *data, size_t n, void *arg)
 {
-	struct transfer *t = arg;
+	struct file_transfer *t = arg;
 	uint64_t left = t->limit - t->done;
 
 	if (n > left) {
