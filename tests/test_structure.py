@@ -137,6 +137,20 @@ def test_every_fuzz_target_has_seeds():
             assert len(list((ROOT / "fuzz/corpus" / path.stem).iterdir())) >= 5, path
 
 
+def test_every_folder_of_sources_has_a_readme():
+    assert [p.name for p in (ROOT / "src").iterdir() if p.is_dir() and not (p / "README.md").exists()] == []
+
+
+def test_links_in_documents_resolve():
+    """To files of the repository."""
+    dead = []
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.md")]:
+        for target in re.findall(r"\]\(([^)#\s]+)", path.read_text()):
+            if "://" not in target and not (path.parent / target).exists():
+                dead.append(f"{path.relative_to(ROOT)}: {target}")
+    assert not dead
+
+
 CITED = re.compile(r"(?<![A-Za-z0-9_\"'])((?:TB|[GPNCFRDVOLAWISKTBE])[1-9]\d?b?)(?![A-Za-z0-9_\"'])")
 
 
