@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* access/renew_intent.h - what a gateway tells the server through a queue: somebody has used a sandbox. Pure. */
+/* access/renew_intent.h - the message by which a gateway reports, through a queue, that a sandbox was used.
+ * Pure. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

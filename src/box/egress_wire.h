@@ -72,7 +72,7 @@ struct egress_message {
 	uint32_t seconds; /* of LEARN */
 	uint16_t ports[EGRESS_PORTS_MAX]; /* of LEARN and FORGET: TCP, up to the first 0 */
 	struct egress_net net; /* of LEARN, FORGET and CUT */
-	uint32_t failed; /* of BOUND and DONE: 0 or 1, then `err` says why */
+	uint32_t failed; /* of BOUND and DONE: 0 or 1, then `err` gives the reason */
 	struct err err;
 	uint32_t n_rules; /* of RULES */
 	struct egress_net rules[EGRESS_RULES_MAX]; /* only those that there are belong to the message */

@@ -53,7 +53,7 @@ static int make_dir(int dir, const char *name, uint64_t owner, struct err *e)
 	return fd < 0 ? err_sys(e, errno, "open '%s'", name) : fd;
 }
 
-/* What the trial stands on is missing: the row that is about that says why, the advice of this one would be wrong. */
+/* What the trial stands on is missing: the row that is about that gives the reason, the advice of this one would be wrong. */
 static int left_to_another_row(struct err *e)
 {
 	e->sys = PREFLIGHT_NOT_TRIED;

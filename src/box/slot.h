@@ -52,7 +52,7 @@ struct slot {
 	int listener; /* execd's socket, bound in the box's network */
 	int pidfd;    /* the child: parked, then PID 1 */
 	pid_t pid;
-	uint64_t pid_start; /* of its child, for whoever wants to know it again; 0: nobody looked */
+	uint64_t pid_start; /* of its child, for callers that want to know it again; 0: nobody looked */
 	int control;  /* to the parked child */
 	int spec, ready; /* of an eager one: where its execd reads from, and says that it is ready; -1 */
 	struct slot_guess made_for;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* box/volume.h - folders and files that outlive a sandbox, or that several have.
  *
- * A volume is opened once, outside of the box, into a mount that has no place yet: private, nosuid, nodev, read-only if so
+ * A volume is opened once, outside the box, into a mount that has no place yet: private, nosuid, nodev, read-only if so
  * wanted, shown with the ids of the box. That descriptor is what the box's child puts into its root; nobody looks at the
  * path again. There are two kinds:
  *

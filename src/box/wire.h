@@ -164,7 +164,7 @@ struct wire_reply {
 	uint32_t call;
 	uint64_t serial;
 	char id[WIRE_ID_SIZE];
-	uint32_t failed; /* 0 or 1: then `err` says why */
+	uint32_t failed; /* 0 or 1: then `err` gives the reason */
 	uint32_t state;  /* enum wire_state, of a row */
 	struct wire_ending ending; /* of WIRE_ENDED, and of a row that is over */
 	struct wire_stats stats;

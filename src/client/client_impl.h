@@ -54,7 +54,7 @@ struct osb_client {
 	struct random_pool random; /* for request ids */
 	struct wake *wake;
 	struct io wake_io;
-	bool is_turning;        /* a call back may be running: nobody waits inside of one */
+	bool is_turning;        /* a call back may be running: nobody waits inside one */
 	bool is_closing;
 };
 

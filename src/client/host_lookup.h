@@ -14,7 +14,7 @@ struct loop;
 
 #define HOST_ADDRESSES_MAX 8
 
-/* N addresses, in the order of preference, valid during the call; or none, and E says why. The lookup is gone already. */
+/* N addresses, in the order of preference, valid during the call; or none, and E gives the reason. The lookup is gone already. */
 typedef void host_lookup_fn(const struct addr *addresses, size_t n, const struct err *e, void *arg);
 
 /* HOST is a name; it is copied. */

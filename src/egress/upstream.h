@@ -24,7 +24,7 @@ struct upstream;
 #define UPSTREAM_LOOKUPS_MAX 4096
 #define UPSTREAM_ANSWER_MAX (128 * 1024) /* bytes of memory for what is read of one answer */
 
-/* ANSWER (valid during the call) is whole and has rcode NOERROR or NXDOMAIN; or it is NULL and E says why. The lookup is gone. */
+/* ANSWER (valid during the call) is whole and has rcode NOERROR or NXDOMAIN; or it is NULL and E gives the reason. The lookup is gone. */
 typedef void lookup_fn(const struct dns_answer *answer, const struct err *e, void *arg);
 
 /* TO is copied. RANDOM and SOCKETS (or NULL) are the caller's, and outlive it. */

@@ -182,7 +182,7 @@ static int start_entrypoint(struct execd *x, struct err *e)
 	return child_start(&x->entrypoint, &x->init, &sp, &entry_ops, x, e);
 }
 
-/* From inside of the loop, so that failing is the same whenever it happens. */
+/* From inside the loop, so that failing is the same whenever it happens. */
 static void start_payload(void *arg)
 {
 	struct execd *x = arg;

@@ -2,7 +2,7 @@
 /* execd/init.h - the duties of PID 1: collecting whatever ends, and telling signals from inside from those from outside.
  *
  * Everything that ends is collected, ours or re-parented to us; a process that was started as a struct child is told
- * to its owner. As PID 1 a signal counts when a process outside of the pid namespace sent it, for which the kernel tells
+ * to its owner. As PID 1 a signal counts when a process outside the pid namespace sent it, for which the kernel tells
  * the pid 0, and one that a process of the sandbox sends or makes the kernel send counts for nothing. Not as PID 1, each
  * signal counts. */
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd: runs what the clients of a sandbox ask for, inside of it. As `execd --guest` it is the sandbox's PID 1: root of
+/* execd: runs what the clients of a sandbox ask for, inside it. As `execd --guest` it is the sandbox's PID 1: root of
  * its user namespace, with the capabilities and the syscall filter of every process there, and holds the descriptors of
  * base/guest.h. Otherwise it is an ordinary process with the privileges of its caller. One thread, no threads to come. */
 #include <stdint.h>

@@ -4,7 +4,7 @@
  * In a sandbox the numbers are those of its control groups, through descriptors of the warden's, and never the host's. As
  * an ordinary process they are those of our own group where that has a limit, and of the machine otherwise.
  *
- * Use of the processor is measured between two looks. While somebody asks or watches there is one each second, and answers
+ * Use of the CPU is measured between two looks. While somebody asks or watches there is one each second, and answers
  * come from the last; after a rest the first answer takes METRICS_FIRST_MS. Nobody asking costs nothing. */
 #pragma once
 #include <stdbool.h>
@@ -21,11 +21,11 @@ struct metrics_reader;
 #define METRICS_TICK_MS 1000
 #define METRICS_STAY_MS 10000 /* looks go on for this long after a request */
 
-/* What is known at one moment; a difference of two gives the use of the processor. */
+/* What is known at one moment; a difference of two gives the use of the CPU. */
 struct metrics_look {
 	uint64_t at_us;
-	uint64_t busy_us;         /* of all processors that count */
-	uint64_t capacity_milli;  /* thousandths of a processor that may be used */
+	uint64_t busy_us;         /* of all CPUs that count */
+	uint64_t capacity_milli;  /* thousandths of a CPU that may be used */
 	unsigned cpu_count;
 	uint64_t memory_bytes, memory_total_bytes;
 };

@@ -14,7 +14,7 @@
  *     load   with a third descriptor, an archive to read. PROGRESS; FOUND for each image in it, with its name, to
  *            which there is no answer; DONE.
  *
- * FAILED in place of DONE says why, in words for who asked. An asker that hangs up ends it, and leaves no file but whole ones. */
+ * FAILED in place of DONE gives the reason, in words for who asked. An asker that hangs up ends it, and leaves no file but whole ones. */
 #pragma once
 #include <stdint.h>
 

@@ -35,7 +35,7 @@ static const char *check_mode(const void *value)
 	return NULL;
 }
 
-/* ---- tables inside of others ---- */
+/* ---- tables inside others ---- */
 
 #define TEXT(type_, member_, ...) FIELD(type_, member_, FIELD_STRING, #member_, .max = ARGS_PATH_MAX, __VA_ARGS__)
 #define MODE(type_, help_) \

@@ -90,7 +90,7 @@ extern const struct args args_defaults; /* what a call holds before it is decode
 #define ARGS_DECLARE(name) extern const struct field args_##name[];
 ARGS_TABLES(ARGS_DECLARE)
 
-/* What a table inside of another is called in schemas ("NetworkRule"). */
+/* What a table inside another is called in schemas ("NetworkRule"). */
 const char *args_title(const struct field *fields);
 
 /* The arguments of a call, V (an object or NULL), into *ret, which holds args_defaults before. Lists and objects that came as

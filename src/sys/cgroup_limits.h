@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/cgroup_limits.h - what a group may use. */
+/* sys/cgroup_limits.h - resource limits of a group. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

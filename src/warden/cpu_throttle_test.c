@@ -26,7 +26,7 @@ static bool judge(struct cpu_throttle *h, uint64_t used_us, uint64_t now_ms)
 	return judge_look(h, &(struct cpu_sample){ .now_ms = now_ms, .used_us = used_us });
 }
 
-/* Looks of CPU_SAMPLE_MS, in each of which it used so many thousandths of a processor. */
+/* Looks of CPU_SAMPLE_MS, in each of which it used so many thousandths of a CPU. */
 static void judge_all(struct cpu_throttle *h, const unsigned *milli, size_t n, const bool *changed)
 {
 	uint64_t used_us = 7, now_ms = 1000;
@@ -75,7 +75,7 @@ static void an_adopted_box_gets_normal_priority_back(void **state)
 }
 
 /* A look that finds so much used, waited for, and used by those that have ended, in thousandths of a
- * processor. */
+ * CPU. */
 static bool look(struct cpu_throttle *h, struct cpu_sample *l, unsigned used, unsigned waited, unsigned ended)
 {
 	l->now_ms += CPU_SAMPLE_MS;
@@ -120,7 +120,7 @@ static void one_that_goes_on_is_throttled_whatever_has_ended_before(void **state
 	assert_true(look(&h, &l, 900, 0, 449));
 }
 
-/* One that gets a tenth of a processor and wants the rest: in a look nothing may have ended. */
+/* One that gets a tenth of a CPU and wants the rest: in a look nothing may have ended. */
 static void little_says_nothing_until_there_is_more_of_it(void **state)
 {
 	struct cpu_sample l = { .now_ms = 1000 };

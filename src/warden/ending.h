@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* warden/ending.h - what became of a box, from the records that its execd has left and from its PID 1's own end.
  *
- * The records were written inside of a sandbox: only well-formed ones count, only ENDING_RECORDS_MAX are looked at, and of
+ * The records were written inside a sandbox: only well-formed ones count, only ENDING_RECORDS_MAX are looked at, and of
  * several that say the same the first holds, so that nothing that was told once is told differently later. */
 #pragma once
 #include <stdbool.h>

@@ -76,7 +76,7 @@ struct warden {
 	unsigned next_number;
 	bool has_unknown; /* boxes that could not be taken up, and are left alone: they may stand on any layer */
 
-	struct maker maker; /* one: a second makes latency worse on two processors, and rates no better */
+	struct maker maker; /* one: a second makes latency worse on two CPUs, and rates no better */
 	struct parked *parked; /* slots that wait */
 	unsigned n_parked, want_parked;
 	struct box *waiting; /* creates that wait for one, the oldest first */

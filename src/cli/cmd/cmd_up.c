@@ -108,7 +108,7 @@ static bool is_healthy(struct osb_client *c)
 	return is_well;
 }
 
-/* The last that it wrote, which says why it ended. */
+/* The last that it wrote, which gives the reason it ended. */
 static void show_log(const struct home *h)
 {
 	AUTO_FD fd = openat(h->dirfd, HOME_LOG, O_RDONLY | O_CLOEXEC);

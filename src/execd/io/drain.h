@@ -3,7 +3,7 @@
  *
  * What a command leaves running in the background goes on writing to the command's pipe. Closing that would end it
  * (SIGPIPE), and leaving it full would stop it; so it is read and dropped, slowly, so that a program which
- * does nothing but write costs next to no processor time of ours. */
+ * does nothing but write costs next to no CPU time of ours. */
 #pragma once
 #include <stddef.h>
 

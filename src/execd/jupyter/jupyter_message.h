@@ -96,7 +96,7 @@ struct jupyter_in {
 
 enum jupyter_step { JUPYTER_MORE, JUPYTER_MESSAGE, JUPYTER_BROKEN };
 
-/* A piece of a message of frames. JUPYTER_MESSAGE: it is there, until jupyter_next(). JUPYTER_BROKEN: in->what says why. */
+/* A piece of a message of frames. JUPYTER_MESSAGE: it is there, until jupyter_next(). JUPYTER_BROKEN: in->what gives the reason. */
 enum jupyter_step jupyter_take(struct jupyter_in *in, const struct zmtp_event *ev);
 
 /* A message of one object: its heads first, then its content, in pieces of the caller's choice. */

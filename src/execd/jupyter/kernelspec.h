@@ -5,7 +5,7 @@
  * or else XDG_DATA_HOME/jupyter or ~/.local/share/jupyter; PREFIX/share/jupyter for each PREFIX/bin in PATH, which is where an
  * environment of python has its own; /usr/local/share/jupyter and /usr/share/jupyter. Of equal names the first counts.
  *
- * All of it was written inside of the sandbox: files have a ceiling, and what is not well-formed is skipped. */
+ * All of it was written inside the sandbox: files have a ceiling, and what is not well-formed is skipped. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

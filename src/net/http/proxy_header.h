@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* net/http/proxy_header.h - headers that stop at our proxies, whichever of them a request meets first. */
+/* net/http/proxy_header.h - headers that our proxies do not forward. */
 #pragma once
 #include <stdbool.h>
 

@@ -159,7 +159,7 @@ void request_resume(struct request *rq);
 
 /* ---- pace ----
  *
- * What moves many small pieces keeps the processors busy in the kernel, where nobody else gets a turn. All streams that report
+ * What moves many small pieces keeps the CPUs busy in the kernel, where nobody else gets a turn. All streams that report
  * what they move share HTTP_PACE_BYTES in HTTP_PACE_MS as long as the server has other requests as well; those that move
  * little are not held up by it. */
 

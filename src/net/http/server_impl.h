@@ -175,5 +175,5 @@ const char *server_date(struct http_server *s);
 
 /* route.c */
 enum route_result { ROUTE_FOUND, ROUTE_NONE, ROUTE_METHOD, ROUTE_SLASH, ROUTE_BAD };
-/* Fills rq->route, params and rest. ROUTE_METHOD: *allow lists what would do. ROUTE_BAD: E says why. */
+/* Fills rq->route, params and rest. ROUTE_METHOD: *allow lists what would do. ROUTE_BAD: E gives the reason. */
 enum route_result route_find(const struct http_service *service, struct request *rq, struct buf *allow, struct err *e);
