@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* box/etc.h - the files of a box that say how names are resolved: /etc/resolv.conf and /etc/hosts.
+/* box/etc.h - the files of a box for name resolution: /etc/resolv.conf and /etc/hosts.
  *
- * They are made in a folder of the box's disk before the image is known, and that folder becomes the uppermost /etc by one
- * rename, before there is a root: whatever an image has in these places, links included, lies below and leads nowhere (R2).
- * The sandbox may change them as it likes. */
+ * They are made in a folder of the box's disk before the image is known. That folder becomes the uppermost
+ * /etc by one rename, before there is a root; files or links of the image in these places lie below and lead
+ * nowhere (R2). The sandbox may change them. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* box/wire.h - the whole language between the server and the warden: fixed messages over a SEQPACKET socket.
+/* box/wire.h - the protocol between server and warden: fixed messages over a SEQPACKET socket.
  *
- * The server asks, the warden answers each request once, by its serial, and tells of ends by itself. Numbers, enums, ids
- * and descriptors, no text of clients: what execd needs travels in a sealed descriptor that the warden hands on unread.
- * Both sides check every field of what they get: the server holds no privileges that the warden would trust, and the
- * warden relays what sandboxes have done. Both are of one build; another version is refused at the first message. */
+ * The server sends requests. The warden answers each once, by its serial, and reports ends of boxes by
+ * itself. Messages contain numbers, enums, ids and descriptors, but no text of clients: the data for execd is
+ * in a sealed descriptor that the warden passes on unread. Both sides check every field: the warden does not
+ * trust the unprivileged server, and the server does not trust what sandboxes caused the warden to report.
+ * Both are of one build; another version is refused at the first message. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/box.h - one box, from the request for it until nothing of it is left.
+/* warden/box.h - one box, from its request to its complete removal.
  *
  *     STARTING -> RUNNING (or paused) -> OVER -> REMOVING        and to REMOVING from anywhere
  *
- * One that waits for its image or for a slot is STARTING without a slot: there is nothing of it but this
- * struct.
+ * A box that waits for its image or for a slot is STARTING without a slot: only this struct exists.
  *
- * The stage is in the box's file before it is acted upon or told. A box that failed to start is removed, and
- * then the failure told. One that is over keeps its files until it is removed. A removal is told when its PID
- * 1, and with that every process, is dead; it is nobody's box from then on, and what is left of it is
- * removed, with pauses, until that is proven. */
+ * Each stage is in the box's file before it is acted upon or reported. A box that failed to start is removed
+ * first; then the failure is reported. A box that is OVER keeps its files until it is removed. A removal is
+ * reported when PID 1, and so every process, is dead; the remaining resources are removed in the background,
+ * with retries, until their absence is proven. */
 #pragma once
 #include <stdbool.h>
 

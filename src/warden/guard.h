@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/guard.h - has box/store_guard.h look after the disk that all boxes are on. */
+/* warden/guard.h - runs box/store_guard.h for the disk that all boxes are on. */
 #pragma once
 #include "box/store_guard.h"
 #include "net/loop.h"

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/network.h - who may reach what, as opensandbox-egress decides it: its connection, and the elements of our table.
+/* warden/network.h - applies the decisions of opensandbox-egress: the connection to it, and the elements of
+ * our nf_tables table.
  *
- * box/network.h makes the ways, which are closed. Here a box that is to have a network is told to egress (BIND) as soon as its
- * address is known, is given the class and the rules that egress answers with, and wakes after BOUND. While no egress is there,
- * what holds goes on to hold, and a create waits NETWORK_BIND_MS for one. Everything is kept here as well: rules that somebody
- * flushed are put back, and after a restart the kernel's own elements are taken up.
+ * box/network.h makes closed links. A box with a network is announced to egress (BIND) as soon as its address
+ * is known, gets the class and the rules of the reply, and wakes after BOUND. Without an egress, existing
+ * rules stay in force, and a create waits NETWORK_BIND_MS for one. All rules are also remembered here:
+ * flushed rules are restored, and after a restart the kernel's elements are read back.
  *
- * Without a socket for egress (--egress-fd) nobody resolves names: WIRE_NET_OPEN is opened at once, and WIRE_NET_POLICY refused. */
+ * Without a socket for egress (--egress-fd) there is no name resolution: WIRE_NET_OPEN is opened at once, and
+ * WIRE_NET_POLICY refused. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

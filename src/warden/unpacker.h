@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/unpacker.h - runs opensandbox-unpack once (image/unpack.h), and does for it what it must not be able to do: of a tar into
- * a directory, or of a directory into a tar.
+/* warden/unpacker.h - runs opensandbox-unpack once (image/unpack.h): a tar into a directory, or a directory
+ * into a tar.
  *
- * What it says is as trustworthy as the blob. The descriptors that it sends are looked at before they are marked: only
- * directories of the target's own file system can be, and it has none but those below the target. */
+ * It also sets the marks of opaque directories, for which the unpacker has no privilege. The unpacker is as
+ * untrusted as the blob: the descriptors that it sends are checked to be directories of the target's own file
+ * system, of which it can only reach those below the target. */
 #pragma once
 #include <stdint.h>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/warden.h - the root process that owns the boxes: what its parts share.
+/* warden/warden.h - the root process that owns the boxes: state that its parts share.
  *
- * peer.h talks to the server, calls.h turns requests into what is below, box.h is one box from its creation
- * to its removal, network.h is who may reach what, ready.h keeps slots for the next ones, adopt.h finds what
- * an earlier warden has left. Everything runs on one loop; what may block does so in a worker. Killing this
- * process loses nothing that was acknowledged and ends no sandbox. */
+ * peer.h talks to the server, calls.h executes its requests, box.h is one box from creation to removal,
+ * network.h applies network rules, ready.h keeps slots for the next boxes, adopt.h adopts boxes of an earlier
+ * warden. Everything runs on one loop; work that may block runs in a worker. Killing this process loses
+ * nothing that was acknowledged and ends no sandbox. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

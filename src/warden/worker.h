@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/worker.h - what may block, in a child of its own: freezing, killing, removing.
+/* warden/worker.h - blocking work in a child process: freezing, killing, removing.
  *
- * The child is a copy of this process and ends with it. One that is killed alone has failed with ERR_UNAVAILABLE: whoever
- * started it undoes what it may have done. At most `max` of a pool run at a time, others wait for their turn. Those
- * that are quick share a child when several wait: making one costs more than what they do. */
+ * The child is a copy of this process and ends with it. If it alone is killed, the work has failed with
+ * ERR_UNAVAILABLE, and its owner undoes its effects. At most `max` children of a pool run at a time, others
+ * wait. Short tasks share a child when several wait, because a fork costs more than the task. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
