@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/change.h - one policy on its way into force (sandbox.h says what that means). */
+/* egress/change.h - one policy change until it is in force (see sandbox.h). */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

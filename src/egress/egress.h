@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/egress.h - the resolver, the policies and the relay of all sandboxes of a host, in one process
- * without rights.
+/* egress/egress.h - the resolver, the policies and the relay of all sandboxes of a host, in one unprivileged
+ * process.
  *
- * The warden says which sandbox has which address (link.h); what a sandbox may reach is decided here, by its
- * policy and the operator's lists (operator_rules.h), for names when it asks for them (resolver.h) and again
- * when it connects (flow.h). What packets may pass is told to the warden, which alone can let them.
- * Everything that is not known, not in time or not whole is denied. */
+ * The warden announces which sandbox has which address (link.h). What a sandbox may reach is decided here, by
+ * its policy and the operator's lists (operator_rules.h): for names when it resolves them (resolver.h), and
+ * again when it connects (flow.h). Addresses to open are sent to the warden, which alone can open them.
+ * Everything that is unknown, late or incomplete is denied. */
 #pragma once
 #include <netinet/in.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/flow.h - connections of sandboxes to ports 80 and 443 that no rule about networks allows: each says whom it wants to reach,
- * and goes on only if the sandbox may reach that name and has resolved it to that address (W8). */
+/* egress/flow.h - connections of sandboxes to ports 80 and 443 that no network rule allows. Each names its
+ * host, and is relayed only if the sandbox may reach that name and has resolved it to that address (W8). */
 #pragma once
 #include <stddef.h>
 

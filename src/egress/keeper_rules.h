@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/keeper_rules.h - what egress decides about the only sandbox of a network, as elements of the sidecar's table
- * (sidecar_table.c), and the flows that end with it. */
+/* egress/keeper_rules.h - decisions of egress about the only sandbox of a network, as elements of the
+ * sidecar's table (sidecar_table.c), and the flows that they end. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

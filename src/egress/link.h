@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/link.h - the way to the warden (box/egress_wire.h): connects, and again when it was lost, asks and gets told.
+/* egress/link.h - the connection to the warden (box/egress_wire.h): connects, reconnects, sends requests and
+ * receives announcements.
  *
- * While it is lost nothing can be let through or cut, and whatever was asked fails; what is in force stays. */
+ * While it is down, nothing can be opened or cut, and open requests fail; rules that are in force stay. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

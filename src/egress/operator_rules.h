@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/operator_rules.h - the operator's lists, which go before every policy: deny.always, allow.always,
- * log_skip.always, whose names are not logged when they are reached, and doh.always, names of resolvers
- * besides those of access/resolvers.h. A target a line. A list that is not there is empty; one that cannot be
- * read or understood leaves the one before in force. */
+/* egress/operator_rules.h - the operator's lists, which precede every policy: deny.always, allow.always,
+ * log_skip.always (names that are not logged when they are reached) and doh.always (names of resolvers
+ * besides those of access/resolvers.h). One target per line. A missing list is empty; for one that cannot be
+ * read or parsed, the previous version stays in force. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/sandbox.h - the sandboxes that the warden has told of: their policies, and putting those in force.
+/* egress/sandbox.h - the sandboxes that the warden has announced, and their policies.
  *
- * A policy is in force when the warden has its networks; what it no longer allows is forgotten and cut in the same go, and only then
- * is it written down and said to hold (E24). Changes of one sandbox come one after the other. */
+ * A policy is in force when the warden has applied its networks. In the same step, learned addresses and
+ * flows that it no longer allows are removed. Only then is it saved and reported as in force (E24). Changes
+ * of one sandbox are sequential. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/metrics.h - what the sandbox uses: GET /metrics, and /metrics/watch once a second.
+/* execd/metrics.h - resource usage of the sandbox: GET /metrics, and /metrics/watch once a second.
  *
- * In a sandbox the numbers are those of its control groups, through descriptors of the warden's, and never the host's. As
- * an ordinary process they are those of our own group where that has a limit, and of the machine otherwise.
+ * In a sandbox the numbers come from its control groups, through descriptors from the warden, and never from
+ * the host. In an ordinary process they are those of our own group, where it has a limit, or of the machine.
  *
- * Use of the CPU is measured between two looks. While somebody asks or watches there is one each second, and answers
- * come from the last; after a rest the first answer takes METRICS_FIRST_MS. Nobody asking costs nothing. */
+ * CPU usage is measured between two samples. While a client asks or watches there is one sample a second, and
+ * answers use the last one; after a pause the first answer takes METRICS_FIRST_MS. Without clients nothing is
+ * sampled. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* fetch/http.h - requests to registries, by libcurl: several at once, each by the rules of I4.
  *
- * Nothing is followed by itself: a redirect is an answer like any other, and what may be asked next is decided by
- * fetch/registry.h. An address that W4 names is not connected to unless the operator said so about the registry or the host.
- * Where there is a proxy, see fetch/proxy.h. */
+ * Nothing is followed automatically: a redirect is an ordinary response, and fetch/registry.h decides about
+ * the next request. An address of W4 is not connected to, unless the operator has allowed it for the registry
+ * or the host. For proxies see fetch/proxy.h. */
 #pragma once
 #include <curl/curl.h>
 #include <stdbool.h>

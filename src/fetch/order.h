@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* fetch/order.h - what the fetcher is to do, as it arrives. */
+/* fetch/order.h - the order of a fetcher, as it arrives. */
 #pragma once
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ingress/gateway.h - a request from outside: where it wants to go, whether it may, and on its way.
+/* ingress/gateway.h - one request from outside: its target, its authorisation, and its forwarding.
  *
- * It is the ctx of its HTTP service. What it needs is made by others and outlives it. */
+ * It is the ctx of the gateway's HTTP service. The objects that it uses are made by others and outlive it. */
 #pragma once
 #include <stdbool.h>
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ingress/intents.h - tells servers, through a list in Redis, which sandboxes are used.
+/* ingress/intents.h - reports to servers, through a list in Redis, which sandboxes are used.
  *
- * It never holds a request up: what cannot be sent is dropped and counted. One sandbox is told of once in an interval, which
- * begins when Redis has taken it, so that a failure costs the next request nothing. */
+ * It never delays a request: reports that cannot be sent are dropped and counted. A sandbox is reported once
+ * per interval, which begins when Redis has accepted the report, so that a failed one is repeated with the
+ * next request. */
 #pragma once
 #include <stdint.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ingress/lookup.h - what a provider has found, remembered for a moment.
+/* ingress/lookup.h - a cache of what a provider has found.
  *
- * Where a sandbox is and what its token is does not change while it lives, so a finding is used for LOOKUP_KEEP_MS and asked
- * for anew in the background after LOOKUP_FRESH_MS; that there is none, or none yet, is believed for LOOKUP_NO_MS alone. */
+ * The place and the token of a sandbox do not change while it lives. So a result is used for LOOKUP_KEEP_MS
+ * and refreshed in the background after LOOKUP_FRESH_MS. A negative result is used for LOOKUP_NO_MS only. */
 #pragma once
 #include "base/own.h"
 #include "base/str.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ingress/provider.h - who knows where sandboxes are: a table of functions, one for each kind of place they can be in. */
+/* ingress/provider.h - providers find sandboxes: a table of functions, one table for each kind of backend. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/command/execution.h - a run of something as a stream of events: what its two pipes say, pings
- * meanwhile, and how it ended.
+/* execd/command/execution.h - one run of a program as a stream of events: the output of two pipes, pings, and
+ * the end.
  *
- * The owner starts the program, hands over the pipes' read ends, and says when and how it ended; what is in
- * the pipes by then is sent, then the end, and the stream closes, whoever else still holds the pipes. A
- * reader who is slow makes the program wait, through full pipes; one who goes away does not end it: it runs
- * on, and its output goes to `tail` alone. */
+ * The owner starts the program, passes the read ends of the pipes, and reports when and how it ended. Data
+ * that is in the pipes by then is sent, then the end, and the stream closes, even if other processes still
+ * hold the pipes. A slow reader makes the program wait, through full pipes. A reader that disconnects does
+ * not end the program; its output then goes to `tail` only. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/command/history.h - what is remembered of commands: how they went and what they wrote.
+/* execd/command/history.h - records of commands: their result and their output.
  *
- * A record is made before the command starts and stays after its end, so whoever lost the stream finds
- * everything here. The oldest ended ones go when there are HISTORY_MAX, when all outputs together pass
- * HISTORY_BYTES_MAX, and each one HISTORY_KEEP_MS after its end. */
+ * A record is made before the command starts and stays after its end, for clients that lost the stream. Ended
+ * records are dropped, oldest first, when there are more than HISTORY_MAX or their outputs exceed
+ * HISTORY_BYTES_MAX, and each HISTORY_KEEP_MS after its end. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

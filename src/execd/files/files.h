@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/files/files.h - files and directories for clients: what the files_*.c share.
+/* execd/files/files.h - the file API: shared by the files_*.c.
  *
- * All but the download of a whole file happens in a worker (execd/work.h). A path of a request is turned into a place once;
- * from then on descriptors are used, opened in our root without magic links (O1). Content is read from and written to
- * regular files only (O2). Every write goes to a file without a name, or with a temporary one, in the directory where it
- * will be, and takes its final name when it is complete (O3).
+ * Everything except the download of a whole file happens in a worker (execd/work.h). A path of a request is
+ * resolved once; afterwards descriptors are used, opened in our root without magic links (O1). Content is
+ * read from and written to regular files only (O2). Every write goes to an unnamed or temporary file in the
+ * target directory, which gets its final name when it is complete (O3).
  *
- * Of several paths in one request the first that fails ends it; what was done before stays done. */
+ * Of several paths in one request, the first failure ends the request; earlier changes stay. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

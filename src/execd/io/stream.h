@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/io/stream.h - one pipe of a program: bytes come in, the texts of events go out.
+/* execd/io/stream.h - one pipe of a program: bytes in, texts of events out.
  *
- * Input waits within the budget's leave; a full stream is not read, so that the program waits. */
+ * Input is buffered as far as the budget grants it. A full stream is not read, so that the program waits. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

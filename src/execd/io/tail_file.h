@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/io/tail_file.h - the last bytes that a program has written, in a file without a name on the sandbox's
- * own disk.
+/* execd/io/tail_file.h - the last bytes of a program's output, in an unnamed file on the sandbox's own disk.
  *
- * Bytes are counted from the first one ever written; the oldest make room for new ones once there are `max`.
- * What the disk has no room for is gone, and then `is_cut` says so. */
+ * Bytes are counted from the first one ever written; beyond `max`, the oldest are overwritten. Bytes that the
+ * disk has no room for are lost, and `is_cut` is set. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/pty/pty_impl.h - what the files of terminals share: pty.c moves the output and keeps the list, pty_shell.c starts
- * shells, pty_client.c is the WebSocket. */
+/* execd/pty/pty_impl.h - shared by the files of terminals: pty.c moves the output and keeps the list,
+ * pty_shell.c starts shells, pty_client.c is the WebSocket. */
 #pragma once
 #include "base/arena.h"
 #include "base/buf.h"
