@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/commands_more.h - commands that the published CLI does not have, and what they share. Rows for them are in tree.c. */
+/* cli/commands_more.h - commands that the published CLI does not have, and helpers that they share. Their
+ * rows are in tree.c. */
 #pragma once
 #include "base/opt.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/encoding.h - text of other encodings. */
+/* cli/encoding.h - converts text of other encodings to UTF-8 and back. */
 #pragma once
 #include <stdbool.h>
 

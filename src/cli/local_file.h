@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/local_file.h - files of the user's own. */
+/* cli/local_file.h - files of the local user. */
 #pragma once
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/run_options.h - the words of `osb run`, and the sandbox that they ask for. */
+/* cli/run_options.h - the options of `osb run`, and the create request that follows from them. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

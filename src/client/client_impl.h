@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* client/client_impl.h - the client and its calls, for the files of this folder. How operations are written: client/op.h. */
+/* client/client_impl.h - the client and its calls, for the files of this folder. client/op.h explains how to
+ * write an operation. */
 #pragma once
 #include <stdatomic.h>
 

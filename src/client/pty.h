@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* client/pty.h - terminals, for those whose end is theirs, too. */
+/* client/pty.h - terminals of sandboxes, also for callers with a terminal of their own. */
 #pragma once
 struct osb_client;
 struct osb_sandbox;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* client/sandbox.h - the handle of a sandbox: who it is and where its insides are reached. */
+/* client/sandbox.h - the handle of a sandbox: its id and its endpoints. */
 #pragma once
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* mcp/args.h - the arguments of all tools, as one struct: what a tool takes is a table of fields of it (base/decode.h), from which
- * both its input schema and the decoding of a call come. */
+/* mcp/args.h - the arguments of all tools, as one struct. The arguments of a tool are a table of its fields
+ * (base/decode.h), from which both the input schema and the decoder follow. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

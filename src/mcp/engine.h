@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* mcp/engine.h - what all sessions of an MCP server share: the loop, the library's client that is driven by it, the sandboxes that
- * are known, and the calls that are under way. */
+/* mcp/engine.h - what all sessions of an MCP server share: the loop, the library client that it drives, the
+ * known sandboxes, and the calls in progress. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

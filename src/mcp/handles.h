@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* mcp/handles.h - the sandboxes that this server knows: handles of the library by id, shared by all of its
- * sessions. */
+/* mcp/handles.h - handles of known sandboxes by id, shared by all sessions. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* mcp/tool.h - the tools, as one table: a name, words for a model, what it takes and gives, and what it does. */
+/* mcp/tool.h - the tools, as one table: name, description for a model, arguments, result, and function. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/copy/copy_fleet.h - the files of a list, several on their way at a time: most are small, and a round trip each is what they cost. */
+/* cli/copy/copy_fleet.h - transfers the files of a list, several at a time, because small files cost mainly a
+ * round trip each. */
 #pragma once
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/copy/copy_job.h - one run of `osb cp`: what both directions share. */
+/* cli/copy/copy_job.h - one run of `osb cp`: shared by both directions. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

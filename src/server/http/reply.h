@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/http/reply.h - what the handlers of sandboxes share: parameters, faults, objects as JSON. */
+/* server/http/reply.h - shared by the handlers of sandboxes: parameters, errors, objects as JSON. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/http/service.h - what all routes have in common: request ids, CORS, key, limits, error bodies, access log.
+/* server/http/service.h - what all routes share: request ids, CORS, key, limits, error bodies, access log.
  *
- * A struct service is the ctx of its requests: handlers find it with service_of(). */
+ * A struct service is the ctx of its requests: handlers get it with service_of(). */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
