@@ -24,14 +24,15 @@ struct image_options {
 #define OUTPUT OPT_OUTPUT(struct image_options, output_table)
 #define QUIET OPT(struct image_options, quiet, OPT_FLAG, "quiet", 'q', NULL, "Show no progress.")
 #define WHICH \
-	OPT(struct image_options, platform, OPT_STRING, "platform", 0, "OS/ARCH", "Take the image for OS/ARCH instead of the server's."), \
+	OPT(struct image_options, platform, OPT_STRING, "platform", 0, "OS/ARCH", "Use the image for OS/ARCH. Default: the server's."), \
 	OPT(struct image_options, username, OPT_STRING, "username", 'u', "NAME", "Log in to the registry as NAME."), \
 	OPT(struct image_options, password_stdin, OPT_FLAG, "password-stdin", 0, NULL, "Read the password from standard input.")
 
 static const struct opt pull_opts[] = { WHICH, QUIET, OUTPUT, { 0 } };
 static const struct opt save_opts[] = { WHICH, QUIET, { 0 } };
 static const struct opt load_opts[] = {
-	OPT(struct image_options, name, OPT_STRING, "name", 0, "IMAGE", "Call the image IMAGE, whatever the archive says."), QUIET, OUTPUT, { 0 },
+	OPT(struct image_options, name, OPT_STRING, "name", 0, "IMAGE",
+	    "Name the image IMAGE, whatever its name in the archive."), QUIET, OUTPUT, { 0 },
 };
 
 /* ---- which image ---- */
@@ -185,13 +186,14 @@ const struct opt_command cli_image_commands[] = {
 	  .max_operands = 1, .run = image_pull,
 	  .about = "Asks the registry even if the image is present: its tag may have moved. Creates pull by themselves what is missing." },
 	{ .name = "ls", .summary = "list the images that are present", .opts = cli_table_opts, .run = image_list },
-	{ .name = "load", .summary = "take the images of an archive", .operands = "FILE|-", .opts = load_opts, .min_operands = 1,
+	{ .name = "load", .summary = "load the images of an archive", .operands = "FILE|-", .opts = load_opts,
+	  .min_operands = 1,
 	  .max_operands = 1, .run = image_load,
 	  .about = "FILE is a tar, compressed or not: an OCI layout, what 'docker save' wrote, or a root file system, which needs a name." },
 	{ .name = "save", .summary = "write an image to an archive", .operands = "IMAGE FILE|-", .opts = save_opts, .min_operands = 2,
 	  .max_operands = 2, .run = image_save, .about = "Writes an OCI layout, as a tar, that 'docker load' takes as well." },
 	{ .name = "rm", .summary = "forget images", .operands = "IMAGE...", .opts = cli_table_opts, .min_operands = 1,
 	  .max_operands = OPT_OPERANDS_ANY, .run = image_remove,
-	  .about = "Sandboxes that run go on, and layers that something stands on stay." },
+	  .about = "Running sandboxes continue, and layers in use are kept." },
 	{ 0 },
 };

@@ -30,7 +30,7 @@ struct snapshot_options {
 #define ENV OPT(struct snapshot_options, env, OPT_LIST, "env", 'e', "KEY=VALUE", "Set a variable of the environment.")
 #define NEW_SANDBOX \
 	OPT(struct snapshot_options, timeout, OPT_STRING, "timeout", 't', "DURATION", "End it after DURATION ('10m', '2h'), or 'none'."), ENV, \
-	OPT(struct snapshot_options, metadata, OPT_LIST, "metadata", 'm', "KEY=VALUE", "Note something about it."), \
+	OPT(struct snapshot_options, metadata, OPT_LIST, "metadata", 'm', "KEY=VALUE", "Add metadata."), \
 	OPT(struct snapshot_options, resource, OPT_LIST, "resource", 0, "KEY=VALUE", "Limit it: 'cpu=2', 'memory=1Gi'.")
 
 static const struct opt create_opts[] = {
@@ -277,7 +277,7 @@ int cmd_rollback(int argc, char **argv, void *arg)
 const struct opt_command cli_snapshot_commands[] = {
 	{ .name = "create", .summary = "take a snapshot of a sandbox", .operands = "SANDBOX", .opts = create_opts, .min_operands = 1,
 	  .max_operands = 1, CLI_COMPLETES_SANDBOX, .run = snapshot_create,
-	  .about = "Keeps the files of SANDBOX as they are now; its programs wait for a moment meanwhile." },
+	  .about = "Saves the files of SANDBOX as they are now. Its programs are stopped for a moment." },
 	{ .name = "ls", .summary = "list snapshots", .opts = list_opts, .run = snapshot_list },
 	{ .name = "get", .summary = "show a snapshot", .operands = "SNAPSHOT", .opts = cli_table_opts, .min_operands = 1, .max_operands = 1,
 	  .run = snapshot_get },
@@ -285,9 +285,11 @@ const struct opt_command cli_snapshot_commands[] = {
 	  .max_operands = OPT_OPERANDS_ANY, .run = snapshot_remove },
 	{ .name = "export", .summary = "write a snapshot to an archive", .operands = "SNAPSHOT FILE|-", .opts = export_opts,
 	  .min_operands = 2, .max_operands = 2, .run = snapshot_export, .about = "The archive is an OCI layout, as a tar, with all layers." },
-	{ .name = "import", .summary = "take a snapshot from an archive", .operands = "FILE|-", .opts = import_opts, .min_operands = 1,
+	{ .name = "import", .summary = "import a snapshot from an archive", .operands = "FILE|-",
+	  .opts = import_opts, .min_operands = 1,
 	  .max_operands = 1, .run = snapshot_import },
-	{ .name = "restore", .summary = "make a sandbox that begins with a snapshot", .operands = "SNAPSHOT", .opts = restore_opts,
+	{ .name = "restore", .summary = "create a sandbox from a snapshot", .operands = "SNAPSHOT",
+	  .opts = restore_opts,
 	  .min_operands = 1, .max_operands = 1, .run = snapshot_restore },
 	{ 0 },
 };
