@@ -23,6 +23,6 @@ struct attempts *attempts_new(struct err *e);
 void attempts_free(struct attempts *a); /* NULL is fine */
 DEFINE_AUTO(struct attempts *, attempts_free)
 
-/* Whether PEER (NULL, or no address: somebody) has used up its guesses at WHAT. */
+/* Whether PEER (NULL, or no address: an unknown one) has used up its guesses at WHAT. */
 bool attempts_exceeded(const struct attempts *a, struct str what, const struct sockaddr *peer, uint64_t now_ms);
 void attempts_failed(struct attempts *a, struct str what, const struct sockaddr *peer, uint64_t now_ms);

@@ -16,8 +16,8 @@ struct err;
 struct renew_intent {
 	struct str id;
 	int64_t observed_us;    /* since 1970 */
-	unsigned port;          /* 0: not told */
-	struct str request_uri; /* empty: not told */
+	unsigned port;          /* 0: absent */
+	struct str request_uri; /* empty: absent */
 };
 
 /* {"sandbox_id":...,"observed_at":...,"port":...,"request_uri":...} */

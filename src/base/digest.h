@@ -20,7 +20,7 @@ struct digest {
 	unsigned char bytes[SHA512_SIZE]; /* zero beyond its size */
 };
 
-bool digest_valid(const struct digest *d); /* of one that somebody else has made */
+bool digest_valid(const struct digest *d); /* for digests from outside */
 bool digest_eq(const struct digest *a, const struct digest *b);
 
 /* "sha256:" or "sha512:" and as many small hexadecimal digits as it takes: the one way a digest is written. */

@@ -57,7 +57,7 @@ enum guest_fd {
 enum guest_kind {
 	GUEST_STARTED = 1, /* the entrypoint runs; none when there is no entrypoint */
 	GUEST_READY,       /* requests are answered */
-	GUEST_EXITED,      /* the entrypoint has ended, or execd was told to end: exit_code and signal say how */
+	GUEST_EXITED,      /* the entrypoint has ended, or execd got a signal to end; exit_code and signal have the details */
 	GUEST_FAILED,      /* the entrypoint could not be started; text gives the reason */
 };
 

@@ -55,7 +55,7 @@ struct json_limits {
 	size_t values;  /* in the whole tree, each array and object being one too; 0 means JSON_VALUES_MAX */
 };
 #define JSON_DEPTH_MAX 32
-#define JSON_VALUES_MAX 65536 /* 4 MiB of tree, and little work for whoever walks it */
+#define JSON_VALUES_MAX 65536 /* 4 MiB of tree, and a bound for its readers */
 #define JSON_NUMBER_MAX 1100 /* characters of one number: every double has a shorter exact decimal form */
 
 /* NULL and an error that says where on bad input: "byte 17: ..." or, inside an array or object,

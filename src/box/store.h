@@ -48,7 +48,7 @@ struct box_store {
 	uint64_t reserve_bytes;
 	/* btrfs */
 	struct btrfs fs;
-	bool is_ours; /* nobody else uses the file system */
+	bool is_ours; /* no other program uses the file system */
 	char mounted_at[STORE_PATH_MAX];
 	int image; /* -1: there is none */
 };
@@ -76,7 +76,7 @@ int box_disk_remove(const struct box_store *s, const char *name, struct err *e);
 
 /* ---- layers that are disks as they once were ----
  *
- * NAME is a disk that nobody writes to meanwhile, LAYER a new name of layers/. With btrfs the clone is a snapshot: it takes
+ * NAME is a disk without writers, LAYER a new name of layers/. With btrfs the clone is a snapshot: it takes
  * no longer for a large disk than for a small one, once that is written back. Plain folders are copied, the
  * writable layers of them, sharing content where the file system can. */
 

@@ -34,7 +34,7 @@ enum wire_call {
 	WIRE_STATS,
 	WIRE_LIST,  /* answered with one row per box, then one without an id */
 	WIRE_SNAPSHOT,        /* of the sandbox, as the layer layers[0]; ERR_CONFLICT: it does not run, nor is it paused */
-	WIRE_SNAPSHOT_REMOVE, /* of the layer layers[0], if it is there; ERR_CONFLICT: a sandbox stands on it */
+	WIRE_SNAPSHOT_REMOVE, /* of the layer layers[0], if it is there; ERR_CONFLICT: a sandbox uses it */
 	WIRE_SNAPSHOTS,       /* answered with one row per layer, then one without a name */
 	/* With a readable descriptor of the blob that layers[0] names, which is opened by nobody for writing any more. Answered
 	 * when the layer is there: at once when it was there before. */

@@ -16,8 +16,8 @@
 
 enum attach_end {
 	ATTACH_EXIT,     /* the program ended: code is its status */
-	ATTACH_SIGNAL,   /* we were told to: code is the signal */
-	ATTACH_CLOSED,   /* nobody reads our output any more */
+	ATTACH_SIGNAL,   /* by a signal: code is its number */
+	ATTACH_CLOSED,   /* our output was closed */
 	ATTACH_LOST,     /* the connection, or the sandbox: error gives the reason */
 	ATTACH_TIMEOUT,
 	ATTACH_LEFT,     /* by key: the program is to end */

@@ -28,7 +28,7 @@ struct osb_call {
 	unsigned deadline_ms;
 	char request_id[128]; /* "": one is made up */
 	atomic_bool is_cancelled;
-	struct wake *wake; /* NULL: the client's own call, which nobody can cancel */
+	struct wake *wake; /* NULL: the client's own call, which cannot be cancelled */
 	bool is_dead; /* osb_call_free() came while something was under way */
 	struct osb_error error;
 	struct op op;

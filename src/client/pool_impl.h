@@ -36,8 +36,8 @@ struct pool_job {
 	struct osb_error error;
 	unsigned n_kills;  /* of RELEASE: the thread's */
 	bool is_done;
-	bool is_abandoned; /* whoever gave it has gone: the thread frees it */
-	int notify_fd;     /* an eventfd to be told by, or -1 */
+	bool is_abandoned; /* its owner is gone: the thread frees it */
+	int notify_fd;     /* an eventfd for the answer, or -1 */
 };
 
 struct pool_kill {

@@ -82,7 +82,7 @@ struct pool_store {
 struct pool_store *pool_store_redis(struct loop *l, const struct pool_store_spec *spec, struct err *e);
 
 struct pool_store *pool_store_new(struct loop *l, const struct pool_store_spec *spec, struct err *e); /* may look a name up, and wait for that */
-void pool_store_free(struct pool_store *s); /* nobody is called any more; NULL is fine */
+void pool_store_free(struct pool_store *s); /* no callback comes any more; NULL is fine */
 DEFINE_AUTO(struct pool_store *, pool_store_free)
 
 /* FN is called exactly once: at once by memory, and if it could not be sent, else from the loop. */

@@ -4,4 +4,4 @@
 struct osb_client;
 struct osb_sandbox;
 
-void ptys_free(struct osb_client *c, const struct osb_sandbox *s); /* those of S, or all; nobody is called back */
+void ptys_free(struct osb_client *c, const struct osb_sandbox *s); /* those of S, or all; without callbacks */

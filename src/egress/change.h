@@ -18,6 +18,6 @@ struct change_spec {
 	void *arg;
 };
 
-/* Behind those of the sandbox that wait. -1: there is no room for it, and nobody is told. */
+/* Behind those of the sandbox that wait. -1: no memory; FN is not called. */
 int change_add(struct sandbox *s, const struct change_spec *spec, struct err *e);
 void changes_drop(struct sandbox *s); /* the sandbox goes */

@@ -14,7 +14,7 @@ struct keeper_rules {
 	struct netlink nft, flows;
 	const char *table;
 	uint32_t mark; /* of egress's own flows, which no rule is about */
-	bool is_known;  /* RULES has been told; before that nothing passes */
+	bool is_known;  /* RULES has arrived; before that nothing passes */
 	bool allows, is_loose;
 	struct egress_net rules[EGRESS_RULES_MAX];
 	size_t n_rules;

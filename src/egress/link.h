@@ -17,7 +17,7 @@ struct loop;
 #define LINK_ANSWER_MS 5000 /* the warden's time for one message */
 #define LINK_PENDING_MAX 16384
 
-/* What the warden tells. FDS are the callee's to take (take_fd()). */
+/* Announcements of the warden. FDS may be taken (take_fd()). */
 typedef void link_told_fn(const struct egress_message *m, int *fds, size_t n_fds, void *arg);
 /* The answer to what was asked; E is NULL when it is in force. */
 typedef void link_done_fn(const struct err *e, void *arg);
@@ -33,5 +33,5 @@ void link_renew(struct link *l, const struct err *why);
 bool link_is_up(const struct link *l); /* connected, and greeted */
 /* Sends M, whose version and serial are set here. DONE is called once, later, unless -1 was returned; it may be NULL. */
 int link_ask(struct link *l, struct egress_message *m, link_done_fn *done, void *arg, struct err *e);
-void link_forget(struct link *l, void *arg); /* answers with this ARG find nobody any more */
+void link_forget(struct link *l, void *arg); /* replies for this ARG are dropped */
 int link_tell(struct link *l, struct egress_message *m, struct err *e); /* as it is, with its serial */

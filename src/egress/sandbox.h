@@ -61,8 +61,8 @@ struct sandbox {
 void sandbox_bind(struct egress *g, const struct egress_message *m, int *fd);
 void sandbox_unbind(struct egress *g, const char *id);
 void sandbox_settle(struct sandbox *s);  /* its first policy is in force, or cannot be */
-void sandboxes_begin(struct egress *g);  /* the warden is new: it tells of everything again */
-void sandboxes_synced(struct egress *g); /* what it has not told of is gone */
+void sandboxes_begin(struct egress *g);  /* the warden is new and announces everything again */
+void sandboxes_synced(struct egress *g); /* sandboxes that it did not announce are gone */
 void sandboxes_drop(struct egress *g);
 
 struct sandbox *sandbox_by_id(const struct egress *g, struct str id);

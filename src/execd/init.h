@@ -69,4 +69,4 @@ int child_adopt(struct child *c, struct init *in, pid_t pid, const struct child_
 
 /* To the process and its group, which it leads (spawn_spec.new_session). Fine when it has ended. */
 void child_signal(const struct child *c, int signo);
-void child_forget(struct child *c); /* it is collected when it ends, and nobody is told */
+void child_forget(struct child *c); /* it is reaped when it ends, without a callback */

@@ -38,7 +38,7 @@ void metrics_write(const struct metrics_look *look, double cpu_pct, struct buf *
 struct metrics {
 	struct loop *loop;
 	struct cgroup_gauges gauges;
-	bool sees_host; /* the machine's numbers may be told */
+	bool sees_host; /* the machine's numbers may be shown */
 	struct metrics_look last;
 	double cpu_pct;
 	bool is_measured; /* cpu_pct is that of the last look */
@@ -48,5 +48,5 @@ struct metrics {
 };
 
 int metrics_init(struct metrics *m, struct loop *l, const struct cgroup_gauges *gauges, bool sees_host, struct err *e);
-void metrics_stop(struct metrics *m); /* whoever watches has seen all */
+void metrics_stop(struct metrics *m); /* ends all watches */
 void metrics_done(struct metrics *m);

@@ -74,7 +74,7 @@ struct transfer {
 	struct curl_slist *headers;
 	bool was_refused, uses_proxy;
 	long proxy_status; /* what it said about the way to the registry; 0: nothing */
-	size_t ignored; /* bytes of a body that nobody asked for */
+	size_t ignored; /* bytes of a body that is not wanted */
 	struct session *session;
 };
 

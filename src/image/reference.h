@@ -29,7 +29,7 @@ struct reference {
 	struct digest digest;
 };
 
-/* ERR_INVALID says what is wrong, for whoever wrote it. */
+/* ERR_INVALID with a message for the user. */
 int reference_parse(struct str text, struct reference *ret, struct err *e);
 
 /* The whole name, one spelling for one image: "docker.io/library/python:3.12". With a digest, the tag is left out. */

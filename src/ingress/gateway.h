@@ -31,7 +31,7 @@ struct gateway_spec {
 	struct loop *loop;
 	enum gateway_mode mode;
 	struct provider *provider;
-	struct intents *intents; /* NULL: none are told */
+	struct intents *intents; /* NULL: none are reported */
 	const struct trust *trust; /* proxies in front of us */
 };
 
@@ -47,7 +47,7 @@ struct gateway {
 	struct metrics metrics;
 	struct random_pool random;
 	struct timer look;
-	struct log_limit refused, failed, unknown; /* lines that anybody can cause */
+	struct log_limit refused, failed, unknown; /* log lines that peers can cause */
 };
 
 int gateway_init(struct gateway *g, const struct gateway_spec *spec, struct err *e);

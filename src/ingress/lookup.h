@@ -33,7 +33,7 @@ struct lookup_counts {
 };
 
 struct lookup *lookup_new(struct loop *l, struct provider *p, struct err *e); /* P must outlive it */
-void lookup_free(struct lookup *l); /* nobody is called any more; NULL is fine */
+void lookup_free(struct lookup *l); /* no callback comes any more; NULL is fine */
 DEFINE_AUTO(struct lookup *, lookup_free)
 
 /* 1: *ret, valid until the loop turns. 0: W's FN will be called from the loop, unless it is cancelled. -1: E. ID is id_valid(). */

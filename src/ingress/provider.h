@@ -25,7 +25,7 @@ enum found {
 	FOUND_READY,
 	FOUND_NOT_READY, /* there is one, but requests cannot go there */
 	FOUND_NOWHERE,
-	FOUND_FAILED,    /* nobody could say */
+	FOUND_FAILED,    /* the search failed */
 };
 
 struct finding {

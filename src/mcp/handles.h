@@ -29,4 +29,4 @@ struct handle *handles_take(struct handles *b, const char *id); /* held; NULL: n
 struct handle *handles_add(struct handles *b, struct osb_sandbox *sandbox);
 void handles_drop(struct handles *b, const char *id);
 void handle_release(struct handle *h); /* NULL is fine */
-void handles_done(struct handles *b);  /* nobody holds one any more */
+void handles_done(struct handles *b);  /* none may be in use */

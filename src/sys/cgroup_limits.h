@@ -40,7 +40,7 @@ enum {
 const char *cgroup_limit_name(unsigned bit); /* "memory", "io weight", ... */
 
 /* Sets what L asks for. *ret_lacking gets the bits of those that this host has no means to enforce: whether to go
- * on without them is for the caller to say. Lowering memory below what is used fails on v1 (ERR_CONFLICT) and
+ * on without them is the caller's decision. Lowering memory below what is used fails on v1 (ERR_CONFLICT) and
  * kills on v2. */
 int cgroup_limit(const struct cgroup *g, const struct cgroup_limits *l, unsigned *ret_lacking, struct err *e);
 

@@ -18,5 +18,5 @@ int loopdev_attach(int file, char path[LOOPDEV_PATH_MAX], struct err *e);
 /* The former alone: ERR_NOT_FOUND when no device has it. */
 int loopdev_find(int file, char path[LOOPDEV_PATH_MAX], struct err *e);
 
-/* Makes the device as large as its file is now, and tells how large that is. */
+/* Resizes the device to its file's current size, and returns that size. */
 int loopdev_resize(int dev, uint64_t *ret_bytes, struct err *e);

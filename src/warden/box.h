@@ -100,7 +100,7 @@ int box_take_up(struct warden *w, const struct box_file *file, struct stack *sta
  * of that one waits for this. */
 void box_sweep_slot(struct warden *w, struct slot *slot, const char *id);
 void box_sweep(struct warden *w, unsigned number, const char *id);
-void box_sweep_stray(struct warden *w, unsigned number); /* with elements of the rules that nobody remembers */
+void box_sweep_stray(struct warden *w, unsigned number); /* with elements of the rules that are not recorded */
 
 enum wire_state box_state(const struct box *b);
 void boxes_done(struct warden *w); /* forgets them all; they go on */

@@ -17,7 +17,7 @@ struct guard {
 	struct store_plan plan; /* that the worker is at */
 	bool is_settling;       /* the last one was a trim */
 	bool is_told;           /* that nothing is left */
-	bool is_wanted;         /* somebody was refused */
+	bool is_wanted;         /* a request was refused */
 	struct timer timer;
 	struct workers pool;
 	struct worker worker;

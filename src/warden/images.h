@@ -32,7 +32,7 @@ struct images_spec {
 	const char *unpack; /* the program; NULL: beside this one */
 };
 
-/* Warns of images that cannot be used now, and sweeps layers that nobody needs. */
+/* Warns of images that cannot be used now, and sweeps unused layers. */
 int images_open(struct warden *w, const struct images_spec *spec, struct err *e);
 void images_done(struct warden *w);
 bool images_are_busy(const struct warden *w); /* a worker unpacks */

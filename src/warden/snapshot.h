@@ -30,5 +30,5 @@ int snapshot_let_go(const struct box_host *h, const struct slot *s, struct err *
 /* It goes on whatever froze it, with several tries. */
 int snapshot_thaw(const struct box_host *h, const struct slot *s, struct err *e);
 
-void snapshot_forget(struct box *b); /* nobody is answered any more */
+void snapshot_forget(struct box *b); /* without a reply */
 void snapshots_done(struct warden *w);

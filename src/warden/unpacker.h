@@ -33,7 +33,7 @@ struct packer_spec {
 	const char *program;
 	uint64_t id_base;      /* of ids that are nobody else's while this runs */
 	uint64_t from_base;    /* of the directory's, on the disk; 0: as they are in the tar */
-	int dir;               /* which nobody changes meanwhile */
+	int dir;               /* unchanged meanwhile */
 	int out;               /* an empty file */
 	uint64_t bytes_max, disk_max; /* of it */
 	const char *const *left_out; /* paths of the directory; NULL behind the last, or for none */

@@ -39,7 +39,7 @@ struct warden_spec {
 	const char *state_dir, *prefix, *execd;
 	int listener;     /* SEQPACKET, listening; taken */
 	int pulse;        /* see net/pulse.h; -1: none. Taken */
-	int64_t server_uid; /* who may ask, besides root; -1: nobody */
+	int64_t server_uid; /* user that may send requests, besides root; -1: none */
 	unsigned slots;   /* kept ready */
 	struct images_spec images; /* as the operator lists them */
 	struct volumes_spec volumes;
@@ -55,7 +55,7 @@ struct warden {
 	bool has_host;
 	int lock; /* of the state directory */
 	bool is_locked_out; /* it could not be had: another warden runs there */
-	struct workers workers;  /* for what somebody waits for */
+	struct workers workers;  /* for requests that clients wait for */
 	struct workers freezers; /* for pauses: few, since each waits for busy processes to have their turn */
 	struct workers removers; /* few: they wait for the same locks of the kernel that creates need */
 	char boot[BOOT_ID_SIZE];
@@ -74,7 +74,7 @@ struct warden {
 	struct box *boxes;
 	bool is_taken[SLOT_NUMBER_MAX]; /* numbers, until everything that they name is gone */
 	unsigned next_number;
-	bool has_unknown; /* boxes that could not be taken up, and are left alone: they may stand on any layer */
+	bool has_unknown; /* boxes that could not be adopted and are left alone: they may use any layer */
 
 	struct maker maker; /* one: a second makes latency worse on two CPUs, and rates no better */
 	struct parked *parked; /* slots that wait */

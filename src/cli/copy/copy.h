@@ -44,7 +44,7 @@ struct copy_entry {
 	bool is_made;       /* a folder that was not there before */
 	uint64_t size;      /* of a file */
 	const char *path;   /* below the top; "" is the top itself */
-	const char *target; /* of a link, or NULL as long as nobody asked */
+	const char *target; /* of a link; NULL: not asked for yet */
 };
 
 struct copy_list {

@@ -51,7 +51,7 @@ struct code_spec {
 	const char *kernel;        /* the name of a kernelspec that the client asks for, or NULL */
 	const struct env *env;     /* of its program */
 	const char *cwd;           /* absolute; it was there when the context was made */
-	const struct identity *as; /* whom its program runs as; NULL: who we are */
+	const struct identity *as; /* user of its program; NULL: our own */
 };
 
 struct code_driver_type {

@@ -25,7 +25,7 @@ struct code_run {
 	struct code_context *context;
 	struct codes *owner;
 	const struct execution_host *host;
-	struct reply *rp; /* NULL: nobody listens */
+	struct reply *rp; /* NULL: no reader */
 	struct outbox out;
 	struct buf text;  /* output that is no event yet */
 	enum event_stream text_kind;
@@ -37,7 +37,7 @@ struct code_run {
 	uint64_t began_ms;
 	bool has_begun;    /* the driver has it */
 	bool is_interrupted; /* before it began */
-	bool is_blocked;   /* the driver was told that there is no room */
+	bool is_blocked;   /* the driver knows that there is no room */
 	bool has_error;
 	bool has_ended;
 	bool has_terminal; /* the last event is in `out` */

@@ -20,7 +20,7 @@ struct init;
 struct leaf;
 struct reply;
 
-#define COMMANDS_LINGERING_MAX 64 /* that have ended, while somebody still holds their pipe */
+#define COMMANDS_LINGERING_MAX 64 /* that have ended, with their pipe still open in other processes */
 #define COMMAND_WAITERS_MAX 16    /* interrupts of one command at the same time */
 #define COMMAND_GRACE_MS 3000     /* from SIGTERM to SIGKILL */
 

@@ -29,7 +29,7 @@ struct execution_host {
 
 struct execution {
 	const struct execution_host *host;
-	struct reply *rp; /* NULL: nobody listens */
+	struct reply *rp; /* NULL: no reader */
 	struct stream streams[2];
 	struct outbox out;
 	struct event_stamp stamp; /* of the texts being added */
@@ -53,7 +53,7 @@ struct execution {
 int execution_begin(struct execution *x, const struct execution_host *host, struct str id,
 		    struct tail_file *tail, struct reply *rp,
 		    struct err *e);
-/* The same without anybody who listens. */
+/* The same without a reader. */
 int execution_begin_unheard(struct execution *x, const struct execution_host *host, struct tail_file *tail,
 			    struct err *e);
 

@@ -114,7 +114,7 @@ struct draft {
 	char temp[DRAFT_NAME_SIZE]; /* its name meanwhile; empty: it has none */
 };
 #define DRAFT_INIT ((struct draft){ .fd = -1, .dir = -1 })
-int draft_temp_name(char out[DRAFT_NAME_SIZE], struct err *e); /* one that nobody has */
+int draft_temp_name(char out[DRAFT_NAME_SIZE], struct err *e); /* an unused one */
 int draft_open(struct draft *d, int dir, struct err *e);
 int draft_keep(struct draft *d, const char *name, struct err *e); /* gives it the name, in place of what had it */
 void draft_done(struct draft *d);                                /* a draft that was not kept leaves nothing */

@@ -17,7 +17,7 @@ struct drains {
 	struct loop *loop;
 	struct drain *newest, *oldest;
 	size_t n, max;             /* one more ends the oldest */
-	char scratch[DRAIN_PIECE]; /* for whoever reads to drop */
+	char scratch[DRAIN_PIECE]; /* for data that is read and dropped */
 };
 
 void drains_init(struct drains *ds, struct loop *l, size_t max);

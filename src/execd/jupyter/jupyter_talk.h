@@ -32,12 +32,12 @@ struct talk {
 	char run[TALK_ID_MAX + 1]; /* id of the request that runs; "": none does */
 	unsigned n_requests;
 	struct jupyter_in shell, iopub; /* replies; what is published */
-	struct buf text;                /* of a stream, told up to text_at */
+	struct buf text;                /* of a stream, passed on up to text_at */
 	size_t text_at;
 	enum event_stream stream;
-	bool waits;  /* the message in `iopub` is complete, and has not been told */
+	bool waits;  /* the message in `iopub` is complete, and not passed on yet */
 	bool has_reply, has_idle, has_error;
-	bool is_dead; /* and that was told */
+	bool is_dead; /* and that was reported */
 	talk_hang_up_fn *hang_up;
 	void *arg;
 };

@@ -60,7 +60,7 @@ struct pty *pty_find(const struct ptys *ps, struct str id);
 const char *pty_id(const struct pty *p);
 bool pty_is_running(const struct pty *p);
 uint64_t pty_offset(const struct pty *p); /* bytes ever written */
-void pty_delete(struct pty *p);           /* and its shell; the client is told */
+void pty_delete(struct pty *p);           /* and its shell; the client is informed */
 bool pty_has_room(const struct ptys *ps); /* one more could be made */
 
 struct pty_attach {

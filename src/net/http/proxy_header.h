@@ -5,7 +5,7 @@
 
 #include "base/str.h"
 
-/* Of a request: for us, written by us, or believed by nobody but us. */
+/* Of a request: for us, written by us, or trusted only by us. */
 bool proxy_header_is_ours(struct str name);
 /* The same: the tokens of ports of a sandbox that are ours. */
 bool proxy_header_is_token(struct str name);

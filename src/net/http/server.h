@@ -80,7 +80,7 @@ struct http_limits { /* defaults in HTTP_LIMITS; the table in docs/threat-model.
 	unsigned reader_ms;       /* bytes wait for the peer and none is taken */
 	unsigned silent_ms;       /* a reply that was held, or a stream that has begun, says nothing */
 	unsigned linger_ms;       /* after an answer that ends the connection, for the peer to read it */
-	size_t high_water;        /* bytes waiting for a peer before a stream's producer is told to stop */
+	size_t high_water;        /* bytes waiting for a peer before a stream's producer is stopped */
 	unsigned send_buffer;     /* of each socket, as the kernel counts it; 0: what it gives */
 	unsigned wide_files;      /* long files at once whose sockets may hold HTTP_WIDE bytes of them, in the kernel's pages */
 };
@@ -97,7 +97,7 @@ struct http_limits { /* defaults in HTTP_LIMITS; the table in docs/threat-model.
 
 struct http_server *http_server_new(struct loop *l, const struct http_service *service, const struct http_limits *limits,
 				    struct err *e);
-/* Closes every connection but those that were upgraded: they belong to whoever took them. */
+/* Closes every connection except upgraded ones, which belong to their new owners. */
 void http_server_free(struct http_server *s);
 DEFINE_AUTO(struct http_server *, http_server_free)
 

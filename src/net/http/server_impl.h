@@ -153,7 +153,7 @@ size_t conn_pending(const struct conn *c); /* bytes of `out` and `tail` not sent
 void conn_out(struct conn *c, struct str bytes);
 void conn_widen(struct conn *c); /* for the file that it is to send */
 ssize_t conn_pass(struct conn *c, int from, uint64_t n); /* like reply_pass() */
-void conn_continue(struct conn *c); /* tells a client that waits for it to send its body */
+void conn_continue(struct conn *c); /* sends 100 Continue to a client that waits for it */
 bool conn_can_skip_body(const struct conn *c); /* what is left of the request is complete or short */
 
 /* exchange.c */

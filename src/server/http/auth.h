@@ -56,7 +56,7 @@ bool auth_is_proxy_path(struct str path);
 /* /{id}/{port}/{expires}/{signature}[/...]: what the port of the endpoint proxy serves to whoever has been given it. */
 bool auth_is_signed_path(struct str path);
 
-/* Whether the request has the key, or nobody needs one. */
+/* Whether the request has the key, or none is needed. */
 bool auth_has_key(const struct auth *a, const struct http_head *head);
 
 /* The same of what came by another way than a request. */

@@ -41,7 +41,7 @@ extern const struct field paging_fields[];
 bool paging_has(const struct paging *p, size_t at); /* whether the AT-th of all is on the page */
 void write_pagination(struct json_out *o, const struct paging *p, size_t total);
 
-/* A reply that waits for a sandbox_fn. The request may go before it: then nobody is answered. */
+/* A held reply that waits for a sandbox_fn. If the request ends before, nothing is sent. */
 struct waiting_reply {
 	struct request *rq; /* NULL: gone */
 	struct reply *rp;

@@ -29,7 +29,7 @@ struct service_spec {
 	const struct asset *(*find_asset)(const char *name); /* documents that come with the program */
 	struct plane *plane;      /* sandboxes and what they run on; NULL: there are none */
 	bool is_proxy_origin;     /* answers on the port of the endpoint proxy alone */
-	/* One line per call for whoever has to know later who did what; NULL: nobody. */
+	/* The audit: one line per call; NULL: none. */
 	void (*audit)(const struct request *rq, unsigned status, uint64_t body_bytes);
 	/* How many calls were not told, because anybody can make as many as they like. */
 	void (*audit_left_out)(const struct plane *p, const char *what, uint64_t n);

@@ -75,7 +75,7 @@ struct store_image {
 	const char *name, *os, *arch;
 	struct digest digest; /* of the manifest */
 	struct str manifest, config;
-	bool is_private; /* nobody gets it who has no access to it in the registry (I5) */
+	bool is_private; /* used only by callers that the registry accepts (I5) */
 	bool is_kept;    /* for those who stand on it alone: it goes with the last of them */
 	int64_t pulled_us;
 };
