@@ -86,7 +86,7 @@ static int write_through(int root, int upper_in, struct err *e)
 		return err_sys(e, errno, "write to it");
 	if (fstatat(upper_in, "upper/made", &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return err_sys(e, errno, "find what was written");
-	return st.st_uid == geteuid() ? 0 : err_set(e, ERR_UNAVAILABLE, "what was written belongs to somebody else");
+	return st.st_uid == geteuid() ? 0 : err_set(e, ERR_UNAVAILABLE, "the written file has another owner");
 }
 
 static int try_mount_api(void *arg, struct err *e)

@@ -551,7 +551,7 @@ static void a_call_back_may_begin_the_next_and_free_the_call(void **state)
 	turn_until(j.client, &j.times, 4);
 	assert_int_equal(j.kind, OSB_OK);
 	assert_int_equal(j.waited, -1);
-	assert_error(osb_client_error(j.client), OSB_INVALID, "INVALID_ARGUMENT", "inside of a call back");
+	assert_error(osb_client_error(j.client), OSB_INVALID, "INVALID_ARGUMENT", "inside a callback");
 	assert_string_equal(j.info->id, "s1");
 	osb_free(j.info);
 	osb_client_free(j.client);

@@ -252,7 +252,7 @@ void sandboxes_synced(struct egress *g)
 		sandbox_remove(s);
 	g->is_synced = true;
 	state_sweep(&g->options.state, is_known, g);
-	log_info("the warden has told of every sandbox", LOG_U("sandboxes", g->by_id.n));
+	log_info("the warden has announced all sandboxes", LOG_U("sandboxes", g->by_id.n));
 }
 
 /* ---- policies ---- */

@@ -109,7 +109,7 @@ static void become_ready(struct execd *x)
 {
 	record_write(x->config->state_fd, GUEST_READY, "");
 	if (x->ready_fd >= 0 && write(x->ready_fd, "1", 1) < 0)
-		log_warn("nobody waits for us to be ready, ignoring");
+		log_warn("cannot report readiness, ignoring");
 	closep(&x->ready_fd);
 	x->ready_fd = -1;
 	log_info("ready");

@@ -506,11 +506,12 @@ static void on_ready(unsigned ready, void *arg)
 static void tell_late(const struct box *b, struct err *e)
 {
 	if (b->is_waiting)
-		(void)err_set(e, ERR_TIMEOUT, "there is no slot for it after %d ms", BOX_SLOT_MS);
+		(void)err_set(e, ERR_TIMEOUT, "no free slot within %d ms", BOX_SLOT_MS);
 	else if (b->volumes && b->volumes->opening)
 		(void)err_set(e, ERR_TIMEOUT, "its volumes are not open after %d ms", VOLUMES_OPEN_MS);
 	else if (b->is_waking && box_net_is_pending(b))
-		(void)err_set(e, ERR_UNAVAILABLE, "nobody watches over the network of sandboxes (after %d ms)", NETWORK_BIND_MS);
+		(void)err_set(e, ERR_UNAVAILABLE, "opensandbox-egress is not running (waited %d ms)",
+			      NETWORK_BIND_MS);
 	else if (b->create)
 		(void)err_set(e, ERR_TIMEOUT, "the image is not unpacked after %d ms", BOX_IMAGE_MS);
 	else
