@@ -74,8 +74,8 @@ def network_of(house):
 def main():
     need_root("proxy")
     house = House()
-    door_path = house.folder / "door"
-    house.config = f'[ingress]\ndoor = "{door_path}"\n'
+    socket_path = house.folder / "gateway.sock"
+    house.config = f'[ingress]\ngateway_socket = "{socket_path}"\n'
     with house:
         sandbox = start_backend(house)
         ours = f"http://127.0.0.1:{house.port + 1}/sandboxes/{sandbox}/proxy/8080/"
@@ -83,15 +83,15 @@ def main():
         inside = network_of(house)
         port = free_port()
         (house.folder / "nginx").mkdir()
-        door = socket.create_server(("127.0.0.1", 0), backlog=1024)
-        theirs = door.getsockname()[1]
+        listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        theirs = listener.getsockname()[1]
         (house.folder / "nginx.conf").write_text(NGINX.format(dir=house.folder / "nginx", more=PROXY.format(port=theirs)))
         gateway = f"http://127.0.0.1:{port}/{sandbox}/8080/"
         others = [
             subprocess.Popen([*inside, "nginx", "-e", house.folder / "nginx/error.log", "-c", house.folder / "nginx.conf"],
-                             stderr=subprocess.DEVNULL, pass_fds=[door.fileno()], env={**os.environ, "NGINX": f"{door.fileno()};"}),
+                             stderr=subprocess.DEVNULL, pass_fds=[listener.fileno()], env={**os.environ, "NGINX": f"{listener.fileno()};"}),
             subprocess.Popen([GATEWAY, "--listen", f"127.0.0.1:{port}", "--mode", "uri", "--log-level", "warn", "--server",
-                              f"http://127.0.0.1:{house.port}", "--door", door_path]),
+                              f"http://127.0.0.1:{house.port}", "--gateway-socket", socket_path]),
         ]
         try:
             wait_for(gateway)

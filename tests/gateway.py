@@ -21,11 +21,11 @@ KEYS = "k=MDEyMzQ1Njc4OWFiY2RlZg==,o=b2xk"
 
 
 @pytest.fixture(scope="module")
-def door():
-    """Where anybody may go: a gateway has an id of its own when it knocks."""
+def gateway_socket():
+    """In a folder that every user may enter: a gateway runs as a user of its own."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o711)
-        yield Path(folder) / "door"
+        yield Path(folder) / "gateway.sock"
 
 
 class Gateway:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""G11: whatever the root of a sandbox does to its own files, calls about the sandbox answer, in time and truthfully."""
+"""G11b: whatever the root of a sandbox does to its own files, calls about the sandbox answer, in time and truthfully."""
 import base64
 import json
 import os

@@ -204,7 +204,7 @@ def test_a_kernel_without_some_calls_is_found_out(doctor):
 
 @ROOT_ONLY
 @X86_ONLY
-def test_P3_a_kernel_that_cannot_confine_our_programs_is_told(doctor):
+def test_P3b_a_kernel_that_cannot_confine_our_programs_is_told(doctor):
     _, checks = report(doctor("--json", preexec_fn=refuse("landlock_create_ruleset")))
     assert checks["landlock"]["outcome"] == "warning" and "not in this kernel" in checks["landlock"]["detail"]
     assert "opensandbox-fetch" in checks["landlock"]["cost"]

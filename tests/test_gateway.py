@@ -13,7 +13,7 @@ import websockets
 
 from api import EXECD, TIMEOUT_S, Api, wait_for
 from conftest import KEY, Server
-from gateway import GATEWAY, SECRETS, Gateway, GatewayWay, door  # noqa: F401
+from gateway import GATEWAY, SECRETS, Gateway, GatewayWay, gateway_socket  # noqa: F401
 from test_renewals import QUEUE, redis  # noqa: F401
 from test_secure_access import CONFIG, HEADER, base36, signature
 from way import ENTRYPOINT
@@ -22,19 +22,20 @@ RENEWS = f"[renew_intent]\nenabled = true\nmin_interval_seconds = 1\n{CONFIG}"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory, door):  # noqa: F811
-    s = Server(tmp_path_factory.mktemp("server"), f'{RENEWS}\n[ingress]\ndoor = "{door}"\n', env={"OPENSANDBOX_SERVER_API_KEY": KEY})
+def server(tmp_path_factory, gateway_socket):  # noqa: F811
+    s = Server(tmp_path_factory.mktemp("server"), f'{RENEWS}\n[ingress]\ngateway_socket = "{gateway_socket}"\n',
+               env={"OPENSANDBOX_SERVER_API_KEY": KEY})
     s.wait_ready()
     yield s
     s.stop()
 
 
-@pytest.fixture(scope="module", params=["header", "uri", "header by the door", "uri by the door"])
-def gateway(request, tmp_path_factory, server, door):
-    mode, *by_door = request.param.split(" ", 1)
-    g = Gateway(tmp_path_factory.mktemp("gateway"), [server], mode, *(["--door", door] if by_door else []))
-    if by_door:
-        wait_for(lambda: "door is open" in g.stderr, what="the server's door")
+@pytest.fixture(scope="module", params=["header", "uri", "header by gateway socket", "uri by gateway socket"])
+def gateway(request, tmp_path_factory, server, gateway_socket):
+    mode, *by_socket = request.param.split(" ", 1)
+    g = Gateway(tmp_path_factory.mktemp("gateway"), [server], mode, *(["--gateway-socket", gateway_socket] if by_socket else []))
+    if by_socket:
+        wait_for(lambda: "gateway socket connected" in g.stderr, what="the gateway socket")
     yield g
     g.stop()
 

@@ -291,7 +291,7 @@ print(s.recv(1))
 """
 
 
-def test_P3_the_warden_does_not_serve_the_fetchers_user(server, plain):
+def test_P3b_the_warden_does_not_serve_the_fetchers_user(server, plain):
     """Not by the mode of its socket, and not when that is open to everyone either."""
     t, results = begin(server, slow_image(plain, "own/ids"))
     uids = {uid_of(pid) for pid in fetchers(server)}
@@ -315,7 +315,7 @@ def test_P3_the_warden_does_not_serve_the_fetchers_user(server, plain):
     assert f"user {uid} may not ask" in server.stderr, "the warden has said why"
 
 
-def test_P3_the_fetchers_user_reaches_nothing_of_the_servers(server, plain):
+def test_P3b_the_fetchers_user_reaches_nothing_of_the_servers(server, plain):
     folder = server.home.state / "server"
     uid = os.stat(folder / "blobs").st_uid
     assert uid != os.stat(folder).st_uid

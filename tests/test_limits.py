@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The limits of security.md 7 against the real program, with times made short by configuration; the exact times and
+"""The limits of docs/threat-model.md against the real program, with times made short by configuration; the exact times and
 the counts that would take long are in src/net/http/server_limits_test.c, with a clock that is turned by hand."""
 import os
 import resource

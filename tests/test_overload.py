@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""G12: more calls into one sandbox than it can take are answered 429 or 503 with Retry-After, and do not harm it."""
+"""G12b: more calls into one sandbox than it can take are answered 429 or 503 with Retry-After, and do not harm it."""
 import asyncio
 import json
 import time

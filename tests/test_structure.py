@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules of the house that a machine can check."""
+import ast
 import collections
+import io
 import re
 import subprocess
 import sys
+import tokenize
 
 import pytest
 
@@ -126,6 +129,46 @@ def test_every_fuzz_target_has_seeds():
     for path in (ROOT / "fuzz").glob("*.c"):
         if path.stem != "replay":
             assert len(list((ROOT / "fuzz/corpus" / path.stem).iterdir())) >= 5, path
+
+
+def test_every_folder_of_sources_has_a_readme():
+    assert [p.name for p in (ROOT / "src").iterdir() if p.is_dir() and not (p / "README.md").exists()] == []
+
+
+def test_links_in_documents_resolve():
+    """To files of the repository."""
+    dead = []
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.md")]:
+        for target in re.findall(r"\]\(([^)#\s]+)", path.read_text()):
+            if "://" not in target and not (path.parent / target).exists():
+                dead.append(f"{path.relative_to(ROOT)}: {target}")
+    assert not dead
+
+
+CITED = re.compile(r"(?<![A-Za-z0-9_\"'])((?:TB|[GPNCFRDVOLAWISKTBE])[1-9]\d?b?)(?![A-Za-z0-9_\"'])")
+
+
+def prose(path):
+    """Comments of C; comments, docstrings and names of tests of Python. Not data, which may look like an id."""
+    text = path.read_text()
+    if path.suffix != ".py":
+        return "\n".join(re.findall(r"/\*.*?\*/|//[^\n]*", text, re.S))
+    words = [t.string for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type == tokenize.COMMENT]
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+            words += [ast.get_docstring(node) or "", getattr(node, "name", "").replace("_", " ")]
+    return "\n".join(words)
+
+
+def test_every_requirement_that_is_cited_is_in_the_threat_model():
+    defined = re.findall(r"^- \*\*([A-Z]+\d+b?)\*\* ", (ROOT / "docs/threat-model.md").read_text(), re.M)
+    assert len(defined) == len(set(defined))
+    paths = [*SOURCES, *(p for p in (ROOT / "tests").rglob("*.py") if "node_modules" not in p.parts)]
+    cited = collections.defaultdict(set)
+    for path in paths:
+        for name in CITED.findall(prose(path)):
+            cited[name].add(str(path.relative_to(ROOT)))
+    assert len(cited) > 100 and {name: cited[name] for name in cited.keys() - set(defined)} == {}
 
 
 STATIC = ROOT / "build/musl/bin/static-probe"

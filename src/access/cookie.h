@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* access/cookie.h - cookies of sandboxes that share an origin. Pure.
+/* access/cookie.h - confines cookies of sandboxes that share an origin. Pure.
  *
- * A browser keeps cookies by host and path. Where all sandboxes are behind one host, a cookie with `Path=/` would be sent to all of
- * them, and could be set by any of them for all (RFC 6265 section 8.6). So each is kept below the path that leads to its sandbox. */
+ * A browser stores cookies by host and path. Where all sandboxes are behind one host, a cookie with `Path=/`
+ * would be sent to all of them, and any sandbox could set it for all (RFC 6265 section 8.6). So each cookie
+ * is rewritten to the path that leads to its sandbox. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

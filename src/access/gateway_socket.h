@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* access/gateway_socket.h - what a gateway and the server of the same host say to each other about connections into sandboxes.
+/* access/gateway_socket.h - protocol between a gateway and a server of the same host, for connections into
+ * sandboxes.
  *
- * Fixed messages over a SEQPACKET socket (sys/passing.h). A gateway says hello with the API key. Then it asks for connections: each
- * question has one answer with its serial and, if that is DOOR_OPEN, a connected socket. That a sandbox is used is
- * told and not answered. Ports that need a token of the server's have no door. */
+ * Fixed messages over a SEQPACKET socket (sys/passing.h). The gateway first sends HELLO with the API key.
+ * Each DIAL request has one reply with its serial; with status GATEWAY_OK a connected socket comes along.
+ * USED (the sandbox is in use) has no reply. Ports that need a token of the server (execd, egress) are
+ * refused. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -11,39 +13,39 @@
 #include "base/str.h"
 #include "base/uuid.h"
 
-#define DOOR_VERSION 1
-#define DOOR_KEY_MAX 1024
-#define DOOR_DIALS_MAX 128 /* questions of one gateway that are not answered: both sides' sockets hold as many */
+#define GATEWAY_VERSION 1
+#define GATEWAY_KEY_MAX 1024
+#define GATEWAY_DIALS_MAX 128 /* open requests of one gateway; the socket buffers of both sides hold that many */
 
-enum door_kind {
-	DOOR_HELLO = 1, /* text: the key, or empty */
-	DOOR_DIAL,      /* text: the sandbox */
-	DOOR_USED,      /* the same */
+enum gateway_request_kind {
+	GATEWAY_HELLO = 1, /* text: the API key, or empty */
+	GATEWAY_DIAL,      /* text: the sandbox's id */
+	GATEWAY_USED,      /* text: the sandbox's id */
 };
 
-struct door_ask {
+struct gateway_request {
 	uint32_t version, kind;
 	uint64_t serial;
 	uint32_t port;
-	char text[DOOR_KEY_MAX + 1]; /* NUL-terminated; what is behind it is not sent */
+	char text[GATEWAY_KEY_MAX + 1]; /* NUL-terminated; bytes after the NUL are not sent */
 };
 
-enum door_status {
-	DOOR_OPEN,    /* and a socket */
-	DOOR_NOWHERE, /* no such sandbox, or none that can be called */
-	DOOR_NOBODY,  /* nothing listens there */
-	DOOR_REFUSED, /* not by this way */
+enum gateway_status {
+	GATEWAY_OK,          /* with a connected socket */
+	GATEWAY_NO_SANDBOX,  /* unknown, or not running */
+	GATEWAY_NO_LISTENER, /* nothing listens at that port */
+	GATEWAY_REFUSED,     /* use the proxy instead */
 };
 
-struct door_answer {
+struct gateway_reply {
 	uint64_t serial;
 	uint32_t status;
 	uint32_t unused;
 };
 
-#define DOOR_HEAD offsetof(struct door_ask, text)
+#define GATEWAY_REQUEST_HEAD offsetof(struct gateway_request, text)
 
-static inline size_t door_ask_size(const struct door_ask *ask)
+static inline size_t gateway_request_size(const struct gateway_request *rq)
 {
-	return DOOR_HEAD + str_of(ask->text).n + 1;
+	return GATEWAY_REQUEST_HEAD + str_of(rq->text).n + 1;
 }

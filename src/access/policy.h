@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* access/policy.h - what a sandbox may reach: rules about names, addresses and networks, and a default.
+/* access/policy.h - what a sandbox may reach: rules for names, addresses and networks, and a default.
  *
- *     {"defaultAction":"deny","egress":[{"action":"allow","target":"*.example.com"},{"action":"deny","target":"192.0.2.0/24"}]}
+ *     {"defaultAction":"deny","egress":[{"action":"allow","target":"*.example.com"},
+ *                                       {"action":"deny","target":"192.0.2.0/24"}]}
  *
- * About a name the first rule that matches decides; "*.a.test" matches whatever is below a.test, and not a.test itself (W11).
- * About an address every deny goes before every allow. A target is a name ("a.test", "*.a.test"; of an allow also with ":port",
- * for a port of its own), an address, or a network in CIDR form; anything else is refused. Case and one dot at the end do not
- * count. What is kept is what was written: it is shown as it came.
+ * For a name, the first rule that matches decides; "*.a.test" matches all names below a.test, and not a.test
+ * itself (W11). For an address, every deny precedes every allow. A target is a name ("a.test", "*.a.test"; in
+ * an allow also with ":port", which then is the only port), an address, or a network in CIDR form; anything
+ * else is refused. Case and one final dot are ignored. The text of the rules is stored as it was written, and
+ * shown so.
  *
- * Policies do not change: a change makes a new one. */
+ * Policies are immutable: a change makes a new one. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* access/renew_intent.h - what a gateway tells the server through a queue: somebody has used a sandbox. Pure. */
+/* access/renew_intent.h - the message by which a gateway reports, through a queue, that a sandbox was used.
+ * Pure. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,8 +16,8 @@ struct err;
 struct renew_intent {
 	struct str id;
 	int64_t observed_us;    /* since 1970 */
-	unsigned port;          /* 0: not told */
-	struct str request_uri; /* empty: not told */
+	unsigned port;          /* 0: absent */
+	struct str request_uri; /* empty: absent */
 };
 
 /* {"sandbox_id":...,"observed_at":...,"port":...,"request_uri":...} */

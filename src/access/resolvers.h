@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* access/resolvers.h - public resolvers that answer DNS over HTTPS: who may reach one learns addresses of names that were denied to
- * them (E18). The lists are data, in resolvers.c; operators add names to theirs (egress/always.h) and deny further networks. */
+/* access/resolvers.h - public resolvers that answer DNS over HTTPS. A sandbox that reaches one can resolve
+ * names that its policy denies (E18). The lists are data in resolvers.c; operators add names with
+ * egress/operator_rules.h and deny further networks. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* access/route_token.h - routes to a port behind a gateway: how they are written, read and signed. Pure.
+/* access/route_token.h - routes to ports behind a gateway: format, parsing and signature. Pure.
  *
  *     label    ID-PORT, or signed ID-PORT-EXPIRES-SIGNATURE: the first label of a host name, or a header's value
  *     path     /ID/PORT[/REST], or signed /ID/PORT/EXPIRES/SIGNATURE[/REST]
  *
- * EXPIRES is Unix time in base 36, SIGNATURE eight hex digits of a SHA-256 and the id of the key. It covers id, port and
- * expiry, nothing else; with 32 bits it wants whoever checks it to count failures (access/attempts.h). */
+ * EXPIRES is Unix time in base 36. SIGNATURE is eight hex digits of a SHA-256 and the id of the key. It
+ * covers id, port and expiry only. Because it has 32 bits, the checking program must count failures
+ * (access/attempts.h). */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* base/clock.h - the two clocks: one that measures time spans and one that tells the time of day. */
+/* base/clock.h - the two clocks: monotonic time for spans, and the time of day. */
 #pragma once
 #include <stdint.h>
 #include <time.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* base/digest.h - what content is known by outside of this house: its SHA-256, or its SHA-512.
+/* base/digest.h - names of content: its digest outside (SHA-256 or SHA-512), a fixed-size name inside.
  *
- * Inside, blobs and layers have names of DIGEST_NAME_SIZE bytes, which follow from the digest alone: a SHA-256 is its own name, that
- * of a SHA-512 is the SHA-256 of its text. Two digests never share a name, so what has been verified under one of them is not
- * taken for the other. */
+ * Inside our programs, blobs and layers have names of DIGEST_NAME_SIZE bytes that follow from the digest
+ * alone. The name of a SHA-256 is the digest itself, that of a SHA-512 is the SHA-256 of its text. Two
+ * digests never share a name, so content that was verified by one of them is never taken for the other. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,7 +20,7 @@ struct digest {
 	unsigned char bytes[SHA512_SIZE]; /* zero beyond its size */
 };
 
-bool digest_valid(const struct digest *d); /* of one that somebody else has made */
+bool digest_valid(const struct digest *d); /* for digests from outside */
 bool digest_eq(const struct digest *a, const struct digest *b);
 
 /* "sha256:" or "sha512:" and as many small hexadecimal digits as it takes: the one way a digest is written. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* base/escape.h - foreign text made fit for our messages: one line, nothing that a terminal would obey.
+/* base/escape.h - makes foreign text safe for messages: one line, and no control sequences for terminals.
  *
  *     err_set(e, ERR_INVALID, "key '%s' is already defined", SHOWN(key)); */
 #pragma once

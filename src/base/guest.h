@@ -9,7 +9,7 @@
  *     --oom-counter    and behind those a readable one, the leaf's memory.events (v2) or memory.oom_control (v1), for its
  *                      line "oom_kill N"
  *     --stats          and behind that GUEST_STATS readable ones, in the order of sys/cgroup_gauges.h: memory of the leaf,
- *                      processor time of the group above both leaves, and the limits of these
+ *                      CPU time of the group above both leaves, and the limits of these
  *     --hosts=ADDRESS  and behind those one that appends to /etc/hosts, for the line of the name that the sandbox then has
  *
  * The spec is a sealed memfd with JSON (GUEST_SPEC_MAX bytes at most) that the warden hands on unread. Or it is
@@ -27,7 +27,7 @@
  *     token            what X-EXECD-ACCESS-TOKEN must be; absent: no check
  *
  * The descriptors must have been opened for this sandbox alone. Once the socket listens and the entrypoint runs, execd
- * appends READY to the state file and writes one byte to the ready pipe. What it writes anywhere was written inside of
+ * appends READY to the state file and writes one byte to the ready pipe. What it writes anywhere was written inside
  * a sandbox: to the warden every byte is hostile. */
 #pragma once
 #include <stdint.h>
@@ -57,8 +57,8 @@ enum guest_fd {
 enum guest_kind {
 	GUEST_STARTED = 1, /* the entrypoint runs; none when there is no entrypoint */
 	GUEST_READY,       /* requests are answered */
-	GUEST_EXITED,      /* the entrypoint has ended, or execd was told to end: exit_code and signal say how */
-	GUEST_FAILED,      /* the entrypoint could not be started; text says why */
+	GUEST_EXITED,      /* the entrypoint has ended, or execd got a signal to end; exit_code and signal have the details */
+	GUEST_FAILED,      /* the entrypoint could not be started; text gives the reason */
 };
 
 enum {

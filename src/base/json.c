@@ -151,7 +151,7 @@ static int unescape_rune(struct parser *ps, const char **p, const char *end, uin
 	return 0;
 }
 
-/* Copies RAW, the validated inside of a string with escapes; every escape is longer than what it stands for. */
+/* Copies RAW, the validated inside a string with escapes; every escape is longer than what it stands for. */
 static int unescape(struct parser *ps, struct str raw, struct str *ret)
 {
 	const char *p = raw.p, *end = raw.p + raw.n;

@@ -55,10 +55,10 @@ struct json_limits {
 	size_t values;  /* in the whole tree, each array and object being one too; 0 means JSON_VALUES_MAX */
 };
 #define JSON_DEPTH_MAX 32
-#define JSON_VALUES_MAX 65536 /* 4 MiB of tree, and little work for whoever walks it */
+#define JSON_VALUES_MAX 65536 /* 4 MiB of tree, and a bound for its readers */
 #define JSON_NUMBER_MAX 1100 /* characters of one number: every double has a shorter exact decimal form */
 
-/* NULL and an error that says where on bad input: "byte 17: ..." or, inside of an array or object,
+/* NULL and an error that says where on bad input: "byte 17: ..." or, inside an array or object,
  * "$.items[3].name: byte 57: ..." (bytes count from 0). ERR_INVALID for malformed text and for numbers that
  * no double holds; ERR_LIMIT beyond LIMITS (NULL: the defaults), JSON_NUMBER_MAX or the arena's ceiling;
  * out of memory as err_no_memory(). *ret_offset (may be NULL) gets the byte offset of an error. */

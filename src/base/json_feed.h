@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* base/json_feed.h - JSON that arrives in pieces and may be too large to keep: values are given out as they come.
+/* base/json_feed.h - parser for JSON that arrives in pieces and may be too large to store: values are passed
+ * on as they arrive.
  *
  *     {"name": "stdout", "data": {"text/plain": "4", "x": {"y": [1]}}}
  *
- * with two levels gives ("name") "stdout", ("data", "text/plain") "4" and ("data", "x") {"y": [1]}: containers inside of as
- * many levels are walked, what lies deeper comes as JSON. Strings come decoded, in any number of pieces. Memory is what is in
- * the struct. Numbers and words are taken as they are, with a look at their characters: NaN and Infinity pass, too. Bytes of
- * strings are not checked to be UTF-8; half of a surrogate pair becomes U+FFFD. */
+ * With two levels this gives ("name") "stdout", ("data", "text/plain") "4" and ("data", "x") {"y": [1]}:
+ * containers within that many levels are walked, deeper ones are passed on as JSON. Strings are decoded, in
+ * any number of pieces. All memory is in the struct. Numbers and words are checked by their characters only,
+ * so NaN and Infinity pass. Strings are not checked to be UTF-8; half of a surrogate pair becomes U+FFFD. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

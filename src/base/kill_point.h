@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* base/kill_point.h - places where a test lets a program die, as if somebody had sent SIGKILL right there.
+/* base/kill_point.h - places where a test can kill a program, as by SIGKILL at that instruction.
  *
- * Only test builds (-DKILL_POINTS) have them: elsewhere KILL_POINT() is nothing, not even its name. A test shares a small
- * file with the programs under test, writes the name of a place and how many passes are survived into it, and sees when
- * that has happened; whoever is started afterwards lives. A child that works for the program dies with it, or alone when
- * KILL_POINT_ALONE stands before the name. */
+ * Only test builds (-DKILL_POINTS) contain them; otherwise KILL_POINT() is empty, and even its name is
+ * absent. A test shares a small file with the programs under test. It writes the name of a place and the
+ * number of passes to survive into it, and reads there when the kill has happened; programs that start later
+ * are not killed. A child that works for the program dies with it, or alone when KILL_POINT_ALONE precedes
+ * the name. */
 #pragma once
 #ifdef KILL_POINTS
 #include <stdatomic.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* base/map.h - a hash map from bytes to pointers.
  *
- * Keys are borrowed: they must live as long as their entry (usually inside the value). The hash is keyed
- * with random bytes per map, so that a peer who chooses keys cannot choose collisions. */
+ * Keys are borrowed: they must live as long as their entry (usually as a part of the value). The hash has a
+ * random key per map, so that a peer cannot construct collisions. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

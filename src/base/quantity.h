@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* base/quantity.h - amounts that people write with a unit: "500m" CPUs, "512Mi".
+/* base/quantity.h - amounts with a unit: "500m" CPUs, "512Mi".
  *
- * All return ERR_INVALID with a message that says what is wrong ("bad memory size '1.5G': fractions are not
- * allowed"). Text is at most QUANTITY_TEXT_MAX bytes. Results never wrap: what does not fit is refused. */
+ * All functions return ERR_INVALID with a message that names the mistake ("bad memory size '1.5G': fractions
+ * are not allowed"). Text is at most QUANTITY_TEXT_MAX bytes. Results never wrap: a value that does not fit
+ * is refused. */
 #pragma once
 #include <stdint.h>
 

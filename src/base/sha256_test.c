@@ -145,7 +145,7 @@ static void an_empty_key_and_text_are_fine(void **state)
 	check_hmac(&empty);
 }
 
-/* The vectors above are met by whichever way this processor takes; the other one has to agree. */
+/* The vectors above are met by whichever way this CPU takes; the other one has to agree. */
 static void both_ways_of_adding_blocks_agree(void **state)
 {
 	unsigned char bytes[17 * SHA256_BLOCK + 1];

@@ -5,7 +5,7 @@
 
 #include <stdlib.h> /* __GLIBC__ */
 
-/* Programs in sandboxes (musl) hash little, and asking the processor what it can do, which a virtual machine answers slowly, would
+/* Programs in sandboxes (musl) hash little, and asking the CPU what it can do, which a virtual machine answers slowly, would
  * be part of every start. clang 14 cannot ask; what it builds here is its opinion only. */
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__)
 #include <immintrin.h>

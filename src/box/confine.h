@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* box/confine.h - what programs that hear strangers give up besides their files (P1): capabilities, new privileges, cores, and of the
- * system calls that sandboxes may make those that they have no business with. */
+/* box/confine.h - what our unprivileged programs give up (P1): capabilities, new privileges, core files, and
+ * system calls. Their filter is that of sandboxes without the calls that such programs do not need. */
 #pragma once
 #include <stddef.h>
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* box/disk.h - what is on the disk of a box, and in a layer that was one.
+/* box/disk.h - the layout of a box's disk, and of a layer that was one.
  *
  *     upper          the writable layer of the box
  *     upper/.root    of a box that has the host's /usr, which then is the rest of "upper"
- *     work           what overlayfs needs besides
+ *     work           the work directory of overlayfs
  *
- * A box with the host's /usr has one overlay for both: the root of the overlay is /usr, and "/" is a folder of it. All layers of such
- * a box look like its own: the one of the image `host`, and the disks of others (docs/decisions/0057-one-overlay.md). */
+ * A box with the host's /usr has one overlay for both: the root of the overlay is /usr, and "/" is a folder
+ * of it. All layers of such a box have the same layout: the one of the image `host`, and the disks of others
+ * (docs/decisions/0057-one-overlay.md). */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* box/egress_start.h - how opensandbox-egress is started by the supervisor, and what the warden has of it.
+/* box/egress_start.h - the interface between the supervisor, opensandbox-egress and the warden at the start
+ * of egress.
  *
- *     opensandbox-egress --warden PATH [--upstream ADDRESS[:PORT]]... [--rules-dir DIR] [--deny-webhook-fd N] [--pulse-fd N]
- *                        [--max-rules N] [--allow-private NETWORK]... [--log-level LEVEL] [--log-json]
+ *     opensandbox-egress --warden PATH [--upstream ADDRESS[:PORT]]... [--rules-dir DIR] [--deny-webhook-fd N]
+ *                        [--pulse-fd N] [--max-rules N] [--allow-private NETWORK]... [--log-level LEVEL] [--log-json]
  *
- * It is started as a user of its own with descriptors 0 to 2, EGRESS_FD_API, EGRESS_FD_STATE and EGRESS_FD_PROGRAM (its program,
- * which it closes), those that its options name, with an empty environment, and gives up the rest itself. PATH is run_dir/egress-warden.sock, a SEQPACKET
- * socket that only its user may connect to: it does so when it starts, and again whenever the warden has gone. The warden gets the
- * listener of that socket as --egress-fd WARDEN_FD_EGRESS; --egress-uid is the user that it may be connected to by. */
+ * Egress is started as a user of its own, with an empty environment and the descriptors 0 to 2,
+ * EGRESS_FD_API, EGRESS_FD_STATE, EGRESS_FD_PROGRAM (its program, which it closes) and those of its options.
+ * It gives up all other privileges itself. PATH is run_dir/egress-warden.sock, a SEQPACKET socket that only
+ * its user may connect to. Egress connects at start, and again after each restart of the warden. The warden
+ * gets the listener of that socket as --egress-fd WARDEN_FD_EGRESS, and the user that may connect as
+ * --egress-uid. */
 #pragma once
 
 #define EGRESS_FD_API 3     /* listens, SOCK_STREAM, on run_dir/egress.sock: its HTTP API, for the server */

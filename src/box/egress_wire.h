@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-/* box/egress_wire.h - the language between the warden and opensandbox-egress: fixed messages over a SEQPACKET socket.
+/* box/egress_wire.h - protocol between the warden and opensandbox-egress: fixed messages over a SEQPACKET
+ * socket.
  *
- * The warden says which sandbox has which address; what a sandbox may reach is egress's business, which tells the warden in
- * numbers what to let through. One egress is connected at a time; when it goes, the rules stay as they are, nothing new is
- * let through, and the next one is told of every sandbox again; what was learned before then is forgotten.
+ * The warden announces which sandbox has which address. Egress decides what a sandbox may reach, and sends
+ * the warden the addresses to open. One egress is connected at a time. When it disconnects, the rules stay in
+ * force and nothing new is opened; the next one gets all sandboxes again, and addresses that were learned
+ * before are forgotten.
  *
- * The sockets of HELLO are the warden's, bound to the gateway in the host's network and non-blocking. What a sandbox sends to
- * port 53 of any address arrives at the first two, as from the sandbox's own address; what one whose default is to deny sends to
- * ports 80 and 443 arrives at the third, where SO_ORIGINAL_DST tells the address that was dialled. A change of rules by RULES
- * ends the flows that they do not allow any more, but for those that were redirected: egress ends its own.
+ * The sockets of HELLO belong to the warden, are bound to the gateway in the host's network, and do not
+ * block. Packets of a sandbox to port 53 of any address arrive at the first two, with the sandbox's own
+ * source address. Connections to ports 80 and 443 of a sandbox whose default is deny arrive at the third,
+ * where SO_ORIGINAL_DST has the original address. RULES ends the flows that the new rules do not allow,
+ * except redirected ones: egress ends those itself.
  *
  *     warden                                     egress
  *     HELLO, with the sockets             ->
- *     BIND, of each sandbox there is      ->     RULES ... BOUND
+ *     BIND, for each existing sandbox     ->     RULES ... BOUND
  *     SYNCED                              ->
- *     BIND, of one that is being made     ->     RULES, then BOUND: only then its first program runs
+ *     BIND, for one that is being made    ->     RULES, then BOUND: only then its first program runs
  *     UNBIND                              ->
- *                                         <-     RULES, LEARN, FORGET, CUT: answered by DONE with their serial
- */
+ *                                         <-     RULES, LEARN, FORGET, CUT: answered by DONE with their serial */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -72,7 +74,7 @@ struct egress_message {
 	uint32_t seconds; /* of LEARN */
 	uint16_t ports[EGRESS_PORTS_MAX]; /* of LEARN and FORGET: TCP, up to the first 0 */
 	struct egress_net net; /* of LEARN, FORGET and CUT */
-	uint32_t failed; /* of BOUND and DONE: 0 or 1, then `err` says why */
+	uint32_t failed; /* of BOUND and DONE: 0 or 1, then `err` gives the reason */
 	struct err err;
 	uint32_t n_rules; /* of RULES */
 	struct egress_net rules[EGRESS_RULES_MAX]; /* only those that there are belong to the message */

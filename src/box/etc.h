@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* box/etc.h - the files of a box that say how names are resolved: /etc/resolv.conf and /etc/hosts.
+/* box/etc.h - the files of a box for name resolution: /etc/resolv.conf and /etc/hosts.
  *
- * They are made in a folder of the box's disk before the image is known, and that folder becomes the uppermost /etc by one
- * rename, before there is a root: whatever an image has in these places, links included, lies below and leads nowhere (R2).
- * The sandbox may change them as it likes. */
+ * They are made in a folder of the box's disk before the image is known. That folder becomes the uppermost
+ * /etc by one rename, before there is a root; files or links of the image in these places lie below and lead
+ * nowhere (R2). The sandbox may change them. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ struct etc_place {
 	bool has_usr; /* see box/disk.h */
 	int image;  /* a directory below them; -1: none */
 	uint64_t id_base;
-	bool is_alone; /* the box has no network: the files that it gets name nobody. Where no box has one, it gets none */
+	bool is_alone; /* the box has no network: its files contain no addresses; without networks on this host it gets no files */
 };
 /* /etc keeps the mode and the owner that it has in the image. */
 int etc_place(const struct etc_place *p, struct err *e);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* box/filter.h - which system calls a sandbox may make (F1 to F3, C5).
+/* box/filter.h - the system call filter of sandboxes (F1 to F3, C5).
  *
- * An allow-list. A call that we know and deny fails with EPERM; one that we do not know, because it is newer than
- * this table, with ENOSYS, as it would on an older kernel; one through a foreign ABI (i386, x32, arm32) ends the
- * process. The numbers are part of the table, so it needs no headers of a recent kernel, and the policy of each
- * architecture can be looked at on the other.
+ * An allow list. A call that is known and denied fails with EPERM. An unknown call, which is newer than this
+ * table, fails with ENOSYS, as on an older kernel. A call through a foreign ABI (i386, x32, arm32) kills the
+ * process. The numbers are part of the table, so it needs no recent kernel headers, and the policy of each
+ * architecture can be checked on the other.
  *
  *     static struct seccomp_program program;               once, before the first sandbox
  *     filter_compile(FILTER_NATIVE, &program, e);

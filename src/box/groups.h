@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* box/groups.h - where the control groups of boxes are.
+/* box/groups.h - the place of the boxes' control groups.
  *
- * A service of systemd has them in the unit beside its own that is there for them (deploy/systemd), so that the unit's limits hold for
- * boxes and systemd leaves their groups alone. Otherwise they are at the root of the tree. */
+ * As a systemd service, they are in a unit of their own beside the server's unit (deploy/systemd), so that
+ * the unit's limits apply to boxes and systemd does not touch their groups. Otherwise they are at the root of
+ * the tree. */
 #pragma once
 
 struct cgroup_layout;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* box/host.h - what all boxes of this host share: made once by the process that makes boxes, and only read afterwards. */
+/* box/host.h - what all boxes of this host share: made once by the process that makes boxes, and read-only
+ * afterwards. */
 #pragma once
 #include "base/own.h"
 #include "box/filter.h"

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-/* box/network.h - the way from boxes to the world, and all that stands in it.
+/* box/network.h - the network of boxes: links, addresses, routes and rules.
  *
- * Each box has one end of a pair of links, "eth0"; the other one is the host's and has a name and an address of the box that
- * follow from the number of its slot. Both ends have the same hardware address and ask nobody for others'. There is no bridge:
- * packets are routed. What may pass is decided by one table of nf_tables (network_table.c), which is written as a whole when
- * the warden starts; from then on only elements of its sets change, through sys/nft.h.
+ * Each box has one end of a veth pair, "eth0". The name and address of the host's end follow from the number
+ * of its slot. Both ends have the same hardware address and use no ARP. There is no bridge: packets are
+ * routed. One nf_tables table (network_table.c) decides what may pass. It is written as a whole when the
+ * warden starts; afterwards only elements of its sets change, through sys/nft.h.
  *
- * Nothing passes without that table: the routes to boxes stand in a routing table of their own, which only packets with
- * NETWORK_MARK come to, and only our rules mark packets. The kernel drops what comes from a box whose way back it does not
- * find (rp_filter), so that also a host whose rules somebody else has flushed is closed to boxes, and they to the world.
+ * Without that table nothing passes. The routes to boxes are in a routing table of their own, which applies
+ * only to packets with NETWORK_MARK, and only our rules set the mark. The kernel drops packets from a box for
+ * which it finds no return route (rp_filter). So a host whose rules were flushed is closed to boxes, and the
+ * boxes to the world.
  *
- * Several processes work on it, each with sockets of its own: this struct is plain data. Elements are the warden's alone.
+ * Several processes use it, each with sockets of its own: this struct is plain data. Only the warden changes
+ * elements.
  *
  *     range      the addresses of all boxes of one state directory: 10.X.0.0/17 or 10.X.128.0/17, whichever is free
- *     gateway    its first address, on the host's lo, labelled with our prefix: that is the claim to the range
- *     box N      the address of the range with the number N + 2
- */
+ *     gateway    its first address, on the host's lo, labelled with our prefix: this claims the range
+ *     box N      the address of the range with the number N + 2 */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

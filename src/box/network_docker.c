@@ -72,7 +72,7 @@ int network_run(const char *const *argv, int in, struct err *e)
 	int pair[2];
 
 	if (!program)
-		return err_set(e, ERR_UNAVAILABLE, "there is no program '%s' on this host", argv[0]);
+		return err_set(e, ERR_UNAVAILABLE, "program '%s' is not installed", argv[0]);
 	if (pipe2(pair, O_CLOEXEC) < 0)
 		return err_sys(e, errno, "make a pipe");
 	says = pair[0];

@@ -23,7 +23,7 @@ struct network_gateway {
 };
 int network_find_gateway(const struct route_address *a, void *arg, struct err *e); /* a route_address_fn */
 
-/* network.c: adds the gateway to this host; ERR_CONFLICT: somebody else has it. */
+/* network.c: adds the gateway to this host; ERR_CONFLICT: another process has it. */
 int network_claim(const struct box_network *n, struct network_io *io, struct err *e);
 
 /* network_uplinks.c: answers for boxes come in by the host's other links. Where the host forwards nothing, that is turned on for

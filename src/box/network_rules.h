@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* box/network_rules.h - what tables of nf_tables have in common that are written as a whole: the host's, and a sidecar's. */
+/* box/network_rules.h - parts that the host's nf_tables table and a sidecar's table share. */
 #pragma once
 #include "base/str.h"
 

@@ -197,7 +197,7 @@ static int become_parked(struct child *c, const struct park *p, struct err *e)
 	    mount_private_all(e) < 0 || open_folders(c, p, e) < 0)
 		return -1;
 	spec = (struct stage_spec){ .stage = c->stage, .layers = c->layers, .usr = c->usr, .userns = c->userns, .id_base = c->id_base };
-	/* After the mounts, where that is possible (v1): for each file system that is used from inside of a memory group the kernel
+	/* After the mounts, where that is possible (v1): for each file system that is used from inside a memory group the kernel
 	 * keeps lists of that group's own, and most of these the sandbox never looks at. */
 	if (stage_make(&spec, e) < 0 || make_guessed(c, e) < 0 || enter_leaves(c, e) < 0)
 		return -1;

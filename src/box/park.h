@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* box/park.h - the child between its birth and execd: it stages what every box has, waits, and becomes one. */
+/* box/park.h - the parked child: it prepares everything that does not depend on the image, waits, and becomes
+ * the box's PID 1. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* box/preflight.h - what boxes need of this host, as a table of checks that try the real thing (P6).
+/* box/preflight.h - checks of the host, as one table; each check tries the real operation (P6).
  *
  *     struct preflight_report report;
  *
  *     preflight_run(&(struct preflight_host){ .state_dir = dir, .is_start = true }, &report);
- *     if (preflight_refuse(&report, &problems, e) < 0) ...          all that is missing, with cost and remedy
+ *     if (preflight_refuse(&report, &problems, e) < 0) ...          everything that is missing, with cost and remedy
  *
- * Whatever a check makes (namespaces, mounts, a child) ends with it, also when this process is killed meanwhile.
- * For processes with one thread. */
+ * Everything that a check creates (namespaces, mounts, a child) ends with it, also when this process is
+ * killed. For processes with one thread. */
 #pragma once
 #include <errno.h>
 #include <stdbool.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* box/preflight_ids.h - whose ids are in the range of boxes (N2): /etc/passwd, /etc/group, /etc/subuid, /etc/subgid. */
+/* box/preflight_ids.h - accounts of the host that overlap the id range of boxes (N2): /etc/passwd,
+ * /etc/group, /etc/subuid, /etc/subgid. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* box/preflight_impl.h - what the files of the preflight share: the probes, by subject, and what helps them. */
+/* box/preflight_impl.h - shared by the files of the preflight: the probes, by subject, and their helpers. */
 #pragma once
 #include "box/preflight.h"
 #include "sys/cgroup_layout.h"

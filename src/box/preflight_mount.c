@@ -53,7 +53,7 @@ static int make_dir(int dir, const char *name, uint64_t owner, struct err *e)
 	return fd < 0 ? err_sys(e, errno, "open '%s'", name) : fd;
 }
 
-/* What the trial stands on is missing: the row that is about that says why, the advice of this one would be wrong. */
+/* What the trial stands on is missing: the row that is about that gives the reason, the advice of this one would be wrong. */
 static int left_to_another_row(struct err *e)
 {
 	e->sys = PREFLIGHT_NOT_TRIED;
@@ -86,7 +86,7 @@ static int write_through(int root, int upper_in, struct err *e)
 		return err_sys(e, errno, "write to it");
 	if (fstatat(upper_in, "upper/made", &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return err_sys(e, errno, "find what was written");
-	return st.st_uid == geteuid() ? 0 : err_set(e, ERR_UNAVAILABLE, "what was written belongs to somebody else");
+	return st.st_uid == geteuid() ? 0 : err_set(e, ERR_UNAVAILABLE, "the written file has another owner");
 }
 
 static int try_mount_api(void *arg, struct err *e)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* box/slot.h - all of a box that can exist before the request for it does.
+/* box/slot.h - the part of a box that can be made before the request for it.
  *
- * A slot has an id range with its user namespace, a network namespace with its link, control groups, a disk with its quota, the socket
- * that execd will listen on, and a parked child that has done everything else which does not depend on the image. It
- * is woken once, and destroyed after use, never used again. Its number names all that it has. */
+ * A slot has an id range with its user namespace, a network namespace with its link, control groups, a disk
+ * with its quota, the socket that execd will listen on, and a parked child that has done everything that does
+ * not depend on the image. It is woken once and destroyed after use. Its number is part of all of its
+ * names. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -52,7 +53,7 @@ struct slot {
 	int listener; /* execd's socket, bound in the box's network */
 	int pidfd;    /* the child: parked, then PID 1 */
 	pid_t pid;
-	uint64_t pid_start; /* of its child, for whoever wants to know it again; 0: nobody looked */
+	uint64_t pid_start; /* of its child, for callers that want to know it again; 0: nobody looked */
 	int control;  /* to the parked child */
 	int spec, ready; /* of an eager one: where its execd reads from, and says that it is ready; -1 */
 	struct slot_guess made_for;

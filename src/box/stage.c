@@ -138,7 +138,7 @@ static int freeze_one(int stage, const char *path, struct err *e)
 	return 0;
 }
 
-/* Of each processor: how often it got hot tells of what others compute. */
+/* Of each CPU: how often it got hot tells of what others compute. */
 static int mask_throttles(struct masks *m, struct err *e)
 {
 	char path[80];

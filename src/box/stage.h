@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* box/stage.h - the mounts that every box has, made by its parked child before the image is known.
  *
- * They are put together at places that all children share, each in its own mount namespace, and moved into the root when there
- * is one. Everything is made outside of the sandbox's user namespace, so that even a root with every capability inside cannot
- * change it. */
+ * They are made in directories that all children share, each in its own mount namespace, and moved into the
+ * root when there is one. Everything is made outside the sandbox's user namespace, so that even a root with
+ * all capabilities inside cannot change it. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

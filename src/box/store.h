@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-/* box/store.h - where the disks of boxes and the layers below them are, and what bounds the former (L3).
+/* box/store.h - the disks of boxes and the layers below them, and the limits of disks (L3).
  *
- * A disk is a folder that holds the writable layers of one box, and nothing that anybody else has to write: a box that has
- * filled its disk is still logged, recorded, frozen and removed. There are two drivers:
+ * A disk is a folder with the writable layers of one box. No other process writes there, so a box with a full
+ * disk is still logged, recorded, frozen and removed. There are two drivers:
  *
  *     btrfs      a subvolume per disk, with a quota in bytes. Names and inodes count as bytes, which bounds their number:
- *                some 2,900 empty files for each MiB. The file system is the one that the state directory is on, if that
- *                is a btrfs with quotas, and otherwise one in a sparse file, "disk.img", mounted at "store".
- *     directory  plain folders without any limit: only for operators who ask for it.
+ *                some 2,900 empty files for each MiB. The file system is that of the state directory, if it is a btrfs
+ *                with quotas, and otherwise one in a sparse file, "disk.img", mounted at "store".
+ *     directory  plain folders without a limit: only for operators who ask for it.
  *
- * The mount is in the mount namespace of the caller, who therefore has one of its own. It lives as long as somebody uses
- * it: a box that outlives its maker keeps the file system and its loop device, the next maker finds both, and with the
- * last user both go.
+ * The mount is in the mount namespace of the caller, who therefore has one of its own. It lives as long as it
+ * is used: a box that outlives its maker keeps the file system and its loop device; the next maker finds
+ * both; they end with the last user.
  *
- * The image grows with its use up to its size. When the file system below it is full before, writes in sandboxes that
- * were promised room would fail with EIO and btrfs go read-only, for all of them. So the default size leaves a fifth of what is
- * free, and box/store_guard.h watches over the rest. */
+ * The image grows with its use up to its size. If the file system below it is full before, writes of
+ * sandboxes within their limits would fail with EIO, and btrfs would become read-only for all of them. So the
+ * default size leaves a fifth of the free space, and box/store_guard.h handles the rest. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -48,7 +48,7 @@ struct box_store {
 	uint64_t reserve_bytes;
 	/* btrfs */
 	struct btrfs fs;
-	bool is_ours; /* nobody else uses the file system */
+	bool is_ours; /* no other program uses the file system */
 	char mounted_at[STORE_PATH_MAX];
 	int image; /* -1: there is none */
 };
@@ -76,7 +76,7 @@ int box_disk_remove(const struct box_store *s, const char *name, struct err *e);
 
 /* ---- layers that are disks as they once were ----
  *
- * NAME is a disk that nobody writes to meanwhile, LAYER a new name of layers/. With btrfs the clone is a snapshot: it takes
+ * NAME is a disk without writers, LAYER a new name of layers/. With btrfs the clone is a snapshot: it takes
  * no longer for a large disk than for a small one, once that is written back. Plain folders are copied, the
  * writable layers of them, sharing content where the file system can. */
 

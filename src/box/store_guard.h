@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-/* box/store_guard.h - what keeps a store in an image writable when the disk of the host fills up (L7).
+/* box/store_guard.h - keeps a store in an image writable when the disk of the host fills up (L7).
  *
- * The image is sparse: what sandboxes may write in all is more than the host may have by then. A write of a sandbox that the
- * host cannot store is an EIO, and one of btrfs's own makes the store read-only, for everybody. So
+ * The image is sparse: sandboxes together may be allowed to write more than the host has left. A write of a
+ * sandbox that the host cannot store fails with EIO, and one of btrfs itself makes the store read-only for
+ * all. So
  *
- *  - all sandboxes together are limited to what they hold and what the host has for them: a write beyond is EDQUOT, in time.
- *    The limit is in the file system, and holds as well while nobody looks;
- *  - the parts of the image that hold trees, which btrfs writes to new places with each commit, have blocks of the host
- *    whether they are used or not, and never give them back: others may fill the host's disk to its last byte;
- *  - what sandboxes remove is given back to the host now and then, not by btrfs itself, which would give back both.
+ * - all sandboxes together are limited to what they use and what the host has free: a write beyond fails with
+ * EDQUOT in
+ *    time. The limit is in the file system and holds between checks;
+ * - the parts of the image that hold trees, which btrfs writes to new places with each commit, have blocks of
+ * the host
+ *    allocated at all times: other programs may fill the host's disk completely;
+ * - blocks that sandboxes free are returned to the host now and then, not by btrfs itself, which would return
+ * both kinds.
  *
- *     store_look(s, &look, e);                         asks, and blocks nobody
+ *     store_look(s, &look, e);                         measures, does not block
  *     plan = store_guard_plan(&guard, &look, now_ms);
  *     store_guard_apply(s, &plan, e);                  blocks: for a worker
  *     store_guard_note(&guard, &plan, now_ms);         when that has succeeded */

@@ -58,7 +58,7 @@ static int run_mkfs(int file, struct err *e)
 	char text[160];
 
 	if (!program)
-		return err_set(e, ERR_UNAVAILABLE, "there is no mkfs.btrfs: install btrfs-progs");
+		return err_set(e, ERR_UNAVAILABLE, "mkfs.btrfs is missing: install btrfs-progs");
 	argv[0] = (char *)(uintptr_t)program;
 	sp = SPAWN_INIT(program, argv);
 	sp.fds = &(struct spawn_fd){ file, 3 };

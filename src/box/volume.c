@@ -315,7 +315,7 @@ int volume_make(const struct box_store *s, const char *id, uint64_t limit_bytes,
 	if (is_there(s, name))
 		return write_down(s, e);
 	if (limit_bytes > 0 && !box_store_has_limits(s))
-		return box_disk_limit(s, name, limit_bytes, e); /* says why not */
+		return box_disk_limit(s, name, limit_bytes, e); /* gives the reason */
 	if (box_store_has_limits(s) && (limit_bytes < STORE_LIMIT_MIN || limit_bytes > STORE_LIMIT_MAX))
 		return err_set(e, ERR_INVALID, "a limit that cannot be set");
 	if (random_name(BEING_MADE, temp, e) < 0)

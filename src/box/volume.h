@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-/* box/volume.h - folders and files that outlive a sandbox, or that several have.
+/* box/volume.h - volumes: folders and files that outlive a sandbox, or that several sandboxes share.
  *
- * A volume is opened once, outside of the box, into a mount that has no place yet: private, nosuid, nodev, read-only if so
- * wanted, shown with the ids of the box. That descriptor is what the box's child puts into its root; nobody looks at the
- * path again. There are two kinds:
+ * A volume is opened once, outside the box, into a detached mount: private, nosuid, nodev, read-only if
+ * requested, shown with the ids of the box. The box's child attaches that descriptor; the path is never
+ * resolved again. There are two kinds:
  *
- *     host    in one of the folders that the operator has listed. Its owner is the root of the sandbox; all other users
- *             of it have ids on the disk that are nobody's on the host, the same ones in every sandbox. What belongs to
- *             anybody else there belongs to nobody inside.
+ *     host    in one of the folders that the operator has listed. Its owner is the root of the sandbox. All other users
+ *             of the sandbox have ids on the disk that no account of the host has, the same ones in every sandbox. Files
+ *             of other owners belong to nobody inside.
  *     named   the folder "data" of a disk of the store, with its quota. Ids on the disk are those inside.
  *
  * Mounts below a volume are not part of it. Names of named volumes in disks/:
  *
  *     vol-ID           complete
- *     new-vol-RANDOM   being made; becomes one by its name alone, after it is on the disk
+ *     new-vol-RANDOM   being made; renamed once it is synced
  *     gone-vol-...     being removed; the rest is its id
  *
- * Everything here may block and is for a process that others do not wait for. */
+ * Everything here may block: for worker processes. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

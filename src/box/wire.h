@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* box/wire.h - the whole language between the server and the warden: fixed messages over a SEQPACKET socket.
+/* box/wire.h - the protocol between server and warden: fixed messages over a SEQPACKET socket.
  *
- * The server asks, the warden answers each request once, by its serial, and tells of ends by itself. Numbers, enums, ids
- * and descriptors, no text of clients: what execd needs travels in a sealed descriptor that the warden hands on unread.
- * Both sides check every field of what they get: the server holds no privileges that the warden would trust, and the
- * warden relays what sandboxes have done. Both are of one build; another version is refused at the first message. */
+ * The server sends requests. The warden answers each once, by its serial, and reports ends of boxes by
+ * itself. Messages contain numbers, enums, ids and descriptors, but no text of clients: the data for execd is
+ * in a sealed descriptor that the warden passes on unread. Both sides check every field: the warden does not
+ * trust the unprivileged server, and the server does not trust what sandboxes caused the warden to report.
+ * Both are of one build; another version is refused at the first message. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,7 +34,7 @@ enum wire_call {
 	WIRE_STATS,
 	WIRE_LIST,  /* answered with one row per box, then one without an id */
 	WIRE_SNAPSHOT,        /* of the sandbox, as the layer layers[0]; ERR_CONFLICT: it does not run, nor is it paused */
-	WIRE_SNAPSHOT_REMOVE, /* of the layer layers[0], if it is there; ERR_CONFLICT: a sandbox stands on it */
+	WIRE_SNAPSHOT_REMOVE, /* of the layer layers[0], if it is there; ERR_CONFLICT: a sandbox uses it */
 	WIRE_SNAPSHOTS,       /* answered with one row per layer, then one without a name */
 	/* With a readable descriptor of the blob that layers[0] names, which is opened by nobody for writing any more. Answered
 	 * when the layer is there: at once when it was there before. */
@@ -167,7 +168,7 @@ struct wire_reply {
 	uint32_t call;
 	uint64_t serial;
 	char id[WIRE_ID_SIZE];
-	uint32_t failed; /* 0 or 1: then `err` says why */
+	uint32_t failed; /* 0 or 1: then `err` gives the reason */
 	uint32_t state;  /* enum wire_state, of a row */
 	struct wire_ending ending; /* of WIRE_ENDED, and of a row that is over */
 	struct wire_stats stats;

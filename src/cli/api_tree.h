@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/api_tree.h - answers of the API that the library hands on as they are, in the words of all other results. */
+/* cli/api_tree.h - converts API responses that the library returns unchanged to the names of all other
+ * results. */
 #pragma once
 #include "client/opensandbox.h"
 

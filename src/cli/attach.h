@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/attach.h - this program's streams tied to those of a program in a sandbox, until one of the two ends.
+/* cli/attach.h - connects our standard streams, or our terminal, to a program in a sandbox, until one of the
+ * two ends.
  *
- * With a terminal: ours is raw meanwhile, theirs follows its size, and keys.h's few keys are for us. Without: bytes both ways as
- * they are, standard error apart, the end of our input is the end of theirs. A reader of ours that is slow slows the program.
+ * With a terminal: ours is raw meanwhile, the remote one follows its size, and the keys of keys.h are handled
+ * here. Without: bytes are copied unchanged both ways, standard error separately, and the end of our input
+ * ends theirs. A slow reader on our side slows the program.
  *
- * Signals come from a descriptor of the caller's (TERMINAL_SIGNALS, blocked), so that none of them leaves a terminal raw. */
+ * Signals come from a descriptor of the caller (TERMINAL_SIGNALS, blocked), so that no signal leaves a
+ * terminal raw. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,9 +16,9 @@
 
 enum attach_end {
 	ATTACH_EXIT,     /* the program ended: code is its status */
-	ATTACH_SIGNAL,   /* we were told to: code is the signal */
-	ATTACH_CLOSED,   /* nobody reads our output any more */
-	ATTACH_LOST,     /* the connection, or the sandbox: error says why */
+	ATTACH_SIGNAL,   /* by a signal: code is its number */
+	ATTACH_CLOSED,   /* our output was closed */
+	ATTACH_LOST,     /* the connection, or the sandbox: error gives the reason */
 	ATTACH_TIMEOUT,
 	ATTACH_LEFT,     /* by key: the program is to end */
 	ATTACH_DETACHED, /* by key: it goes on */

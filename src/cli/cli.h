@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/cli.h - what every command of osb has at hand: its words, the settings, a client and the output.
+/* cli/cli.h - what every command of osb uses: arguments, settings, a client and the output.
  *
  *     static int sandbox_get(int argc, char **argv, void *arg)
  *     {
@@ -7,14 +7,16 @@
  *             struct cli *cli = arg;
  *             struct only_output o = { 0 };
  *
- *             if (!cli_begin(cli, argc, argv, &o))             help was shown, or what is wrong with the words
+ *             if (!cli_begin(cli, argc, argv, &o))             help was shown, or the arguments are wrong
  *                     return cli->status;
- *             if (!cli_client(cli) || cli_wait(cli, NULL, osb_sandbox_get(cli->client, cli->operands[0], &info, cli_call(cli))) < 0)
+ *             if (!cli_client(cli) ||
+ *                 cli_wait(cli, NULL, osb_sandbox_get(cli->client, cli->operands[0], &info, cli_call(cli))) < 0)
  *                     return cli_fail_call(cli);
  *             return cli_show(cli, cli_tree(cli, info), "Sandbox Info");
  *     }
  *
- * The result of a command is its exit status: 0, 1 (failed) or 2 (the command line is wrong), or that of a program that it ran. */
+ * The result of a command is its exit status: 0, 1 (failed) or 2 (wrong command line), or that of the program
+ * that it ran. */
 #pragma once
 #include <signal.h>
 #include <stdbool.h>

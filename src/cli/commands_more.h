@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/commands_more.h - commands that the published CLI does not have, and what they share. Rows for them are in tree.c. */
+/* cli/commands_more.h - commands that the published CLI does not have, and helpers that they share. Their
+ * rows are in tree.c. */
 #pragma once
 #include "base/opt.h"
 
-struct cargo;
+struct file_transfer;
 struct cli;
 struct osb_bytes;
 struct osb_call;
@@ -47,6 +48,6 @@ int more_show_items(struct cli *cli, const struct osb_bytes *answer, const char 
 		    const char *title);
 
 /* After an operation that took its body from T, or gave it one: BEGUN is what cli_wait() returned. CLI_OK, or why not has been said. */
-int more_carried(struct cli *cli, const struct cargo *t, int begun);
+int more_carried(struct cli *cli, const struct file_transfer *t, int begun);
 /* The end of a command that writes what the server sends to T. */
-int more_save(struct cli *cli, struct cargo *t, int begun);
+int more_save(struct cli *cli, struct file_transfer *t, int begun);

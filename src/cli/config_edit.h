@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/config_edit.h - the settings file as text: a new one, and one value of it changed with all comments left alone. Pure, but for
- * the last one. */
+/* cli/config_edit.h - the settings file as text: creates one, and changes one value while all comments stay.
+ * Pure, except the last function. */
 #pragma once
 #include <sys/types.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/config_file.h - files of other programs that osb writes into: read whole, replaced whole, and never half-way. */
+/* cli/config_file.h - files of other programs that osb changes: read as a whole, and replaced atomically. */
 #pragma once
 #include "base/str.h"
 

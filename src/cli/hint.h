@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/hint.h - what to do about an error. Pure. */
+/* cli/hint.h - advice for errors. Pure. */
 #pragma once
 struct osb_error;
 

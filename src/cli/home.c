@@ -57,7 +57,7 @@ int home_open(struct cli *cli, struct home *ret, struct err *e)
 	AUTO(home_done) struct home h = HOME_INIT;
 
 	if (!home)
-		return err_set(e, ERR_INVALID, "HOME is not set: there is no place for the settings");
+		return err_set(e, ERR_INVALID, "HOME is not set: no folder for the settings");
 	h.folder = arena_printf(&cli->arena, "%s/.opensandbox", home);
 	h.config = arena_printf(&cli->arena, "%s/.opensandbox/" HOME_CONFIG, home);
 	h.log = arena_printf(&cli->arena, "%s/.opensandbox/" HOME_LOG, home);

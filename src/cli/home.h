@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/home.h - what `osb up`, `osb down` and `osb doctor` know of this machine: the user's folder, the server's program beside ours,
- * and the configuration that was made for it. */
+/* cli/home.h - what `osb up`, `osb down` and `osb doctor` use on this machine: the user's folder, the server
+ * program beside osb, and the configuration that was made for it. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/human.h - amounts as people read them. Pure.
+/* cli/human.h - amounts in human-readable units. Pure.
  *
  *     printf("%s of %s", BYTES(done), BYTES(total));     "1.2 MiB of 3.0 GiB" */
 #pragma once

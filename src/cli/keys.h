@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/keys.h - what a person types into a sandbox's terminal, and the few things that are for us: '~' at the beginning of a line
- * and one more key. Pure.
+/* cli/keys.h - keyboard input for a sandbox's terminal, and the escape keys of osb: '~' at the beginning of a
+ * line and one more key. Pure.
  *
  *     ~.   leave: the shell and what runs in it end        ~~   a '~'
- *     ~d   leave it running, to come back to               ~?   what these are
+ *     ~d   leave it running, to come back to               ~?   show these keys
  *
- * Everything else, a '~' with any other key included, goes through unchanged. */
+ * Everything else, a '~' with any other key included, is passed through unchanged. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/local_file.h - files of the user's own. */
+/* cli/local_file.h - files of the local user. */
 #pragma once
 #include <stddef.h>
 
 struct buf;
 struct err;
 
-/* Everything up to the end. PATH NULL or "-": standard input, and a terminal is told that it is read. */
+/* Everything up to the end. PATH NULL or "-": standard input; on a terminal a note says that it is read. */
 int local_read(const char *path, size_t max, struct buf *out, struct err *e);
 
 /* Opens PATH for what is downloaded, if that is there and no file whose content could be replaced: a pipe, a terminal. -1 with

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/local_server.h - the server that `osb up` started, and no other.
+/* cli/local_server.h - the server that `osb up` started.
  *
- * What tells it from every other process is written down by itself before it becomes the server: its number, the time that it was
- * started at, and the boot of the machine. So there is no moment in which it runs and nobody knows, and a number that has been
- * given to somebody else is not mistaken for it. */
+ * The child records its identity (pid, start time and boot id) before it becomes the server. So a running
+ * server is always known, and a reused pid is never mistaken for it. */
 #pragma once
 #include <sys/types.h>
 

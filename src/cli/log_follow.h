@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/log_follow.h - what is new in a log that is asked for again and again. Pure.
+/* cli/log_follow.h - finds the new lines in a log that is polled. Pure.
  *
- * Lines begin with the time that they were written at ("2026-06-15T09:46:58.120431123Z text"), and come in order; several may have
- * the same one. What has been seen is remembered as the time of the last line, and how many lines of that time there were. */
+ * Lines begin with their time ("2026-06-15T09:46:58.120431123Z text") and are ordered; several may have the
+ * same time. The position is the time of the last line, and how many lines of that time were seen. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -236,7 +236,7 @@ static int merge_json(const struct mcp_client *c, const struct mcp_command *comm
 
 /* ---- TOML, by lines ---- */
 
-/* A header of our table, or of one inside of it. */
+/* A header of our table, or of one inside it. */
 static bool is_ours(struct str line)
 {
 	struct str s = str_trim(line);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/mcp_install.h - the MCP server in the configuration of the programs that use it.
+/* cli/mcp_install.h - adds the MCP server to the configuration of programs that use it.
  *
- * Their files are other people's: an entry is put into the text, and every other byte of it stays as it was. What cannot be read as
- * plain JSON or TOML is not touched. */
+ * These files belong to other programs: an entry is inserted into the text, and every other byte stays. A
+ * file that is not plain JSON or TOML is not changed. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,7 +6,7 @@
 #include "cli/api_tree.h"
 #include "cli/cli.h"
 #include "cli/commands_more.h"
-#include "cli/copy/transfer.h"
+#include "cli/copy/file_transfer.h"
 
 #include "base/banned.h"
 
@@ -67,7 +67,7 @@ int more_list(struct cli *cli, int argc, char **argv, more_list_fn *fn, const ch
 	return more_show_items(cli, answer, paths, columns, title);
 }
 
-int more_carried(struct cli *cli, const struct cargo *t, int begun)
+int more_carried(struct cli *cli, const struct file_transfer *t, int begun)
 {
 	progress_clear(t->bar);
 	if (begun == 0)
@@ -75,11 +75,11 @@ int more_carried(struct cli *cli, const struct cargo *t, int begun)
 	return t->why.code && cli->interrupts == 0 ? cli_fail_err(cli, &t->why) : cli_fail_call(cli);
 }
 
-int more_save(struct cli *cli, struct cargo *t, int begun)
+int more_save(struct cli *cli, struct file_transfer *t, int begun)
 {
 	struct err e = { 0 };
 
 	if (more_carried(cli, t, begun) != CLI_OK)
 		return cli->status;
-	return cargo_finish(t, NEW_MODE, &e) < 0 ? cli_fail_err(cli, &e) : CLI_OK;
+	return file_transfer_finish(t, NEW_MODE, &e) < 0 ? cli_fail_err(cli, &e) : CLI_OK;
 }

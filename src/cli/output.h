@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/output.h - what a command shows, in the form that was asked for.
+/* cli/output.h - the output of a command, in the requested format.
  *
- * Results go to stdout. Messages too, but for warnings and errors of people's formats, which go to stderr; in JSON and YAML a
- * message is an object with "status" and "message". Colours and a moving cursor are for terminals only.
- * Functions return 0, or -1 when stdout takes no more: output_end() says so once. */
+ * Results go to stdout. So do messages, except warnings and errors of the human formats, which go to stderr;
+ * in JSON and YAML a message is an object with "status" and "message". Colours and cursor movement are used
+ * on terminals only. Functions return 0, or -1 when stdout cannot be written: output_end() reports that
+ * once. */
 #pragma once
 #include <stdbool.h>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/progress.h - one line that says how far something long has come.
+/* cli/progress.h - a progress bar.
  *
  *     model.bin  ############............  50%  1.0 GiB of 2.0 GiB  93.1 MiB/s  11s left
  *
- * It is drawn on a terminal only, at most ten times a second, not before PROGRESS_FIRST_MS (what is quick needs no bar), and
- * taken away again at the end. */
+ * It is drawn on a terminal only, at most ten times a second, not before PROGRESS_FIRST_MS (short work needs
+ * none), and erased at the end. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

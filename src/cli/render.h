@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/render.h - a document tree as people and scripts read it. Pure: everything goes to a buf.
+/* cli/render.h - formats a document tree as table, JSON or YAML. Pure: the output goes to a buf.
  *
- * Texts come from servers and sandboxes: what a terminal would obey is escaped in every form. */
+ * Texts come from servers and sandboxes: control sequences are escaped in every format. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

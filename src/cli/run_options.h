@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/run_options.h - the words of `osb run`, and the sandbox that they ask for. */
+/* cli/run_options.h - the options of `osb run`, and the create request that follows from them. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,6 +29,6 @@ int run_options_load(struct cli *cli, const struct run_options *o, struct osb_cr
 struct arena;
 int run_volume_parse(struct arena *a, const char *text, size_t n, struct osb_volume *ret, struct err *e);
 
-void run_fail(struct cli *cli, const struct osb_error *e); /* says why, and what to do about it */
+void run_fail(struct cli *cli, const struct osb_error *e); /* gives the reason, and what to do about it */
 /* A line on standard error, in which nothing is obeyed by a terminal. */
 void run_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

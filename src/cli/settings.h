@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/settings.h - where the server is and how results look, from four sources: an option outranks the environment, that the
- * settings file, and that the defaults. An empty text or 0 does not count as said. */
+/* cli/settings.h - the server's address and the output format, from four sources: options precede the
+ * environment, then the settings file, then the defaults. An empty text or 0 counts as absent. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/skills.h - operating guides for coding assistants, and where each assistant looks for them.
+/* cli/skills.h - operating guides for coding assistants, and the place where each assistant reads them.
  *
- * Some assistants read a file for each skill, others one file for everything: there a skill is a block between two marks, and what
- * else is in the file stays as it is. */
+ * Some assistants read one file per skill, others one file for everything: there a skill is a block between
+ * two marks, and the rest of the file stays. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

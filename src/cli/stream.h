@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/stream.h - runs something in a sandbox and passes its output on as it was written. */
+/* cli/stream.h - runs a command in a sandbox and prints its output unchanged. */
 #pragma once
 struct cli;
 struct osb_command;

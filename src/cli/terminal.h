@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/terminal.h - the terminal of the person in front of it: raw mode, its size, and leaving it as it was found.
+/* cli/terminal.h - the user's terminal: raw mode, its size, and restoring it.
  *
- * Who makes it raw blocks the signals that end programs (TERMINAL_SIGNALS), reads them from a descriptor, and restores it on the
- * way out: there is no other way for us to end but SIGKILL. */
+ * A caller that makes it raw blocks the signals that end programs (TERMINAL_SIGNALS), reads them from a
+ * descriptor, and restores the terminal before it ends: then only SIGKILL can leave it raw. */
 #pragma once
 #include <signal.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/test_place.h - for tests: a folder of their own. Needs <cmocka.h> before it. */
+/* cli/test_place.h - for tests: a temporary folder. Needs <cmocka.h> before it. */
 #pragma once
 #include <fcntl.h>
 #include <stdlib.h>

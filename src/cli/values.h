@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/values.h - what words on a command line mean: durations, pairs, rules, modes. Pure. */
+/* cli/values.h - parses command line arguments: durations, pairs, rules, modes. Pure. */
 #pragma once
 #include <stdint.h>
 

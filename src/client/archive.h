@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* client/archive.h - bodies that go to functions of the user's, and lists with pages. */
+/* client/archive.h - bodies that are passed to the user's functions, and paged lists. */
 #pragma once
 #include "client/opensandbox.h"
 

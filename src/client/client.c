@@ -269,7 +269,7 @@ int osb_client_dispatch(struct osb_client *c, int wait_ms)
 {
 	struct err e = { 0 };
 
-	if (c->is_turning) /* inside of a call back: that is what is going on already */
+	if (c->is_turning) /* inside a call back: that is what is going on already */
 		return 0;
 	return client_turn(c, wait_ms, &e);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* client/client_impl.h - the client and its calls, for the files of this folder. How operations are written: client/op.h. */
+/* client/client_impl.h - the client and its calls, for the files of this folder. client/op.h explains how to
+ * write an operation. */
 #pragma once
 #include <stdatomic.h>
 
@@ -27,7 +28,7 @@ struct osb_call {
 	unsigned deadline_ms;
 	char request_id[128]; /* "": one is made up */
 	atomic_bool is_cancelled;
-	struct wake *wake; /* NULL: the client's own call, which nobody can cancel */
+	struct wake *wake; /* NULL: the client's own call, which cannot be cancelled */
 	bool is_dead; /* osb_call_free() came while something was under way */
 	struct osb_error error;
 	struct op op;
@@ -54,7 +55,7 @@ struct osb_client {
 	struct random_pool random; /* for request ids */
 	struct wake *wake;
 	struct io wake_io;
-	bool is_turning;        /* a call back may be running: nobody waits inside of one */
+	bool is_turning;        /* a call back may be running: nobody waits inside one */
 	bool is_closing;
 };
 

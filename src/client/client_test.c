@@ -159,7 +159,7 @@ static void connections_are_kept(void **state)
 	peer_stop(&p);
 }
 
-/* The inside of the next sandbox is often behind the same host and port as that of the last. */
+/* The inside the next sandbox is often behind the same host and port as that of the last. */
 static void connections_outlive_sandboxes(void **state)
 {
 	struct rule rules[GOOD_RULES + 1];
@@ -551,7 +551,7 @@ static void a_call_back_may_begin_the_next_and_free_the_call(void **state)
 	turn_until(j.client, &j.times, 4);
 	assert_int_equal(j.kind, OSB_OK);
 	assert_int_equal(j.waited, -1);
-	assert_error(osb_client_error(j.client), OSB_INVALID, "INVALID_ARGUMENT", "inside of a call back");
+	assert_error(osb_client_error(j.client), OSB_INVALID, "INVALID_ARGUMENT", "inside a callback");
 	assert_string_equal(j.info->id, "s1");
 	osb_free(j.info);
 	osb_client_free(j.client);
@@ -697,7 +697,7 @@ static void streams_go_both_ways_and_can_be_stopped(void **state)
 	assert_int_equal(osb_snapshot_export(s.client, "half", take_bytes, &s, NULL), -1);
 	assert_error(osb_client_error(s.client), OSB_NETWORK, "INTERNAL_UNKNOWN_ERROR", "in the middle");
 	assert_int_equal(s.n, 3);
-	/* Freed inside of a call back of its own, while it is waited for. */
+	/* Freed inside a call back of its own, while it is waited for. */
 	s = (struct stream){ .client = s.client, .frees = true, .call = osb_call_new(s.client) };
 	assert_int_equal(osb_snapshot_export(s.client, "big", take_bytes, &s, s.call), -1);
 	assert_int_equal(osb_client_error(s.client)->kind, OSB_CANCELLED);

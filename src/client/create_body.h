@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* client/create_body.h - what a caller asks for, as the JSON of the API. */
+/* client/create_body.h - the JSON body of a create, from the caller's struct. */
 #pragma once
 #include <stdint.h>
 

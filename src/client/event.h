@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* client/event.h - one event of a stream of execd's, from its JSON. Pure. */
+/* client/event.h - one event of a stream of execd, from its JSON. Pure. */
 #pragma once
 #include "base/str.h"
 #include "client/opensandbox.h"

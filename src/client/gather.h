@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* client/gather.h - an execution as its events tell it. Pure: everything lives in an arena of the caller's. */
+/* client/gather.h - builds an execution from its events. Pure: everything lives in an arena of the caller. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* client/host_lookup.h - the addresses of a name, looked up by a thread of its own, because the C library's resolver waits.
+/* client/host_lookup.h - looks up the addresses of a name in a thread, because the C library's resolver
+ * blocks.
  *
- * The thread blocks every signal and touches nothing but its lookup. One that is cancelled goes on until the resolver gives
- * up, and then frees what is left; so the process may have as many of these threads as it has cancelled lookups. */
+ * The thread blocks every signal and touches only its lookup. A cancelled lookup continues until the resolver
+ * returns, and then frees its memory; so there may be as many threads as cancelled lookups. */
 #pragma once
 #include <stddef.h>
 
@@ -14,7 +15,7 @@ struct loop;
 
 #define HOST_ADDRESSES_MAX 8
 
-/* N addresses, in the order of preference, valid during the call; or none, and E says why. The lookup is gone already. */
+/* N addresses, in the order of preference, valid during the call; or none, and E gives the reason. The lookup is gone already. */
 typedef void host_lookup_fn(const struct addr *addresses, size_t n, const struct err *e, void *arg);
 
 /* HOST is a name; it is copied. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The way inside of sandboxes against servers that do as they are told: half answers, other dialects, refusals. */
+/* The way inside sandboxes against servers that do as they are told: half answers, other dialects, refusals. */
 #include "client/test_peer.h"
 
 #include "base/err.h"

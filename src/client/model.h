@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* client/model.h - results, and the one table of each kind of them that reads and shows it.
+/* client/model.h - results, with one table per kind that reads and shows them.
  *
  *     static const struct model_field expiry_fields[] = {
  *         MODEL(struct osb_expiry, expires_at, MODEL_TIME, "expiresAt", .required = true),
  *     };
  *     const struct model expiry_model = MODEL_OF(struct osb_expiry, expiry_fields);
  *
- * A result is the first thing in an arena of its own; before it, unseen by its owner, stands a head that knows the arena and
- * the model. So osb_free() and osb_to_json() need the pointer alone. Members that a server sends and no table names are
- * ignored, null is "not there"; a member of the wrong type makes the answer useless. */
+ * A result is the first object in an arena of its own. In front of it, hidden from its owner, is a head with
+ * the arena and the model. So osb_free() and osb_to_json() need only the pointer. Members of an answer that
+ * no table names are ignored, and null means absent; a member of the wrong type makes the answer invalid. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

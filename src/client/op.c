@@ -230,7 +230,8 @@ struct op *op_begin(struct osb_client *c, struct osb_call *call, const char *wha
 	if (c->is_closing)
 		return refuse(c, NULL, what, "the client is being freed");
 	if (!call->fn && c->is_turning)
-		return refuse(c, call->op.state_now == OP_IDLE ? &call->error : NULL, what, "waiting inside of a call back");
+		return refuse(c, call->op.state_now == OP_IDLE ? &call->error : NULL, what,
+			      "waiting inside a callback");
 	if (call->op.state_now != OP_IDLE)
 		return refuse(c, NULL, what, "the call is busy");
 	op_start(&call->op, c, what, ret);

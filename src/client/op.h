@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* client/op.h - operations: from the public function that begins one to the one end that it has.
+/* client/op.h - operations: from the public function that begins one to its single end.
  *
  *     int osb_sandbox_get(struct osb_client *c, const char *id, struct osb_sandbox_info **ret, struct osb_call *call)
  *     {
@@ -12,12 +12,13 @@
  *         return op_run(op);
  *     }
  *
- * Nothing above can fail in a way that has to be looked at: once op_fail() was called, by any of these functions too, all of
- * them do nothing, and op_run() waits for the end or leaves it to the loop, whatever the caller has chosen. An operation of
- * several requests has on_answer functions that send the next; each path through them leads to op_done() or op_fail() at last.
+ * None of these calls needs a check: after op_fail(), which these functions call too, all of them do nothing.
+ * op_run() waits for the end, or returns and leaves the rest to the loop, as the caller has chosen. An
+ * operation of several requests has on_answer functions that send the next request; each path through them
+ * must end in op_done() or op_fail().
  *
- * After any call of a function of the user's (and after op_fail() and op_done()) look at op_is_over(): the user may have freed
- * the call or the sandbox. Memory of the operation stays valid until the loop's turn ends. */
+ * After a call of a user's function (and after op_fail() and op_done()) check op_is_over(): the user may have
+ * freed the call or the sandbox. Memory of the operation stays valid until the end of the loop's turn. */
 #pragma once
 #include <stdarg.h>
 #include <stdbool.h>

@@ -16,7 +16,7 @@
  *     waits in the same way. With it the function only begins the operation; osb_client_dispatch() drives it, and calls back
  *     exactly once, also for what failed at once: the function itself then returns 0. Input is copied when the function is
  *     called; what it points *ret at is written before the call back and must live until then.
- * Waiting inside of a call back is refused (OSB_INVALID).
+ * Waiting inside a call back is refused (OSB_INVALID).
  *
  * RESULTS (everything that comes by a `**ret` but handles) are one block each: osb_free() frees it with all that it points to.
  * Strings in them may be NULL where it says so. Times are RFC 3339 as the server wrote them; osb_time_ms() reads them.
@@ -121,7 +121,7 @@ struct osb_options {
 
 /* NULL, and *e if it is not NULL. */
 OSB_API struct osb_client *osb_client_new(const struct osb_options *options, struct osb_error *e);
-/* Its calls are cancelled (and stay to be freed), its sandboxes and terminals go with it. Not inside of a call back. */
+/* Its calls are cancelled (and stay to be freed), its sandboxes and terminals go with it. Not inside a call back. */
 OSB_API void osb_client_free(struct osb_client *c);
 /* Of the last operation that waited: kind OSB_OK after one that did not fail. Valid until the next. */
 OSB_API const struct osb_error *osb_client_error(const struct osb_client *c);
@@ -137,7 +137,7 @@ OSB_API int osb_client_dispatch(struct osb_client *c, int wait_ms);
 typedef void osb_done_fn(struct osb_call *call, void *arg);
 
 OSB_API struct osb_call *osb_call_new(struct osb_client *c); /* NULL: no memory. For one operation at a time, then the next */
-OSB_API void osb_call_free(struct osb_call *call); /* an operation that is under way ends without a call back; fine inside of one */
+OSB_API void osb_call_free(struct osb_call *call); /* an operation that is under way ends without a call back; fine inside one */
 OSB_API void osb_call_on_done(struct osb_call *call, osb_done_fn *fn, void *arg);
 OSB_API void osb_call_set_deadline(struct osb_call *call, unsigned ms); /* of each whole operation, streams included; 0: none */
 OSB_API void osb_call_set_request_id(struct osb_call *call, const char *id); /* X-Request-ID; NULL: one is made up */

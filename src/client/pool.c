@@ -141,7 +141,8 @@ static int take_options(struct osb_pool *p, const struct osb_pool_options *o, st
 		return -1;
 	p->name = arena_dup(&p->arena, str_of(o->name));
 	if (!p->name || create_copy(&p->arena, o->spec, &p->spec) < 0)
-		return err_set(e, ERR_LIMIT, "what sandboxes are made from is more than %zu bytes, or there is no memory", SPEC_MAX);
+		return err_set(e, ERR_LIMIT, "the create options exceed %zu bytes, or there is no memory",
+			       SPEC_MAX);
 	p->first_max_idle = o->max_idle;
 	p->warmup = o->warmup_concurrency ? o->warmup_concurrency : MAX((o->max_idle + 4) / 5, 1U);
 	p->lock_ttl_ms = o->lock_ttl_ms ? o->lock_ttl_ms : 60000;

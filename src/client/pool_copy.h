@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* client/pool_copy.h - what sandboxes of a pool are made from, for as long as the pool lives. */
+/* client/pool_copy.h - a copy of the pool's create options, for the life of the pool. */
 #pragma once
 struct arena;
 struct osb_create;

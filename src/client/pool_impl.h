@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* client/pool_impl.h - the pool, for its files: pool.c is what all threads call, pool_acquire.c the operation among that,
- * pool_thread.c its own thread with its jobs, pool_fill.c what that does from time to time.
+/* client/pool_impl.h - shared by the files of the pool: pool.c has the functions for all threads,
+ * pool_acquire.c the acquire operation, pool_thread.c the pool's thread and its jobs, pool_fill.c the
+ * periodic work of that thread.
  *
- * Everything under "the thread's" is touched by the pool's thread alone: its client, its store, what it kills and makes. Others
- * put jobs into its queue. The mutex guards the queue, the jobs' answers and what all may read. */
+ * Everything under "the thread's" is used by the pool's thread only: its client, its store, creates and
+ * kills. Other threads put jobs into its queue. The mutex guards the queue, the jobs' answers and the data
+ * that all threads may read. */
 #pragma once
 #include <pthread.h>
 #include <stdbool.h>
@@ -34,8 +36,8 @@ struct pool_job {
 	struct osb_error error;
 	unsigned n_kills;  /* of RELEASE: the thread's */
 	bool is_done;
-	bool is_abandoned; /* whoever gave it has gone: the thread frees it */
-	int notify_fd;     /* an eventfd to be told by, or -1 */
+	bool is_abandoned; /* its owner is gone: the thread frees it */
+	int notify_fd;     /* an eventfd for the answer, or -1 */
 };
 
 struct pool_kill {

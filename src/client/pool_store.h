@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/* client/pool_store.h - what the members of a pool know together: who waits in it, how many there should be, who fills it.
+/* client/pool_store.h - state that the members of a pool share: idle sandboxes, their target number, and the
+ * current filler.
  *
- * Two kinds: the memory of one pool, and Redis, where pools of other processes and languages find the same keys:
+ * Two kinds: the memory of one pool, and Redis, where pools of other processes and languages use the same
+ * keys:
  *
  *     <prefix>:{<base64url of the name>}:idle:list      a list of ids, the oldest first
  *                                       :idle:expires   a hash: id -> milliseconds since 1970
- *                                       :lock           the owner who fills it, with an end
+ *                                       :lock           the owner that fills it, with an expiry
  *                                       :maxIdle        a number
  *                                       :idleTtlMillis  of a sandbox that is put there
  *
- * Each order is one atomic step. Time is the store's own. Used by one thread. */
+ * Each operation is one atomic step. Times are those of the store. Used by one thread. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -80,7 +82,7 @@ struct pool_store {
 struct pool_store *pool_store_redis(struct loop *l, const struct pool_store_spec *spec, struct err *e);
 
 struct pool_store *pool_store_new(struct loop *l, const struct pool_store_spec *spec, struct err *e); /* may look a name up, and wait for that */
-void pool_store_free(struct pool_store *s); /* nobody is called any more; NULL is fine */
+void pool_store_free(struct pool_store *s); /* no callback comes any more; NULL is fine */
 DEFINE_AUTO(struct pool_store *, pool_store_free)
 
 /* FN is called exactly once: at once by memory, and if it could not be sent, else from the loop. */

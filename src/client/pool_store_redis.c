@@ -171,7 +171,7 @@ static void on_reply(const struct redis_reply *reply, const struct err *why, voi
 
 	waiting_free(arg);
 	if (reply && (reply->kind != REDIS_BULK || pool_text_parse(reply->text, &a, w.s->told) < 0)) {
-		(void)err_set(&e, ERR_IO, "Redis: an answer that nobody can read");
+		(void)err_set(&e, ERR_IO, "Redis: malformed answer");
 		why = &e;
 	}
 	w.fn(why ? NULL : &a, why, w.arg);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* client/remote.h - whom requests go to: remotes (scheme, host and port, with their kept connections), and endpoints on them.
+/* client/remote.h - targets of requests: remotes (scheme, host and port, with their pooled connections), and
+ * endpoints on them.
  *
- * There is one remote for each scheme, host and port, whoever uses it: sandboxes behind the server's proxy share the server's
- * connections. Every address of a name is tried in turn; addresses are remembered for REMOTE_REMEMBERS_MS. */
+ * There is one remote for each scheme, host and port: sandboxes behind the server's proxy share the server's
+ * connections. Every address of a name is tried in turn; addresses are cached for REMOTE_REMEMBERS_MS. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* client/run.h - what commands, sessions and code have in common: a request whose answer is a stream of events. */
+/* client/run.h - the common part of commands, sessions and code: a request whose response is a stream of
+ * events. */
 #pragma once
 #include <stdbool.h>
 

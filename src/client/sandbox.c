@@ -45,7 +45,7 @@ void osb_sandbox_free(struct osb_sandbox *s)
 	s->is_closing = true;
 	for (struct osb_call *call = c->calls; call; call = call->next)
 		give_up(&call->op, s);
-	give_up(&c->own.op, s); /* inside of a call back of an operation that is waited for */
+	give_up(&c->own.op, s); /* inside a call back of an operation that is waited for */
 	ptys_free(c, s);
 	*(s->prev ? &s->prev->next : &c->sandboxes) = s->next;
 	if (s->next)

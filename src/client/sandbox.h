@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* client/sandbox.h - the handle of a sandbox: who it is and where its insides are reached. */
+/* client/sandbox.h - the handle of a sandbox: its id and its endpoints. */
 #pragma once
 #include <stdbool.h>
 
@@ -17,7 +17,7 @@ struct osb_sandbox {
 	struct osb_sandbox *prev, *next; /* in the client's list */
 	char *id;
 	struct endpoint execd, egress; /* both stand in every handle that a user has */
-	bool is_closing; /* what ends with it has nobody to talk to any more */
+	bool is_closing; /* its operations get no connection any more */
 };
 
 struct osb_sandbox *sandbox_new(struct osb_client *c, const char *id); /* NULL: no memory; osb_sandbox_free() */

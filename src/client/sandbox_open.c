@@ -83,7 +83,7 @@ static void on_state(struct op *op, const struct op_answer *a)
 
 	if (info && (strcmp(info->status.state, "Failed") == 0 || strcmp(info->status.state, "Terminated") == 0))
 		op_fail(op, OSB_NOT_READY, "UNHEALTHY", "sandbox '%s' is %s: %s", o->id, info->status.state,
-			info->status.message ? info->status.message : "nobody says why");
+			info->status.message ? info->status.message : "no reason given");
 	else
 		op_pause(op, o->poll_ms, ping);
 	result_free(info);

@@ -8,7 +8,7 @@
  *         { 0 }
  *     };
  *
- * The first rule counts that fits and has not been used up. A request that fits none gets 500. */
+ * The first rule that matches and is not used up is applied. A request without a rule gets 500. */
 #pragma once
 #include <setjmp.h>
 #include <stdarg.h>

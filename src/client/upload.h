@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* client/upload.h - the body of a POST to /files/upload: one file, with what is to be known of it, as multipart/form-data.
+/* client/upload.h - the body of a POST to /files/upload: one file and its metadata, as multipart/form-data.
  *
- * It is read piece by piece with upload_read(), which reads the file's bytes from its source as they are wanted: memory does not
- * grow with the file. */
+ * It is read piece by piece with upload_read(), which reads the file's bytes from their source as needed:
+ * memory use does not depend on the file's size. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/activity.h - what a sandbox has tried to reach: one row for each target, verdict and reason, with how often and when, the most
- * recent ones; what is older is counted only. So a sandbox cannot fill our memory nor the log: a line is written with a new row. */
+/* egress/activity.h - what a sandbox has tried to reach: one row for each target, verdict and reason, with
+ * count and time. Only the most recent rows are stored, older ones are counted. So a sandbox can fill neither
+ * our memory nor the log: a log line is written for a new row only. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/api.h - the HTTP API, on a unix socket that the server alone can reach: it has checked who may ask.
+/* egress/api.h - the HTTP API, on a unix socket that only the server can reach; the server has authenticated
+ * the client.
  *
  *     /sandboxes/ID/policy    GET, POST, PUT, PATCH, DELETE
  *     /sandboxes/ID/healthz   whether its policy is in force
  *     /sandboxes/ID/activity  what it has tried to reach
- *     /denials/N              what was denied to anyone, behind number N
+ *     /denials/N              denials of all sandboxes, from number N on
  *     /healthz, /metrics      of the process
  *
- * A sidecar has one sandbox: /policy, /healthz, /activity and /metrics, at a port of its own and with a token of its own. */
+ * A sidecar has one sandbox: /policy, /healthz, /activity and /metrics, at a port of its own and with a token
+ * of its own. */
 #pragma once
 struct egress;
 struct err;

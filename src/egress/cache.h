@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/cache.h - answers of upstreams, for as long as they say. Each sandbox has its own: what another one has asked for must not
- * show in how fast an answer comes. */
+/* egress/cache.h - cached answers of upstreams, until their TTL ends. Each sandbox has its own cache, so that
+ * the queries of one do not show in the response times of another (G3). */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

@@ -205,9 +205,10 @@ static void review_pair(struct change *c, struct learned_pair *p)
 {
 	const struct sandbox *s = c->sandbox;
 	const struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr = { p->address } };
-	const struct always *a = &s->egress->always;
-	const struct policy_rule *r = always_address(a, s->policy, (const struct sockaddr *)&in);
-	bool is_allowed = always_name(a, s->policy, p->name) && !(r && r->action == POLICY_DENY);
+	const struct operator_rules *a = &s->egress->operator_rules;
+	const struct policy_rule *r = operator_rules_address(a, s->policy, (const struct sockaddr *)&in);
+	bool is_allowed = operator_rules_allow_name(a, s->policy, p->name) &&
+		!(r && r->action == POLICY_DENY);
 	uint16_t want[POLICY_PORTS_MAX];
 	size_t n = 0;
 
@@ -271,7 +272,8 @@ static size_t add_networks(struct egress_net *out, size_t n, const struct policy
 }
 
 /* Without those that are in others: sets of intervals have no place for them. */
-static int collect_networks(const struct always *a, const struct policy *p, struct egress_message *m, struct err *e)
+static int collect_networks(const struct operator_rules *a, const struct policy *p, struct egress_message *m,
+			    struct err *e)
 {
 	AUTO(free) struct egress_net *all = calloc(a->deny.rules->n + a->allow.rules->n + p->n + 1, sizeof(*all));
 	size_t n = 0, kept = 0;
@@ -336,8 +338,9 @@ static int change_run(struct change *c, struct err *e)
 		return err_set(e, ERR_CONFLICT, "no policy was in force");
 	m = message(c, EGRESS_RULES, 0, 0);
 	if (p->fallback == POLICY_ALLOW)
-		m->allows = always_is_loose(&s->egress->always, p) ? EGRESS_REST_NOT_RESOLVERS : EGRESS_REST_ALLOWED;
-	if (collect_networks(&s->egress->always, p, m, e) < 0)
+		m->allows = operator_rules_default_is_allow(&s->egress->operator_rules, p) ?
+			EGRESS_REST_NOT_RESOLVERS : EGRESS_REST_ALLOWED;
+	if (collect_networks(&s->egress->operator_rules, p, m, e) < 0)
 		return -1;
 	if (c->spec.is_new && state_write(&s->egress->options.state, s->id, p, e) < 0)
 		return not_in_force(e, "persist");

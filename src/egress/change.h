@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/change.h - one policy on its way into force (sandbox.h says what that means). */
+/* egress/change.h - one policy change until it is in force (see sandbox.h). */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,6 +18,6 @@ struct change_spec {
 	void *arg;
 };
 
-/* Behind those of the sandbox that wait. -1: there is no room for it, and nobody is told. */
+/* Behind those of the sandbox that wait. -1: no memory; FN is not called. */
 int change_add(struct sandbox *s, const struct change_spec *spec, struct err *e);
 void changes_drop(struct sandbox *s); /* the sandbox goes */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/confine.h - what a process that speaks to sandboxes and to strangers keeps (P1): its sockets, its folder, and what TLS and
- * the operator's lists are read from. */
+/* egress/confine.h - the confinement of egress (P1): it keeps its sockets, its folder, and files for TLS and
+ * the operator's lists. */
 #pragma once
 struct err;
 

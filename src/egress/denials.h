@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/denials.h - what was denied to any sandbox, numbered, for who keeps a record of it elsewhere and asks now and then. What it
- * does not ask for in time is lost, and counted. It says what it has kept, so that who comes after it goes on from there. */
+/* egress/denials.h - numbered denials of all sandboxes, for a client that stores them elsewhere and polls.
+ * Denials that are not fetched in time are dropped and counted. The client acknowledges what it has stored,
+ * so that the next one continues from there. */
 #pragma once
 #include <stdint.h>
 

@@ -111,13 +111,13 @@ static void read_resolv_conf(struct egress *g)
 
 static void open_lists(struct egress *g)
 {
-	egress_mark_open(g, g->always.deny.rules);
-	egress_mark_open(g, g->always.allow.rules);
+	egress_mark_open(g, g->operator_rules.deny.rules);
+	egress_mark_open(g, g->operator_rules.allow.rules);
 }
 
 void egress_reload(struct egress *g)
 {
-	if (!always_reload(&g->always))
+	if (!operator_rules_reload(&g->operator_rules))
 		return;
 	open_lists(g);
 	sandboxes_again(g);
@@ -165,7 +165,8 @@ static int start(struct egress *g, struct err *e)
 {
 	const struct egress_options *o = &g->options;
 
-	if (always_open(&g->always, o->rules_dir, e) < 0 || own_addresses_read(&g->own, e) < 0)
+	if (operator_rules_open(&g->operator_rules, o->rules_dir, e) < 0 || own_addresses_read(&g->own,
+											       e) < 0)
 		return -1;
 	open_lists(g);
 	if (o->sockets_fd >= 0 && !(g->sockets = sockets_new(&g->options.sockets_fd, e)))
@@ -228,7 +229,7 @@ void egress_free(struct egress *g)
 	cache_free(g->cache);
 	upstream_free(g->upstream);
 	sockets_free(g->sockets);
-	always_done(&g->always);
+	operator_rules_done(&g->operator_rules);
 	own_addresses_done(&g->own);
 	random_pool_done(&g->random);
 	closep(&g->options.state.dir);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/egress.h - the resolver, the policies and the relay of all sandboxes of a host, in one process without rights.
+/* egress/egress.h - the resolver, the policies and the relay of all sandboxes of a host, in one unprivileged
+ * process.
  *
- * The warden says which sandbox has which address (link.h); what a sandbox may reach is decided here, by its policy and the operator's
- * lists (always.h), for names when it asks for them (resolver.h) and again when it connects (flow.h). What packets may pass is
- * told to the warden, which alone can let them. Everything that is not known, not in time or not whole is denied. */
+ * The warden announces which sandbox has which address (link.h). What a sandbox may reach is decided here, by
+ * its policy and the operator's lists (operator_rules.h): for names when it resolves them (resolver.h), and
+ * again when it connects (flow.h). Addresses to open are sent to the warden, which alone can open them.
+ * Everything that is unknown, late or incomplete is denied. */
 #pragma once
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -12,7 +14,7 @@
 #include "access/policy.h"
 #include "base/map.h"
 #include "base/random.h"
-#include "egress/always.h"
+#include "egress/operator_rules.h"
 #include "egress/denials.h"
 #include "egress/link.h"
 #include "egress/state.h"
@@ -40,7 +42,7 @@ struct egress_options {
 	int warden_fd;         /* a connection to who is in its place */
 	int sockets_fd;        /* one for sockets that rules let by (sockets.h); -1: any socket does */
 	bool is_sidecar;       /* one sandbox, whose address is EGRESS_ONLY wherever it sends from */
-	const char *token;     /* of a sidecar: who may ask; NULL or empty: nobody may change anything */
+	const char *token;     /* of a sidecar: needed for changes; NULL or empty: no changes */
 	const char *rules_dir; /* of the operator's lists; NULL: none */
 	const char *webhook;   /* URL; NULL: none */
 	size_t max_rules;      /* of one policy */
@@ -69,7 +71,7 @@ struct egress {
 	struct loop *loop;
 	struct egress_options options;
 	struct link *link;
-	struct always always;
+	struct operator_rules operator_rules;
 	struct own_addresses own;
 	struct sockets *sockets; /* or NULL */
 	struct upstream *upstream;
@@ -87,7 +89,7 @@ struct egress {
 	struct timer tick; /* what is looked at now and then */
 	struct pulse pulse;
 	unsigned ticks;
-	bool is_synced; /* every sandbox has been told of, once */
+	bool is_synced; /* the warden has announced every sandbox once */
 	bool is_told_all; /* since the last HELLO */
 	int held[EGRESS_FDS]; /* the sockets of the last HELLO that are not read yet, or -1 */
 	size_t n_awaited; /* sandboxes whose first policy is on its way to the kernel */
@@ -103,6 +105,6 @@ void egress_reload(struct egress *g); /* the operator's lists, now */
  * that could only be refused, in the socket it waits. Called whenever one of these may have come true. */
 void egress_listen(struct egress *g);
 
-void egress_mark_open(const struct egress *g, struct policy *p); /* tells P what the operator has opened */
+void egress_mark_open(const struct egress *g, struct policy *p); /* marks in P what the operator has opened */
 /* Whether an address may be given to a sandbox at all: neither W4's, unless it was opened, nor this host's own. */
 bool egress_is_public(const struct egress *g, uint32_t address);

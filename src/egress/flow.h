@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/flow.h - connections of sandboxes to ports 80 and 443 that no rule about networks allows: each says whom it wants to reach,
- * and goes on only if the sandbox may reach that name and has resolved it to that address (W8). */
+/* egress/flow.h - connections of sandboxes to ports 80 and 443 that no network rule allows. Each names its
+ * host, and is relayed only if the sandbox may reach that name and has resolved it to that address (W8). */
 #pragma once
 #include <stddef.h>
 
@@ -13,7 +13,7 @@ struct sandbox;
 #define FLOWS_ALL_MAX 16384    /* of all; fewer where descriptors are short */
 #define FLOWS_HUGE 32          /* so few of all may have pipes of CONDUIT_HUGE bytes, half of what there is for pipes */
 #define FLOW_FDS 6             /* of one that is spliced both ways */
-#define FLOW_HELLO_MS 10000    /* for it to say whom it wants */
+#define FLOW_HELLO_MS 10000    /* for the host name to arrive */
 #define FLOW_HELLO_MAX (32 * 1024) /* bytes in which it does */
 #define FLOW_DIAL_MS 10000
 #define FLOW_IDLE_MS 3600000

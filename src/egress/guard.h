@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/guard.h - a client's side of a connection to port 80, of which each request is looked at before it goes on.
+/* egress/guard.h - the client's side of a connection to port 80: every request is checked before it is
+ * forwarded.
  *
- * A connection that was let through for one host could otherwise bring requests for others behind the first, to a server that has
- * them all. What is no HTTP/1 in origin form, with one Host, fails as EPROTO; what the host may not be, as EACCES. Bytes of another
- * protocol pass when the server has agreed to it (101), to the connection's first request. */
+ * Otherwise a connection that was allowed for one host could send requests for other hosts of the same
+ * server. A request that is not HTTP/1 in origin form with one Host fails with EPROTO; a host that is not
+ * allowed with EACCES. Another protocol is relayed only after the server has accepted an upgrade (101) in
+ * reply to the first request. */
 #pragma once
 #include <stdbool.h>
 

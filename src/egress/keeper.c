@@ -270,7 +270,7 @@ static void check(struct keeper *k)
 	k->check_ms = now_ms() + KEEPER_CHECK_MS;
 	if (nft_count_rules(&k->rules.nft, SIDECAR_TABLE, &e) == k->n_rules)
 		return;
-	log_warn("rules were removed by somebody, putting them back");
+	log_warn("rules were removed from outside, restoring them");
 	if (write_table(k, &e) < 0)
 		log_error("the rules cannot be put back, trying again", LOG_ERR(&e));
 	if (k->pid > 0)

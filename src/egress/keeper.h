@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/keeper.h - the process of a sidecar that has CAP_NET_ADMIN: writes the rules, puts into their sets what egress asks for
- * (box/egress_wire.h), makes its sockets (sockets.h), and starts it again when it ends. It hears nobody else.
+/* egress/keeper.h - the process of a sidecar that has CAP_NET_ADMIN: it writes the rules, applies the
+ * requests of egress (box/egress_wire.h), makes its sockets (sockets.h), and restarts it. It has no other
+ * input.
  *
- * The rules are there before egress is, and stay when the keeper ends: a sandbox that outlives it reaches nothing new. Flows that
- * began before the rules, or that a change of them forbids, are ended. Who removes the rules, which needs CAP_NET_ADMIN in the
- * sandbox's network, opens it until the next look, KEEPER_CHECK_MS at most; a sandbox must not have that right, nor CAP_NET_RAW. */
+ * The rules exist before egress starts, and stay when the keeper ends: a sandbox that outlives it reaches
+ * nothing new. Flows that are older than the rules, or that a change forbids, are ended. A process with
+ * CAP_NET_ADMIN in the sandbox's network can remove the rules until the next check (KEEPER_CHECK_MS); a
+ * sandbox must not have that capability, nor CAP_NET_RAW. */
 #pragma once
 #include <signal.h>
 

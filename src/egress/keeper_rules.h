@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/keeper_rules.h - what egress decides about the only sandbox of a network, as elements of the sidecar's table
- * (sidecar_table.c), and the flows that end with it. */
+/* egress/keeper_rules.h - decisions of egress about the only sandbox of a network, as elements of the
+ * sidecar's table (sidecar_table.c), and the flows that they end. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@ struct keeper_rules {
 	struct netlink nft, flows;
 	const char *table;
 	uint32_t mark; /* of egress's own flows, which no rule is about */
-	bool is_known;  /* RULES has been told; before that nothing passes */
+	bool is_known;  /* RULES has arrived; before that nothing passes */
 	bool allows, is_loose;
 	struct egress_net rules[EGRESS_RULES_MAX];
 	size_t n_rules;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/learned.h - which names a sandbox has resolved to which addresses, and for how long that counts (W7, E13). */
+/* egress/learned.h - which names a sandbox has resolved to which addresses, and until when they are valid
+ * (W7, E13). */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -263,7 +263,7 @@ static void on_again(void *arg)
 		l->fd = -1;
 	}
 	if (l->fd < 0 && !l->path) {
-		log_error("cannot hear the keeper", LOG_ERR(&e));
+		log_error("cannot read from the keeper", LOG_ERR(&e));
 		loop_stop(l->loop);
 		return;
 	}

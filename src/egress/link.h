@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/link.h - the way to the warden (box/egress_wire.h): connects, and again when it was lost, asks and gets told.
+/* egress/link.h - the connection to the warden (box/egress_wire.h): connects, reconnects, sends requests and
+ * receives announcements.
  *
- * While it is lost nothing can be let through or cut, and whatever was asked fails; what is in force stays. */
+ * While it is down, nothing can be opened or cut, and open requests fail; rules that are in force stay. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,7 +17,7 @@ struct loop;
 #define LINK_ANSWER_MS 5000 /* the warden's time for one message */
 #define LINK_PENDING_MAX 16384
 
-/* What the warden tells. FDS are the callee's to take (take_fd()). */
+/* Announcements of the warden. FDS may be taken (take_fd()). */
 typedef void link_told_fn(const struct egress_message *m, int *fds, size_t n_fds, void *arg);
 /* The answer to what was asked; E is NULL when it is in force. */
 typedef void link_done_fn(const struct err *e, void *arg);
@@ -32,5 +33,5 @@ void link_renew(struct link *l, const struct err *why);
 bool link_is_up(const struct link *l); /* connected, and greeted */
 /* Sends M, whose version and serial are set here. DONE is called once, later, unless -1 was returned; it may be NULL. */
 int link_ask(struct link *l, struct egress_message *m, link_done_fn *done, void *arg, struct err *e);
-void link_forget(struct link *l, void *arg); /* answers with this ARG find nobody any more */
+void link_forget(struct link *l, void *arg); /* replies for this ARG are dropped */
 int link_tell(struct link *l, struct egress_message *m, struct err *e); /* as it is, with its serial */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/listener.h - takes the connections of sandboxes from a listening socket. When descriptors are short it rests for a moment
- * instead of turning in circles. */
+/* egress/listener.h - accepts connections of sandboxes from a listening socket. When descriptors run out, it
+ * pauses instead of spinning. */
 #pragma once
 #include <netinet/in.h>
 

@@ -44,28 +44,32 @@ struct options {
 
 static const struct opt opts[] = {
 	OPT(struct options, is_sidecar, OPT_FLAG, "sidecar", 0, NULL,
-	    "Guard the one sandbox whose network this process is in. The environment says how (OPENSANDBOX_EGRESS_...); nothing else here counts."),
-	OPT(struct options, warden, OPT_STRING, "warden", 0, "PATH", "The socket of the warden's to connect to."),
+	    "Run as a sidecar, for the sandbox whose network this process shares. Settings come from the environment (OPENSANDBOX_EGRESS_...); other options are ignored."),
+	OPT(struct options, warden, OPT_STRING, "warden", 0, "PATH", "Socket of the warden."),
 	OPT(struct options, upstreams, OPT_LIST, "upstream", 0, "ADDRESS[:PORT]",
-	    "Ask this resolver; the first that answers counts. Default: those of " RESOLV_CONF ", as it changes."),
+	    "Upstream resolver; the first answer is used. Default: those of " RESOLV_CONF ", as it changes."),
 	OPT(struct options, rules_dir, OPT_STRING, "rules-dir", 0, "DIR",
-	    "Read deny.always, allow.always, doh.always and log_skip.always from DIR, where they are: rules before those of every policy."),
+	    "Read operator rules from DIR: deny.always, allow.always, doh.always and log_skip.always. They precede every policy."),
 	OPT(struct options, webhook_fd, OPT_INT, "deny-webhook-fd", 0, "N",
-	    "Tell the URL that the file N has of each name that was denied, by a POST. The URL is no argument: it may hold a secret.", .min = 3,
+	    "POST denied names to the URL in the file N. The URL may contain a secret, so it is no argument.",
+		    .min = 3,
 	    .max = 1 << 20),
-	OPT(struct options, pulse_fd, OPT_INT, "pulse-fd", 0, "N", "Write a byte to the pipe N every second, as a sign of life.", .min = 3,
+	OPT(struct options, pulse_fd, OPT_INT, "pulse-fd", 0, "N",
+	    "Heartbeat: write a byte to the pipe N every second.", .min = 3,
 	    .max = 1 << 20),
 	OPT(struct options, max_rules, OPT_INT, "max-rules", 0, "N", "Refuse policies with more rules.", .min = 1, .max = POLICY_RULES_MAX),
 	OPT(struct options, opened, OPT_LIST, "allow-private", 0, "NETWORK",
-	    "Let policies allow this network, which is private or reserved otherwise."),
-	OPT(struct options, log_level, OPT_STRING, "log-level", 0, "LEVEL", "Log from LEVEL on."),
-	OPT(struct options, log_json, OPT_FLAG, "log-json", 0, NULL, "Log lines of JSON."),
+	    "Let policies allow this private or reserved network."),
+	OPT(struct options, log_level, OPT_STRING, "log-level", 0, "LEVEL",
+	    "Log messages of LEVEL and above."),
+	OPT(struct options, log_json, OPT_FLAG, "log-json", 0, NULL, "Log in JSON."),
 	{ 0 },
 };
 
 static const struct opt_section sections[] = {
-	{ "SIGNALS", "SIGHUP", "Read the lists in the folder of --rules-dir again, which happens by itself every 10 seconds, too." },
-	{ "SIGNALS", "SIGTERM, SIGINT", "End. What the sandboxes may reach by rules about addresses stays as it is, and names stop." },
+	{ "SIGNALS", "SIGHUP", "Read the lists of --rules-dir again; also done every 10 seconds." },
+	{ "SIGNALS", "SIGTERM, SIGINT",
+	  "Stop. Rules about addresses stay in force; names are not resolved any more." },
 	{ 0 },
 };
 

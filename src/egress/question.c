@@ -191,7 +191,8 @@ static bool learn(struct question *q, uint32_t address, uint32_t ttl)
 {
 	const struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr = { address } };
 	struct sandbox *s = q->sandbox;
-	const struct policy_rule *r = always_address(&s->egress->always, s->policy, (const struct sockaddr *)&in);
+	const struct policy_rule *r = operator_rules_address(&s->egress->operator_rules, s->policy,
+							     (const struct sockaddr *)&in);
 	uint64_t now = loop_now_ms(s->egress->loop), until = now + (uint64_t)learned_seconds(ttl) * 1000;
 	struct learned_pair *p;
 	struct err e = { 0 };
@@ -214,7 +215,8 @@ static bool is_not_denied(const char *name, void *arg)
 {
 	const struct question *q = arg;
 
-	return strcmp(name, q->query.name) == 0 || !always_denies_name(&q->sandbox->egress->always, q->sandbox->policy, name);
+	return strcmp(name, q->query.name) == 0 ||
+		!operator_rules_deny_name(&q->sandbox->egress->operator_rules, q->sandbox->policy, name);
 }
 
 static uint32_t ttl_of(const struct dns_record *r, uint32_t age_s)
@@ -278,7 +280,7 @@ static void conclude(struct question *q, const struct dns_answer *a, uint32_t ag
 	size_t n = 0;
 
 	/* The policy may be another one by now. */
-	if (!always_name(&s->egress->always, s->policy, q->query.name) || !last) {
+	if (!operator_rules_allow_name(&s->egress->operator_rules, s->policy, q->query.name) || !last) {
 		deny(s, q->query.name, last ? "a denied name" : "an alias of a denied name");
 		rcode = DNS_NXDOMAIN;
 	} else {
@@ -335,7 +337,8 @@ static int decide(struct sandbox *s, const struct dns_query *query)
 {
 	if (!s->policy)
 		return DNS_SERVFAIL; /* nothing was decided: no client may keep this as a denial, and nobody is told of one */
-	if (!query->has_name || !always_name(&s->egress->always, s->policy, query->name)) {
+	if (!query->has_name || !operator_rules_allow_name(&s->egress->operator_rules, s->policy,
+							   query->name)) {
 		deny(s, query->has_name ? query->name : "", query->has_name ? "a denied name" : "no name that a host can have");
 		return DNS_NXDOMAIN;
 	}

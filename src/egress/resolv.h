@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/resolv.h - which resolvers to ask: as options name them, and as resolv.conf does. */
+/* egress/resolv.h - the upstream resolvers, from options and from resolv.conf. */
 #pragma once
 #include <stddef.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* egress/resolver.h - the resolver of all sandboxes, over UDP and TCP (W6, W7).
  *
- * A query is decided upon before anything leaves, and what its answer lets a sandbox reach is let through before the answer is
- * given: when that fails, so does the query (E15). */
+ * A query is checked before anything is sent upstream. The addresses of its answer are opened before the
+ * sandbox gets the answer; if that fails, the query fails (E15). */
 #pragma once
 #include <stdbool.h>
 

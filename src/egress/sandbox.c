@@ -252,7 +252,7 @@ void sandboxes_synced(struct egress *g)
 		sandbox_remove(s);
 	g->is_synced = true;
 	state_sweep(&g->options.state, is_known, g);
-	log_info("the warden has told of every sandbox", LOG_U("sandboxes", g->by_id.n));
+	log_info("the warden has announced all sandboxes", LOG_U("sandboxes", g->by_id.n));
 }
 
 /* ---- policies ---- */
@@ -275,7 +275,7 @@ bool sandbox_is_guarded(const struct sandbox *s)
 
 size_t sandbox_kernel_ports(const struct sandbox *s, const char *name, uint16_t out[POLICY_PORTS_MAX])
 {
-	size_t n = always_ports(&s->egress->always, s->policy, name, out), kept = 0;
+	size_t n = operator_rules_ports(&s->egress->operator_rules, s->policy, name, out), kept = 0;
 
 	for (size_t i = 0; i < n; i++)
 		if (out[i] != 80 && out[i] != 443)
@@ -286,7 +286,7 @@ size_t sandbox_kernel_ports(const struct sandbox *s, const char *name, uint16_t 
 bool sandbox_may_reach(const struct sandbox *s, const char *name, uint32_t address, uint16_t port, const char **ret_why)
 {
 	const struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr = { address } };
-	const struct always *a = &s->egress->always;
+	const struct operator_rules *a = &s->egress->operator_rules;
 	const struct learned_pair *p = learned_find(&s->learned, name, address);
 	const struct policy_rule *r;
 	uint16_t ports[POLICY_PORTS_MAX];
@@ -296,14 +296,14 @@ bool sandbox_may_reach(const struct sandbox *s, const char *name, uint32_t addre
 		return *ret_why = "no policy is in force", false;
 	if (!egress_is_public(s->egress, address))
 		return *ret_why = "a private address", false;
-	r = always_address(a, s->policy, (const struct sockaddr *)&in);
+	r = operator_rules_address(a, s->policy, (const struct sockaddr *)&in);
 	if (r && r->action == POLICY_DENY)
 		return *ret_why = "a denied address", false;
-	if (!always_name(a, s->policy, name))
+	if (!operator_rules_allow_name(a, s->policy, name))
 		return *ret_why = "a denied name", false;
 	if (!p || (p->until_ms <= loop_now_ms(s->egress->loop) && p->flows == 0))
 		return *ret_why = "the name was not resolved to this address", false;
-	n = always_ports(a, s->policy, name, ports);
+	n = operator_rules_ports(a, s->policy, name, ports);
 	for (size_t i = 0; i < n; i++)
 		if (ports[i] == port)
 			return true;
@@ -347,7 +347,7 @@ static bool may_log(struct sandbox *s)
 
 void sandbox_log(struct sandbox *s, const struct activity_event *ev)
 {
-	const struct policy *skip = s->egress->always.log_skip.rules;
+	const struct policy *skip = s->egress->operator_rules.log_skip.rules;
 	char text[INET_ADDRSTRLEN] = "";
 
 	if (!activity_add(&s->activity, ev))

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/sandbox.h - the sandboxes that the warden has told of: their policies, and putting those in force.
+/* egress/sandbox.h - the sandboxes that the warden has announced, and their policies.
  *
- * A policy is in force when the warden has its networks; what it no longer allows is forgotten and cut in the same go, and only then
- * is it written down and said to hold (E24). Changes of one sandbox come one after the other. */
+ * A policy is in force when the warden has applied its networks. In the same step, learned addresses and
+ * flows that it no longer allows are removed. Only then is it saved and reported as in force (E24). Changes
+ * of one sandbox are sequential. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -60,8 +61,8 @@ struct sandbox {
 void sandbox_bind(struct egress *g, const struct egress_message *m, int *fd);
 void sandbox_unbind(struct egress *g, const char *id);
 void sandbox_settle(struct sandbox *s);  /* its first policy is in force, or cannot be */
-void sandboxes_begin(struct egress *g);  /* the warden is new: it tells of everything again */
-void sandboxes_synced(struct egress *g); /* what it has not told of is gone */
+void sandboxes_begin(struct egress *g);  /* the warden is new and announces everything again */
+void sandboxes_synced(struct egress *g); /* sandboxes that it did not announce are gone */
 void sandboxes_drop(struct egress *g);
 
 struct sandbox *sandbox_by_id(const struct egress *g, struct str id);

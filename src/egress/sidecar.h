@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/sidecar.h - egress for one sandbox whose network it shares: a container next to it, in a pod or joined to it.
+/* egress/sidecar.h - egress for one sandbox whose network it shares: a container next to it, in a pod or
+ * joined to it.
  *
- * Everything comes from the environment (OPENSANDBOX_EGRESS_..., see the table in sidecar.c). Two processes: the keeper (keeper.h) has
- * CAP_NET_ADMIN and the rules, which are there before anything else and stay when it ends; the other one is egress as hosts
- * have it, without any right, and is started again when it ends. Between them stands box/egress_wire.h, with the keeper in the warden's place. */
+ * All settings come from the environment (OPENSANDBOX_EGRESS_..., see the table in sidecar.c). There are two
+ * processes. The keeper (keeper.h) has CAP_NET_ADMIN and writes the rules, before anything else starts; they
+ * stay when it ends. The other one is egress as on hosts, unprivileged, and restarted when it ends. They use
+ * box/egress_wire.h, with the keeper in the role of the warden. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -55,7 +55,7 @@ static int receive(struct sockets *s, struct err *e)
 	if (k != PASSING_MESSAGE)
 		return k < 0 ? -1 : 0;
 	if (got.n != sizeof(m) || (m.type != SOCK_STREAM && m.type != SOCK_DGRAM))
-		return err_set(e, ERR_INVALID, "the keeper speaks nonsense");
+		return err_set(e, ERR_INVALID, "malformed message from the keeper");
 	p = pool_of(s, m.type);
 	p->is_asked = false;
 	for (size_t i = 0; i < got.n_fds && p->n < ARRAY_LEN(p->fds); i++)
@@ -176,7 +176,7 @@ int sockets_serve(int fd, uint32_t mark, struct err *e)
 		if (k < 0)
 			return -1;
 		if (got.n != sizeof(m) || (m.type != SOCK_STREAM && m.type != SOCK_DGRAM) || m.n < 1 || m.n > SOCKETS_AHEAD)
-			return err_set(e, ERR_INVALID, "egress asks for what nobody has");
+			return err_set(e, ERR_INVALID, "malformed request from egress");
 		if (answer(fd, &m, mark, e) < 0)
 			return -1;
 	}

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/sockets.h - sockets for what egress itself sends.
+/* egress/sockets.h - sockets for egress's own traffic.
  *
- * In a host's network any socket does, and SOCKETS is NULL. A sidecar shares the network of its sandbox: only packets with the
- * keeper's mark may leave as ours, and who has no rights cannot set it. So the keeper makes such sockets and hands them over, some
- * ahead of time; when those are used up, it is waited for, for SOCKETS_WAIT_MS at most. */
+ * In a host's network any socket can be used, and SOCKETS is NULL. A sidecar shares the network of its
+ * sandbox: only packets with the keeper's mark may leave as ours, and setting it needs a privilege. So the
+ * keeper makes such sockets and passes them over, some of them in advance; when none is left, egress waits
+ * for one, for SOCKETS_WAIT_MS at most. */
 #pragma once
 #include <stdint.h>
 #include <sys/socket.h>

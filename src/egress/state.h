@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/state.h - the policies of sandboxes as files, one of each, so that the next process has the same.
+/* egress/state.h - the policies of sandboxes as files, one for each, for the next process.
  *
- * A new one is written beside the old one before it is put in force, where no room is noticed in time, and takes its place
- * afterwards. They are replaced by rename, and not synced: what a crash of the host could tear belongs to sandboxes that it has ended.
+ * A new policy is written to a second file before it is put in force, so that a full disk is noticed in time,
+ * and renamed afterwards. Files are not synced: sandboxes do not survive a crash of the host anyway.
  *
- * A sidecar has one sandbox: its policy is in the file that the operator names, or in memory that outlives the process. */
+ * A sidecar has one sandbox: its policy is in a file that the operator names, or in memory that outlives the
+ * process. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -398,7 +398,7 @@ struct lookup *lookup_start(struct upstream *u, const char *name, uint16_t type,
 	q->arg = arg;
 	q->began_us = clock_mono_us();
 	memcpy(q->name, name, MIN(strlen(name), sizeof(q->name) - 1));
-	(void)err_set(&q->last, ERR_UNAVAILABLE, "there is no upstream");
+	(void)err_set(&q->last, ERR_UNAVAILABLE, "no upstream resolver");
 	u->counts.waiting++;
 	u->counts.asked++;
 	if (timer_init(&q->next, u->loop, on_next, q, "upstream next", e) < 0 ||

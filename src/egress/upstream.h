@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/upstream.h - asks the resolvers of the operator's: over UDP from a new port with a new id for each try, over TCP when the
- * answer is truncated. One that does not answer is asked last for a while; what is asked then goes to it as well, so that its
- * recovery is noticed without anybody waiting for it. */
+/* egress/upstream.h - queries the operator's resolvers: over UDP, from a new port with a new id for each try;
+ * over TCP when the answer is truncated. A resolver that does not answer is asked last for a while. It then
+ * also gets each query, so that its recovery is noticed without delaying a client. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ struct upstream;
 #define UPSTREAM_LOOKUPS_MAX 4096
 #define UPSTREAM_ANSWER_MAX (128 * 1024) /* bytes of memory for what is read of one answer */
 
-/* ANSWER (valid during the call) is whole and has rcode NOERROR or NXDOMAIN; or it is NULL and E says why. The lookup is gone. */
+/* ANSWER (valid during the call) is whole and has rcode NOERROR or NXDOMAIN; or it is NULL and E gives the reason. The lookup is gone. */
 typedef void lookup_fn(const struct dns_answer *answer, const struct err *e, void *arg);
 
 /* TO is copied. RANDOM and SOCKETS (or NULL) are the caller's, and outlive it. */

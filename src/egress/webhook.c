@@ -75,7 +75,8 @@ static void fail(struct webhook *w, const char *why)
 		timer_in(&w->again, 1000U << w->tries++);
 		return;
 	}
-	log_warn("the webhook is not told of a denied name", LOG_S("name", w->queue[w->first].name), LOG_S("error", why));
+	log_warn("cannot send a denied name to the webhook", LOG_S("name", w->queue[w->first].name),
+		 LOG_S("error", why));
 	w->egress->counts.webhook_lost++;
 	next(w);
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* egress/webhook.h - tells a receiver of the operator's which names were denied, one POST for each, away from everything that decides.
+/* egress/webhook.h - reports denied names to a receiver of the operator, one POST for each, independently of
+ * all decisions.
  *
- * A queue that is full loses what comes next, and counts it. Its own traffic is not a sandbox's: no policy is asked about it. */
+ * When the queue is full, further reports are dropped and counted. Its own traffic is not subject to
+ * policies. */
 #pragma once
 #include "base/own.h"
 

@@ -109,7 +109,7 @@ static void become_ready(struct execd *x)
 {
 	record_write(x->config->state_fd, GUEST_READY, "");
 	if (x->ready_fd >= 0 && write(x->ready_fd, "1", 1) < 0)
-		log_warn("nobody waits for us to be ready, ignoring");
+		log_warn("cannot report readiness, ignoring");
 	closep(&x->ready_fd);
 	x->ready_fd = -1;
 	log_info("ready");
@@ -182,7 +182,7 @@ static int start_entrypoint(struct execd *x, struct err *e)
 	return child_start(&x->entrypoint, &x->init, &sp, &entry_ops, x, e);
 }
 
-/* From inside of the loop, so that failing is the same whenever it happens. */
+/* From inside the loop, so that failing is the same whenever it happens. */
 static void start_payload(void *arg)
 {
 	struct execd *x = arg;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/init.h - the duties of PID 1: collecting whatever ends, and telling signals from inside from those from outside.
+/* execd/init.h - the duties of PID 1: reaping processes, and telling signals from inside from those from
+ * outside.
  *
- * Everything that ends is collected, ours or re-parented to us; a process that was started as a struct child is told
- * to its owner. As PID 1 a signal counts when a process outside of the pid namespace sent it, for which the kernel tells
- * the pid 0, and one that a process of the sandbox sends or makes the kernel send counts for nothing. Not as PID 1, each
- * signal counts. */
+ * Every process that ends is reaped, ours or re-parented to us; the owner of a struct child is notified. As
+ * PID 1, a signal is accepted if a process outside the pid namespace sent it; the kernel then reports pid 0.
+ * Signals that a process of the sandbox sends, or makes the kernel send, are ignored. When execd is not PID
+ * 1, all signals are accepted. */
 #pragma once
 #include <stdbool.h>
 #include <sys/types.h>
@@ -68,4 +69,4 @@ int child_adopt(struct child *c, struct init *in, pid_t pid, const struct child_
 
 /* To the process and its group, which it leads (spawn_spec.new_session). Fine when it has ended. */
 void child_signal(const struct child *c, int signo);
-void child_forget(struct child *c); /* it is collected when it ends, and nobody is told */
+void child_forget(struct child *c); /* it is reaped when it ends, without a callback */

@@ -44,7 +44,7 @@ static bool is_cwd_gone(void)
 	return syscall(SYS_getcwd, path, sizeof(path)) < 0 && errno == ENOENT;
 }
 
-/* A directory outside of the root, which a descriptor could lead to, has no path: "(unreachable)/...". */
+/* A directory outside the root, which a descriptor could lead to, has no path: "(unreachable)/...". */
 static int enter_cwd(int fd, struct err *e)
 {
 	char path[PATH_BYTES_MAX + 1];

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/launch.h - what every program that we start has in common: its cgroup, its ids and its directory.
+/* execd/launch.h - the common setup of every program that we start: control group, ids and directory.
  *
- * launch_setup() is the last step of the child before exec. It enters the `user` leaf, so that memory and time
- * of the program are the sandbox's and not ours; then takes on the ids; then, with these, the directory. */
+ * launch_setup() is the last step of the child before exec. It enters the `user` leaf, so that memory and
+ * time of the program are charged to the sandbox and not to execd; then it changes the ids; then, with these
+ * ids, the directory. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd: runs what the clients of a sandbox ask for, inside of it. As `execd --guest` it is the sandbox's PID 1: root of
+/* execd: runs what the clients of a sandbox ask for, inside it. As `execd --guest` it is the sandbox's PID 1: root of
  * its user namespace, with the capabilities and the syscall filter of every process there, and holds the descriptors of
  * base/guest.h. Otherwise it is an ordinary process with the privileges of its caller. One thread, no threads to come. */
 #include <stdint.h>
@@ -34,17 +34,18 @@ static const struct opt opts[] = {
 	    .max = 65535),
 	OPT(struct options, socket, OPT_STRING, "socket", 0, "PATH", "Listen on a unix socket instead.", .is_file = true),
 	OPT(struct options, token, OPT_STRING, "access-token", 0, "TOKEN",
-	    "Ask for TOKEN in the header X-EXECD-ACCESS-TOKEN of every request."),
+	    "Require TOKEN in the header X-EXECD-ACCESS-TOKEN of every request."),
 	OPT(struct options, log_level, OPT_INT, "log-level", 0, "N", "0 to 3: errors; 4: warnings; 5, 6: what happens (6); "
 	    "7: more.", .min = 0, .max = 100),
-	OPT(struct options, guest, OPT_FLAG, "guest", 0, NULL, "Be the PID 1 of a sandbox; the warden starts it so."),
+	OPT(struct options, guest, OPT_FLAG, "guest", 0, NULL,
+	    "Run as PID 1 of a sandbox (started by the warden)."),
 	OPT(struct options, cgroups, OPT_INT, "cgroups", 0, "N", OF_GUESTS, .min = 0, .max = GUEST_CGROUPS_MAX, .is_hidden = true),
 	OPT(struct options, oom_counter, OPT_FLAG, "oom-counter", 0, NULL, OF_GUESTS, .is_hidden = true),
 	OPT(struct options, stats, OPT_FLAG, "stats", 0, NULL, OF_GUESTS, .is_hidden = true),
 	OPT(struct options, hosts, OPT_STRING, "hosts", 0, "ADDRESS", OF_GUESTS, .is_hidden = true),
 	OPT(struct options, jupyter_host, OPT_STRING, "jupyter-host", 0, "URL",
-	    "Run code by the Jupyter server at URL (http://127.0.0.1:8888)."),
-	OPT(struct options, jupyter_token, OPT_STRING, "jupyter-token", 0, "TOKEN", "What that server asks for."),
+	    "Run code in the Jupyter server at URL (http://127.0.0.1:8888)."),
+	OPT(struct options, jupyter_token, OPT_STRING, "jupyter-token", 0, "TOKEN", "Token of that server."),
 	OPT(struct options, grace, OPT_STRING, "graceful-shutdown-timeout", 0, "TIME",
 	    "Without effect: streams end at once.", .is_hidden = true),
 	OPT(struct options, idle_poll, OPT_STRING, "jupyter-idle-poll-interval", 0, "TIME", "Without effect.",

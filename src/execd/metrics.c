@@ -16,7 +16,7 @@
 
 #include "base/banned.h"
 
-#define PROC_TEXT_MAX (256 * 1024) /* /proc/stat has a line for each processor, and one for interrupts */
+#define PROC_TEXT_MAX (256 * 1024) /* /proc/stat has a line for each CPU, and one for interrupts */
 #define USER_HZ_US 10000           /* the unit of /proc/stat */
 #define CODE_UNAVAILABLE "METRICS_UNAVAILABLE"
 #define JSON_MAX 512

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/metrics.h - what the sandbox uses: GET /metrics, and /metrics/watch once a second.
+/* execd/metrics.h - resource usage of the sandbox: GET /metrics, and /metrics/watch once a second.
  *
- * In a sandbox the numbers are those of its control groups, through descriptors of the warden's, and never the host's. As
- * an ordinary process they are those of our own group where that has a limit, and of the machine otherwise.
+ * In a sandbox the numbers come from its control groups, through descriptors from the warden, and never from
+ * the host. In an ordinary process they are those of our own group, where it has a limit, or of the machine.
  *
- * Use of the processor is measured between two looks. While somebody asks or watches there is one each second, and answers
- * come from the last; after a rest the first answer takes METRICS_FIRST_MS. Nobody asking costs nothing. */
+ * CPU usage is measured between two samples. While a client asks or watches there is one sample a second, and
+ * answers use the last one; after a pause the first answer takes METRICS_FIRST_MS. Without clients nothing is
+ * sampled. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,11 +22,11 @@ struct metrics_reader;
 #define METRICS_TICK_MS 1000
 #define METRICS_STAY_MS 10000 /* looks go on for this long after a request */
 
-/* What is known at one moment; a difference of two gives the use of the processor. */
+/* What is known at one moment; a difference of two gives the use of the CPU. */
 struct metrics_look {
 	uint64_t at_us;
-	uint64_t busy_us;         /* of all processors that count */
-	uint64_t capacity_milli;  /* thousandths of a processor that may be used */
+	uint64_t busy_us;         /* of all CPUs that count */
+	uint64_t capacity_milli;  /* thousandths of a CPU that may be used */
 	unsigned cpu_count;
 	uint64_t memory_bytes, memory_total_bytes;
 };
@@ -37,7 +38,7 @@ void metrics_write(const struct metrics_look *look, double cpu_pct, struct buf *
 struct metrics {
 	struct loop *loop;
 	struct cgroup_gauges gauges;
-	bool sees_host; /* the machine's numbers may be told */
+	bool sees_host; /* the machine's numbers may be shown */
 	struct metrics_look last;
 	double cpu_pct;
 	bool is_measured; /* cpu_pct is that of the last look */
@@ -47,5 +48,5 @@ struct metrics {
 };
 
 int metrics_init(struct metrics *m, struct loop *l, const struct cgroup_gauges *gauges, bool sees_host, struct err *e);
-void metrics_stop(struct metrics *m); /* whoever watches has seen all */
+void metrics_stop(struct metrics *m); /* ends all watches */
 void metrics_done(struct metrics *m);

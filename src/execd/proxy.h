@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* execd/proxy.h - ANY /proxy/{port}/{path...}: services on the sandbox's loopback, and WebSockets there.
  *
- * Nothing that a client sends names an address but the port. Each request has a connection of its own. */
+ * A client names only the port, never an address. Each request has a connection of its own. */
 #pragma once
 #include <stddef.h>
 

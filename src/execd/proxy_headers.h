@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/proxy_headers.h - which headers pass the port proxy. Pure. */
+/* execd/proxy_headers.h - the headers that the port proxy forwards. Pure. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

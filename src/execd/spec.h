@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/spec.h - what a sandbox is to run: the sealed JSON of base/guest.h, or the same from a command line. */
+/* execd/spec.h - what a sandbox runs: the sealed JSON of base/guest.h, or the same from a command line. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

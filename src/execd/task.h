@@ -38,7 +38,7 @@ struct task {
 	struct buf out; /* of a body that has been begun */
 	enum work_answer kind;
 	bool has_begun, is_streaming, has_answered;
-	bool is_lost; /* nobody reads the answer */
+	bool is_lost; /* the answer has no reader */
 };
 
 /* Answers. The error functions return -1. */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/users.h - who a program runs as, by the passwd and group files of the sandbox.
+/* execd/users.h - the user that a program runs as, from the passwd and group files of the sandbox.
  *
- * Both files belong to whoever is root inside: they are read with a ceiling and by our own parser, and no lookup goes
- * through libc (P4). A line that is not well-formed is skipped; of equal names or ids the first line counts. A name
- * that is all digits is an id and never looked up as a name (C2). */
+ * Both files are controlled by the sandbox's root: they are read with a size limit by our own parser, never
+ * through libc (P4). Malformed lines are skipped; of equal names or ids the first line is used. A name that
+ * is all digits is an id and never looked up as a name (C2). */
 #pragma once
 #include <stddef.h>
 #include <sys/types.h>

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /* execd/work.h - requests that may take long, each in a short-lived child.
  *
- * Whatever looks at more than one file, reads or writes content, or waits for a disk would hold up the loop. Such a request
- * is done by a child that is forked for it, runs ordinary blocking code (execd/task.h) and answers through a pipe:
+ * Work that examines more than one file, reads or writes content, or waits for a disk would block the loop.
+ * Such a request is done by a child that is forked for it, runs ordinary blocking code (execd/task.h) and
+ * answers through a pipe:
  *
  *     body of JSON ---> collected here ---> fork: the child has it in its memory
  *     body of files ----------------------> pipe, as it arrives ---> child
  *     answer <------- pulled as the peer reads it <------------- pipe, from the child
  *
- * The child lives in the `user` leaf: its memory and time are the sandbox's, not ours. It has the ids of the sandbox's user
- * for what it makes and root's capabilities of the sandbox for what it may; it holds no descriptor but its pipes, and dies
- * with us. A child that dies before its answer was complete makes an error, or a body that is visibly cut.
+ * The child lives in the `user` leaf: its memory and time are charged to the sandbox. It has the ids of the
+ * sandbox's user for what it creates and root's capabilities in the sandbox for access. It holds no
+ * descriptor except its pipes, and dies with execd. A child that dies before its answer is complete causes an
+ * error, or a visibly truncated body.
  *
- * Each class has so many children at once; what comes then waits in line, without its body having been read. Children mind a
- * deadline of their own, in which waiting for the peer does not count, and are killed a little after it. A peer that goes
- * away ends a read at once; a change goes on to its end, but for an upload whose body is incomplete: that comes to nothing. */
+ * Each class has a maximum of children at once; further requests wait in a queue, with their body unread.
+ * Children have a deadline of their own, which does not count time spent waiting for the peer, and are killed
+ * shortly after it. When the peer disconnects, a read ends at once. A change continues to its end, except an
+ * upload with an incomplete body, which has no effect. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -17,7 +17,7 @@
 
 static int hung_up(struct err *e)
 {
-	return err_set(e, ERR_UNAVAILABLE, "nobody waits for this any more");
+	return err_set(e, ERR_UNAVAILABLE, "cancelled by the client");
 }
 
 static int wait_for(int fd, short events, struct err *e)

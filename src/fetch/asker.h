@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* fetch/asker.h - the other end: who sent the order and hears what becomes of it. */
+/* fetch/asker.h - the client of the fetcher: it sent the order and gets the messages. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -98,7 +98,7 @@ static int set_token(struct registry *r, struct str text, struct err *e)
 		return err_set(e, ERR_INVALID, "what was to be a token is none");
 	value = t.token && t.token[0] ? t.token : t.access_token;
 	if (!value || !value[0])
-		return err_set(e, ERR_INVALID, "there is no token in the answer to the challenge");
+		return err_set(e, ERR_INVALID, "the token server's answer has no token");
 	for (const char *p = value; *p; p++)
 		if (*p <= 0x20 || *p >= 0x7f)
 			return err_set(e, ERR_INVALID, "a token with blanks or control characters");
@@ -198,5 +198,6 @@ int auth_answer(struct registry *r, struct str text, struct err *e)
 		return set_basic(&r->authorization, r->order, e);
 	if (c.has_basic)
 		return err_set(e, ERR_DENIED, "'%s' gives no access without credentials", SHOWN(str_of(r->at.host)));
-	return err_set(e, ERR_UNAVAILABLE, "'%s' asks for a kind of credentials that nobody has here", SHOWN(str_of(r->at.host)));
+	return err_set(e, ERR_UNAVAILABLE, "'%s' asks for an unsupported kind of credentials",
+		       SHOWN(str_of(r->at.host)));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* fetch/auth.h - answers to challenges: Basic, or a token from where the challenge says. */
+/* fetch/auth.h - answers to challenges: Basic, or a token from the realm of the challenge. */
 #pragma once
 #include "base/str.h"
 

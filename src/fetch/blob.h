@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* fetch/blob.h - files of the blob folder on their way in: written under a name of their own, checked while they are, on the
- * disk before they get the name that says what they are. */
+/* fetch/blob.h - new files of the blob folder: written under a temporary name, verified meanwhile, and synced
+ * before they are renamed to their digest. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

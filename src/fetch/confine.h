@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* fetch/confine.h - what a process that speaks to strangers keeps (P1): its files, sockets, and a thread to look up names.
+/* fetch/confine.h - the confinement of the fetcher (P1): it keeps its files, sockets, and a thread for name
+ * lookups.
  *
- * It has ids of its own and no capabilities when it begins. */
+ * It has a user of its own and no capabilities when it starts. */
 #pragma once
 struct err;
 struct order;

@@ -260,7 +260,9 @@ static void explain(struct transfer *t, CURLcode rc)
 	} else if (rc == CURLE_OPERATION_TIMEDOUT) {
 		(void)err_set(&t->err, ERR_TIMEOUT, "'%s' is too slow, or does not answer", SHOWN(str_of(host)));
 	} else if (rc == CURLE_COULDNT_RESOLVE_HOST) {
-		(void)err_set(&t->err, ERR_UNAVAILABLE, "there is no host '%s', or no way to find out", SHOWN(str_of(host)));
+		(void)err_set(&t->err, ERR_UNAVAILABLE,
+			      "cannot resolve host '%s': no DNS answer; check its name and the resolver",
+			      SHOWN(str_of(host)));
 	} else if (rc == CURLE_PEER_FAILED_VERIFICATION || rc == CURLE_SSL_CACERT_BADFILE) {
 		(void)err_set(&t->err, ERR_UNAVAILABLE, "'%s' has a certificate that is not trusted", SHOWN(str_of(host)));
 	} else {
@@ -329,7 +331,7 @@ int session_turn(struct session *s, int wait_ms, struct err *e)
 		return err_no_memory(e);
 	collect(s);
 	if (asker_is_gone(s->asker))
-		return err_set(e, ERR_UNAVAILABLE, "nobody waits for this any more");
+		return err_set(e, ERR_UNAVAILABLE, "cancelled by the client");
 	if (clock_mono_ms() >= s->deadline_ms)
 		return err_set(e, ERR_TIMEOUT, "it took longer than %lld seconds", (long long)s->order->seconds);
 	return 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* fetch/http.h - requests to registries, by libcurl: several at once, each by the rules of I4.
  *
- * Nothing is followed by itself: a redirect is an answer like any other, and what may be asked next is decided by
- * fetch/registry.h. An address that W4 names is not connected to unless the operator said so about the registry or the host.
- * Where there is a proxy, see fetch/proxy.h. */
+ * Nothing is followed automatically: a redirect is an ordinary response, and fetch/registry.h decides about
+ * the next request. An address of W4 is not connected to, unless the operator has allowed it for the registry
+ * or the host. For proxies see fetch/proxy.h. */
 #pragma once
 #include <curl/curl.h>
 #include <stdbool.h>
@@ -74,7 +74,7 @@ struct transfer {
 	struct curl_slist *headers;
 	bool was_refused, uses_proxy;
 	long proxy_status; /* what it said about the way to the registry; 0: nothing */
-	size_t ignored; /* bytes of a body that nobody asked for */
+	size_t ignored; /* bytes of a body that is not wanted */
 	struct session *session;
 };
 

@@ -17,7 +17,7 @@
 #define PROGRESS_BYTES (UINT64_C(1) << 20) /* that make a failure the first one again */
 
 /* One download: a layer and where its bytes go. */
-struct lane {
+struct download {
 	struct call call;
 	struct blob blob;
 	const struct blob_ref *layer; /* NULL: idle */
@@ -27,7 +27,7 @@ struct lane {
 
 struct layers {
 	const struct layers_spec *spec;
-	struct lane lanes[PULL_LAYERS_AT_ONCE];
+	struct download downloads[PULL_LAYERS_AT_ONCE];
 	size_t next;               /* of the manifest */
 	struct fetch_message told; /* progress */
 	uint64_t kept;             /* bytes of whole layers */
@@ -36,7 +36,7 @@ struct layers {
 /* An answer from its start, or from where we asked for. */
 static int on_bytes(const char *p, size_t n, void *arg, struct err *e)
 {
-	struct lane *l = arg;
+	struct download *l = arg;
 	const struct transfer *t = &l->call.t;
 
 	if (t->status == 200 && t->from > 0 && l->blob.n == t->from) {
@@ -49,7 +49,7 @@ static int on_bytes(const char *p, size_t n, void *arg, struct err *e)
 	return blob_add(&l->blob, p, n, e);
 }
 
-static int begin(struct lane *l, struct err *e)
+static int begin(struct download *l, struct err *e)
 {
 	l->is_paused = false;
 	l->call.t.body = on_bytes;
@@ -58,7 +58,7 @@ static int begin(struct lane *l, struct err *e)
 	return call_begin(&l->call, e);
 }
 
-static int start(struct layers *ls, struct lane *l, const struct blob_ref *layer, struct err *e)
+static int start(struct layers *ls, struct download *l, const struct blob_ref *layer, struct err *e)
 {
 	const struct blob_spec spec = { .dir = ls->spec->blobs, .reserve = (uint64_t)ls->spec->registry->order->reserve,
 					.kind = layer->digest.size, .size = layer->size, .max = layer->size };
@@ -74,7 +74,7 @@ static int start(struct layers *ls, struct lane *l, const struct blob_ref *layer
 	return begin(l, e);
 }
 
-static void stop(struct lane *l)
+static void stop(struct download *l)
 {
 	if (!l->layer)
 		return;
@@ -112,8 +112,8 @@ static int fill(struct layers *ls, struct err *e)
 {
 	const struct manifest *m = ls->spec->manifest;
 
-	for (size_t i = 0; i < ARRAY_LEN(ls->lanes); i++) {
-		while (!ls->lanes[i].layer && ls->next < m->n_layers) {
+	for (size_t i = 0; i < ARRAY_LEN(ls->downloads); i++) {
+		while (!ls->downloads[i].layer && ls->next < m->n_layers) {
 			const struct blob_ref *layer = &m->layers[ls->next];
 
 			if (!is_wanted(ls, ls->next++))
@@ -121,7 +121,7 @@ static int fill(struct layers *ls, struct err *e)
 			if (blob_exists(ls->spec->blobs, &layer->digest, layer->size)) {
 				ls->kept += layer->size;
 				ls->told.layers_done++;
-			} else if (start(ls, &ls->lanes[i], layer, e) < 0) {
+			} else if (start(ls, &ls->downloads[i], layer, e) < 0) {
 				return -1;
 			}
 		}
@@ -130,7 +130,7 @@ static int fill(struct layers *ls, struct err *e)
 }
 
 /* All bytes, or too few of them: then it is a failure like that of a connection. */
-static int finish(struct layers *ls, struct lane *l, struct err *e)
+static int finish(struct layers *ls, struct download *l, struct err *e)
 {
 	if (l->call.t.status == 404)
 		return err_set(e, ERR_NOT_FOUND, "the registry does not have a layer that the manifest names");
@@ -145,7 +145,7 @@ static int finish(struct layers *ls, struct lane *l, struct err *e)
 	return 0;
 }
 
-static int step(struct layers *ls, struct lane *l, struct err *e)
+static int step(struct layers *ls, struct download *l, struct err *e)
 {
 	if (l->blob.n >= l->mark + PROGRESS_BYTES)
 		l->call.tries = 0;
@@ -164,7 +164,7 @@ static int step(struct layers *ls, struct lane *l, struct err *e)
 	return finish(ls, l, e);
 }
 
-static int look_after(struct layers *ls, struct lane *l, struct err *e)
+static int look_after(struct layers *ls, struct download *l, struct err *e)
 {
 	if (!l->layer)
 		return 0;
@@ -176,16 +176,16 @@ static int look_after(struct layers *ls, struct lane *l, struct err *e)
 static void tell(struct layers *ls, bool must)
 {
 	ls->told.bytes = ls->kept;
-	for (size_t i = 0; i < ARRAY_LEN(ls->lanes); i++)
-		if (ls->lanes[i].layer)
-			ls->told.bytes += ls->lanes[i].blob.n;
+	for (size_t i = 0; i < ARRAY_LEN(ls->downloads); i++)
+		if (ls->downloads[i].layer)
+			ls->told.bytes += ls->downloads[i].blob.n;
 	asker_progress(ls->spec->registry->session.asker, &ls->told, must);
 }
 
 static bool is_busy(const struct layers *ls)
 {
-	for (size_t i = 0; i < ARRAY_LEN(ls->lanes); i++)
-		if (ls->lanes[i].layer)
+	for (size_t i = 0; i < ARRAY_LEN(ls->downloads); i++)
+		if (ls->downloads[i].layer)
 			return true;
 	return false;
 }
@@ -198,8 +198,8 @@ static int run(struct layers *ls, struct err *e)
 	while (is_busy(ls)) {
 		if (session_turn(&ls->spec->registry->session, 100, e) < 0)
 			return -1;
-		for (size_t i = 0; i < ARRAY_LEN(ls->lanes); i++)
-			if (look_after(ls, &ls->lanes[i], e) < 0)
+		for (size_t i = 0; i < ARRAY_LEN(ls->downloads); i++)
+			if (look_after(ls, &ls->downloads[i], e) < 0)
 				return -1;
 		if (fill(ls, e) < 0)
 			return -1;
@@ -214,11 +214,11 @@ int layers_fetch(const struct layers_spec *spec, struct err *e)
 	struct layers ls = { .spec = spec };
 	int rc;
 
-	for (size_t i = 0; i < ARRAY_LEN(ls.lanes); i++)
-		ls.lanes[i].blob = BLOB_INIT;
+	for (size_t i = 0; i < ARRAY_LEN(ls.downloads); i++)
+		ls.downloads[i].blob = BLOB_INIT;
 	count(&ls);
 	rc = run(&ls, e);
-	for (size_t i = 0; i < ARRAY_LEN(ls.lanes); i++)
-		stop(&ls.lanes[i]);
+	for (size_t i = 0; i < ARRAY_LEN(ls.downloads); i++)
+		stop(&ls.downloads[i]);
 	return rc;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* fetch/layers.h - the layers of an image, a few at a time, into the folder of blobs. */
+/* fetch/layers.h - downloads the layers of an image into the folder of blobs, a few at a time. */
 #pragma once
 #include <stdint.h>
 

@@ -47,7 +47,7 @@ static int spool(struct load *l, int archive, struct err *e)
 	if (blob_begin(&l->spool, &spec, e) < 0 || copy_in(l, archive, e) < 0)
 		return -1;
 	if (asker_is_gone(l->asker))
-		return err_set(e, ERR_UNAVAILABLE, "nobody waits for this any more");
+		return err_set(e, ERR_UNAVAILABLE, "cancelled by the client");
 	l->fd = openat(l->blobs, l->spool.name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	return l->fd < 0 ? err_sys(e, errno, "open the archive") : 0;
 }

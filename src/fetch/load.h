@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* fetch/load.h - images from an archive: an OCI layout, what `docker save` writes, or a root file system.
+/* fetch/load.h - images from an archive: an OCI layout, the output of `docker save`, or a root file system.
  *
- * The archive is spooled first: what it is shows only at its end. An OCI layout is known by its file `oci-layout`, one of
- * docker's by a `manifest.json` that lists images; anything else is one layer, and gets the order's name. */
+ * The archive is spooled first, because its kind is known only at its end. An OCI layout has a file
+ * `oci-layout`, a Docker archive a `manifest.json` that lists images; anything else is one layer, and gets
+ * the order's name. */
 #pragma once
 struct asker;
 struct err;

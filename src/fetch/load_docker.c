@@ -101,7 +101,7 @@ static int file_make(void *arg, const struct entry *en, struct err *e)
 
 	l->file = NULL;
 	if (asker_is_gone(l->asker))
-		return err_set(e, ERR_UNAVAILABLE, "nobody waits for this any more");
+		return err_set(e, ERR_UNAVAILABLE, "cancelled by the client");
 	if (en->kind != ENTRY_FILE && en->kind != ENTRY_SYMLINK)
 		return 0;
 	if (note(l, en->path, &f, e) < 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* fetch/load_impl.h - what load.c and load_docker.c share. */
+/* fetch/load_impl.h - shared by load.c and load_docker.c. */
 #pragma once
 #include <stdbool.h>
 

@@ -36,7 +36,7 @@ static int blob_make(void *arg, const struct entry *en, struct err *e)
 
 	l->has_want = en->kind == ENTRY_FILE && parse_place(en->path, &l->want) && !blob_exists(l->blobs, &l->want, en->size);
 	if (asker_is_gone(l->asker))
-		return err_set(e, ERR_UNAVAILABLE, "nobody waits for this any more");
+		return err_set(e, ERR_UNAVAILABLE, "cancelled by the client");
 	return !l->has_want ? 0 : blob_begin(&l->blob, &(struct blob_spec){ .dir = l->blobs, .reserve = (uint64_t)l->order->reserve, .kind = l->want.size,
 							 .size = en->size, .max = en->size }, e);
 }

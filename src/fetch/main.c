@@ -33,7 +33,7 @@ static int obey(const struct order *o, struct asker *a, int archive, struct err 
 	case ORDER_LOAD:
 		return load_archive(o, a, archive, FETCH_FD_BLOBS, e);
 	}
-	return err_set(e, ERR_INTERNAL, "an order that nobody knows");
+	return err_set(e, ERR_INTERNAL, "unknown order");
 }
 
 static int run(struct asker *a, struct err *e)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* fetch/order.h - what the fetcher is to do, as it arrives. */
+/* fetch/order.h - the order of a fetcher, as it arrives. */
 #pragma once
 #include <stdbool.h>
 
@@ -35,7 +35,7 @@ struct order {
 	const char *proxy;             /* "http://user:password@host:port"; NULL: none */
 	struct string_list no_proxy;   /* hosts that are asked without it */
 	struct string_list keep;       /* of a sweep: digests in hexadecimal */
-	bool with_new;                 /* of a sweep: nobody is at work, so what is new has been left behind */
+	bool with_new;                 /* of a sweep: no pull is in progress, so new- files are leftovers */
 	/* where all this lies */
 	struct buf text;
 	struct arena arena;

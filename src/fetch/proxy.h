@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* fetch/proxy.h - which requests go by the operator's proxy, and what of I4 is left then.
+/* fetch/proxy.h - which requests use the operator's proxy, and what then remains of I4.
  *
- * A proxy resolves names itself: the addresses that W4 names cannot be kept out here any more, but for those that are written
- * out in a URL. What a proxy leads to is up to its operator. The proxy's own address is the operator's word, and not judged. */
+ * A proxy resolves names itself, so addresses of W4 can be refused only where they are written out in a URL.
+ * The proxy's operator is responsible for the rest. The proxy's own address is not checked. */
 #pragma once
 #include <stdbool.h>
 

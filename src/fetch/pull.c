@@ -192,7 +192,9 @@ int pull_image(const struct order *o, struct asker *a, int blobs, struct err *e)
 		if (pull_at(&mirror, blobs, &(struct err){ 0 }) == 0) /* whatever went wrong there may be right at the registry */
 			return 0;
 	}
-	return asker_is_gone(a) ? err_set(e, ERR_UNAVAILABLE, "nobody waits for this any more") : pull_at(&spec, blobs, e);
+	if (asker_is_gone(a))
+		return err_set(e, ERR_UNAVAILABLE, "cancelled by the client");
+	return pull_at(&spec, blobs, e);
 }
 
 static int head(struct registry *r, struct err *e)
@@ -206,7 +208,9 @@ static int head(struct registry *r, struct err *e)
 	c.t.is_head = true;
 	if (call_follow(&c, e) < 0)
 		return -1;
-	return c.t.status == 404 ? err_set(e, ERR_NOT_FOUND, "'%s' has no such image any more", SHOWN(str_of(r->at.host))) : 0;
+	if (c.t.status == 404)
+		return err_set(e, ERR_NOT_FOUND, "'%s' no longer has this image", SHOWN(str_of(r->at.host)));
+	return 0;
 }
 
 int pull_check(const struct order *o, struct asker *a, struct err *e)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* fetch/pull.h - an image from a registry into the folder of blobs. */
+/* fetch/pull.h - pulls an image from a registry into the folder of blobs. */
 #pragma once
 struct asker;
 struct err;

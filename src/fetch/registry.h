@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* fetch/registry.h - one registry, or a mirror of it: how to be let in, and asking for what it has.
+/* fetch/registry.h - one registry, or a mirror of it: authentication and requests.
  *
- * Credentials are sent to the registry itself and to where its tokens come from, if that is of the same domain or the operator
- * named it; tokens to the registry alone. Neither goes where a redirect leads. */
+ * Credentials are sent to the registry itself, and to its token realm if that is in the same domain or named
+ * by the operator; tokens to the registry only. Neither is sent to the target of a redirect. */
 #pragma once
 #include <stdbool.h>
 

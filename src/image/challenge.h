@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* image/challenge.h - what a registry asks for when it says 401 (RFC 9110 section 11, and the token scheme of registries). */
+/* image/challenge.h - the challenge in a registry's 401 response (RFC 9110 section 11, and the token scheme
+ * of registries). */
 #pragma once
 #include <stdbool.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* image/decompress.h - the bytes of a blob as they are once decompressed (gzip, zstd, xz or plain), counted and hashed.
+/* image/decompress.h - decompresses a blob (gzip, zstd, xz or plain), and counts and hashes the result.
  *
- * A blob may be of several members or frames, which are one stream: the ceiling is for all of them together. The
- * decompressors are linked in, none is ever executed; a zstd window of more than 128 MiB is refused. */
+ * Several members or frames are one stream: the ceiling holds for all of them together. The decompressors are
+ * linked in, never executed; a zstd window of more than 128 MiB is refused. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* image/dir_times.h - the times of directories, kept until nothing more is put into them. */
+/* image/dir_times.h - times of directories, stored until all of their entries are written. */
 #pragma once
 #include "base/buf.h"
 #include "base/own.h"

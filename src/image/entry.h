@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* image/entry.h - what may come of one entry of an archive, by its words alone (I2, I3).
+/* image/entry.h - decides what an archive entry may become, from its header alone (I2, I3).
  *
- * Nothing of the file system is looked at here: where a path leads once it is below the root is the business of who writes
- * it, in-root and step by step (image/layer.h). What breaks a rule refuses the whole archive. */
+ * The file system is not consulted here. Where a path leads below the root is checked by the writer, in-root
+ * and step by step (image/layer.h). An entry that breaks a rule makes the whole archive invalid. */
 #pragma once
 #include <stdint.h>
 

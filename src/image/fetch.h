@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-/* image/fetch.h - what opensandbox-fetch and who asks it agree on.
+/* image/fetch.h - protocol between opensandbox-fetch and the process that orders from it.
  *
- * It is started for one order, with ids of its own and no rights, an empty environment, and the descriptors below. The asker
- * sends one message: a struct fetch_request with a sealed memfd that holds the order as JSON (its fields are in fetch/order.c).
- * Credentials are in there and nowhere else. Then the fetcher talks, in messages of struct fetch_message:
+ * A fetcher is started for one order, as a user of its own without privileges, with an empty environment and
+ * the descriptors below. The client sends one message: a struct fetch_request with a sealed memfd that holds
+ * the order as JSON (fields: fetch/order.c). Credentials are there and nowhere else. Then the fetcher sends
+ * messages of struct fetch_message:
  *
- *     pull   FOUND with two memfds, manifest and configuration, verified; the asker answers with a struct fetch_request
- *            that says which layers it wants. PROGRESS, now and then. DONE: each of them is in the folder, as sha256- and its
- *            digest_name() in hexadecimal, verified and on the disk. FOUND may come again with another answer to it: a mirror
- *            has failed half-way.
- *     check  DONE: the credentials are good for the image of that digest.
- *     sweep  DONE: nothing is left in the folder but what the order names.
- *     load   with a third descriptor, an archive to read. PROGRESS; FOUND for each image in it, with its name, to
- *            which there is no answer; DONE.
+ *     pull   FOUND with two memfds, manifest and configuration, verified; the client replies with a struct fetch_request
+ *            that selects the layers it wants. PROGRESS, now and then. DONE: each layer is in the folder, as sha256- and
+ *            its digest_name() in hexadecimal, verified and synced. FOUND may be repeated with another image, after a
+ *            mirror has failed half-way.
+ *     check  DONE: the credentials are accepted for the image of that digest.
+ *     sweep  DONE: the folder contains only files that the order names.
+ *     load   with a third descriptor, an archive to read. PROGRESS; FOUND for each image in it, with its name, without
+ *            a reply; DONE.
  *
- * FAILED in place of DONE says why, in words for who asked. An asker that hangs up ends it, and leaves no file but whole ones. */
+ * FAILED instead of DONE carries the reason, as text for the user. The fetcher ends when its client hangs up,
+ * and leaves only complete files. */
 #pragma once
 #include <stdint.h>
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* image/layer.h - a sink for image/tar.h that makes files below a directory.
+/* image/layer.h - a sink for image/tar.h that creates files below a directory.
  *
- * Every path is resolved in-root: symlinks of the archive may lead anywhere within it and nowhere else, and the last
- * component is never followed. Of entries with one name the last holds, except that a directory does not give way to
- * anything else. Directories that the archive leaves out are made, and count. Files are opened with openat2() alone, so
- * that a process which has just that can do this and nothing more.
+ * Every path is resolved in-root: symlinks of the archive may lead anywhere within the root and nowhere else,
+ * and the last component is never followed. Of entries with the same name the last one is kept, except that a
+ * directory is replaced by nothing else. Directories that the archive omits are created, and count. Files are
+ * opened with openat2() alone, so that a process confined to this call can do nothing more.
  *
- * Whiteouts become what an overlay takes for one, a character device 0:0, which needs no rights, and are about the layers
- * below alone: what the same archive has under that name stays, whichever comes first, and a directory of that name is
- * opaque. To make one opaque takes rights that who unpacks must not have: somebody else does that (`mark`). */
+ * Whiteouts become the device 0:0 that overlays expect, which needs no privilege. They concern lower layers
+ * only: an entry of that name in the same archive stays, in either order, and a directory of that name is
+ * opaque. Marking a directory as opaque needs a privilege that the unpacker must not have: another process
+ * does that (`mark`). */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -106,7 +106,7 @@ static int read_json(struct str text, struct arena *a, const struct field *field
 static int check_shape(const struct document *doc, struct err *e)
 {
 	if (doc->schema == 1 || doc->fs_layers)
-		return err_set(e, ERR_INVALID, "the manifest is of the first version of the format, which nobody can verify");
+		return err_set(e, ERR_INVALID, "the manifest has schema version 1, which cannot be verified");
 	if (doc->schema != 2)
 		return err_set(e, ERR_INVALID, "the manifest is of version %lld, not 2", (long long)doc->schema);
 	if (doc->has_manifests && (doc->has_layers || doc->has_config))

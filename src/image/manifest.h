@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* image/manifest.h - the documents that an image is made of: index, manifest, configuration; OCI's and Docker's.
+/* image/manifest.h - the documents of an image: index, manifest and configuration, of OCI and Docker.
  *
- * They are hostile. What is bound here obeys the limits of I2, names one kind of content each (I1), and what a configuration
- * says has been looked at (I6); that the bytes have the digest which they were asked for with is the caller's business. Strings
- * and lists live in the arena. Errors are ERR_INVALID or ERR_LIMIT, with words for whoever named the image. */
+ * They are hostile. What is decoded here obeys the limits of I2, names one kind of content each (I1), and has
+ * a checked configuration (I6). The caller verifies that the bytes have the digest that was requested.
+ * Strings and lists live in the arena. Errors are ERR_INVALID or ERR_LIMIT, with text for the user who named
+ * the image. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

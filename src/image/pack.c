@@ -150,7 +150,7 @@ static int put_mark(struct packing *p, const char *prefix, const char *name, str
 	size_t n = p->n - strlen(name), more = strlen(prefix);
 
 	if (p->n + more > PATH_BYTES_MAX || strlen(name) + more > PATH_COMPONENT_MAX)
-		return refuse(p, e, ERR_INVALID, "too long a name to be told as gone");
+		return refuse(p, e, ERR_INVALID, "a name is too long for a whiteout");
 	memcpy(path, p->path, n);
 	memcpy(path + n, prefix, more);
 	memcpy(path + n + more, name, strlen(name) + 1);
@@ -317,7 +317,8 @@ static int pack_one(struct packing *p, int dir, const char *name, unsigned depth
 	if (S_ISCHR(st.st_mode) && st.st_rdev == 0)
 		return put_mark(p, WHITEOUT, name, e);
 	if (str_starts(str_of(name), STR(WHITEOUT)))
-		return refuse(p, e, ERR_INVALID, "a file that is called like a whiteout cannot be told in a layer");
+		return refuse(p, e, ERR_INVALID,
+			      "a file has the name of a whiteout, which a layer cannot contain");
 	switch (st.st_mode & S_IFMT) {
 	case S_IFDIR: return pack_dir(p, dir, name, &st, depth + 1, e);
 	case S_IFREG: return pack_file(p, dir, name, &st, e);

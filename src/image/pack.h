@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* image/pack.h - a directory of an overlay as the tar of a layer: what image/layer.h does, the other way round.
+/* image/pack.h - writes a directory of an overlay as the tar of a layer: the reverse of image/layer.h.
  *
- * Whiteouts and directories that hide those below become ".wh." names, ids are those of the directory as it is shown, times,
- * modes, hard links and "user." attributes come along; sockets and devices are left out. What a tar of a layer cannot say is
- * refused: a file that is called like a whiteout, a tree that is too deep. Holes stay holes in the file that is written. */
+ * Whiteouts and opaque directories become ".wh." names; ids are those that the directory shows; times, modes,
+ * hard links and "user." attributes are included; sockets and devices are omitted. A tree that cannot be
+ * expressed as a layer is refused: a file with the name of a whiteout, a tree that is too deep. Holes stay
+ * holes in the written file. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -271,7 +271,7 @@ static void what_a_layer_cannot_say_is_refused(void **state)
 	size_t n = 1;
 
 	file(r, ".wh.x", "");
-	refused(r, ERR_INVALID, "called like a whiteout");
+	refused(r, ERR_INVALID, "name of a whiteout");
 	assert_int_equal(unlinkat(r->root, ".wh.x", 0), 0);
 	for (unsigned i = 0; i <= ENTRY_DEPTH_MAX; i++) {
 		assert_int_equal(mkdirat(r->root, path, 0755), 0);

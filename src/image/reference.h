@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* image/reference.h - names of images as people write them.
+/* image/reference.h - names of images as users write them.
  *
  *     python:3.12                      docker.io/library/python:3.12
  *     ghcr.io/org/tool                 ghcr.io/org/tool:latest
- *     localhost:5000/a/b@sha256:...    that very image, whatever its tags are; @sha512:..., too
+ *     localhost:5000/a/b@sha256:...    that exact image, whatever its tags; @sha512:..., too
  *
- * What stands before the first '/' is a registry if it could not be a folder: it has a '.' or a ':', or is 'localhost'. */
+ * The part before the first '/' is a registry if it contains a '.' or a ':', or is 'localhost'. */
 #pragma once
 #include <stdbool.h>
 
@@ -29,7 +29,7 @@ struct reference {
 	struct digest digest;
 };
 
-/* ERR_INVALID says what is wrong, for whoever wrote it. */
+/* ERR_INVALID with a message for the user. */
 int reference_parse(struct str text, struct reference *ret, struct err *e);
 
 /* The whole name, one spelling for one image: "docker.io/library/python:3.12". With a digest, the tag is left out. */

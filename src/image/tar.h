@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* image/tar.h - reads a tar, plain or compressed (gzip, zstd, xz), entry by entry into a sink.
  *
- * The archive is hostile. Each entry has passed entry_check() before the sink sees it; limits hold before anything is
- * handed on; an archive that ends too early, or without its end mark, is an error. What the sink got until then is worth
- * nothing: who calls throws it away. Decompressors are linked in, none is ever executed. */
+ * The archive is hostile. Each entry passes entry_check() before the sink gets it, and limits are checked
+ * first. An archive that ends early, or without its end mark, is an error; the caller then discards what the
+ * sink has written. Decompressors are linked in, never executed. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* image/tar_write.h - tars, for archives of images that leave this house, and for layers in them. */
+/* image/tar_write.h - writes tars: exported images, and the layers in them. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

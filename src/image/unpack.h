@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-/* image/unpack.h - what opensandbox-unpack and who starts it agree on.
+/* image/unpack.h - protocol between opensandbox-unpack and the warden.
  *
- * It is started with root's rights, an empty environment and the descriptors below. Without an argument it reads the tar
- * of a root file system (ENTRY_TAR); with one, the blob of a layer (ENTRY_LAYER) whose bytes, decompressed, must have the
- * digest that the argument is, as digest_write() writes it. It gives the rights up before it reads the first byte of the tar:
- * what does so is root of USERNS alone, without a network, in a mount namespace whose root is TARGET. It writes one struct unpack_report, its error all zero on success, to REPORT and ends. What it says is as trustworthy
- * as the tar: only the words of an error are taken from it, and nothing but a report that says success is one.
+ * The program is started as root, with an empty environment and the descriptors below. Without an argument it
+ * reads the tar of a root file system (ENTRY_TAR). With one it reads the blob of a layer (ENTRY_LAYER); the
+ * argument is the digest of its decompressed bytes, as digest_write() formats it. Before the first byte of
+ * the tar it gives up all privileges: it becomes root of USERNS alone, without network, in a mount namespace
+ * whose root is TARGET. It writes one struct unpack_report to REPORT, with an all-zero error on success, and
+ * ends. The report is as untrusted as the tar: only the text of an error is used, and only a complete report
+ * means success.
  *
- * TARGET is an empty directory. Its files have the ids that USERNS maps, as the tar numbers them, from 0 on: they are
- * written through a mount that is mapped like USERNS.
+ * TARGET is an empty directory. Its files have the ids that USERNS maps, numbered from 0 as in the tar: they
+ * are written through a mount that is mapped like USERNS.
  *
- * A directory of a layer that hides those below it needs a mark that only the host's root can set. It is sent to MARKS,
- * open for reading, with one byte; one byte comes back once it is marked.
+ * An opaque directory of a layer needs a mark that only the host's root can set. It is sent to MARKS, open
+ * for reading, with one byte; one byte is returned once it is marked.
  *
- * With the argument "pack" and two numbers it does the opposite (image/pack.h): it reads TARGET, of which it sees nothing but
- * what is there, and writes the tar of a layer to TAR, an empty file: as many bytes as the numbers say, and as many of them on
- * the disk. Paths that follow (PACK_LEFT_OUT_MAX at most) are left out. Directories are sent to MARKS then to ask whether they have the mark: PACK_OPAQUE or another byte comes back. MAP
- * is a user namespace that shows the ids of TARGET as USERNS's. */
+ * With the argument "pack" and two numbers the program does the reverse (image/pack.h): it reads TARGET, the
+ * only directory that it sees, and writes the tar of a layer to TAR, an empty file. The numbers limit the
+ * bytes of the file and those on the disk. Paths that follow (PACK_LEFT_OUT_MAX at most) are omitted.
+ * Directories are then sent to MARKS to ask for their mark: PACK_OPAQUE or another byte is returned. MAP is a
+ * user namespace that shows the ids of TARGET as those of USERNS. */
 #pragma once
 #include "base/err.h"
 #include "base/sha256.h"

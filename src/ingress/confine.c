@@ -40,7 +40,7 @@ static int find_ids(const char *user, uid_t *ret_uid, gid_t *ret_gid, struct err
 			*ret_gid = (gid_t)id;
 			return 0;
 		}
-	return err_set(e, ERR_UNAVAILABLE, "--user: there is no such account, and no spare id either");
+	return err_set(e, ERR_UNAVAILABLE, "--user: no such account, and no unused id");
 }
 
 static int become(const char *user, struct err *e)

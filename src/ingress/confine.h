@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ingress/confine.h - what a process that speaks to strangers keeps (P1): its sockets, and files that its own user can read. */
+/* ingress/confine.h - the confinement of the gateway (P1): it keeps its sockets, and files that its own user
+ * can read. */
 #pragma once
 struct err;
 

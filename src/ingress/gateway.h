@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ingress/gateway.h - a request from outside: where it wants to go, whether it may, and on its way.
+/* ingress/gateway.h - one request from outside: its target, its authorisation, and its forwarding.
  *
- * It is the ctx of its HTTP service. What it needs is made by others and outlives it. */
+ * It is the ctx of the gateway's HTTP service. The objects that it uses are made by others and outlive it. */
 #pragma once
 #include <stdbool.h>
 
@@ -31,7 +31,7 @@ struct gateway_spec {
 	struct loop *loop;
 	enum gateway_mode mode;
 	struct provider *provider;
-	struct intents *intents; /* NULL: none are told */
+	struct intents *intents; /* NULL: none are reported */
 	const struct trust *trust; /* proxies in front of us */
 };
 
@@ -47,7 +47,7 @@ struct gateway {
 	struct metrics metrics;
 	struct random_pool random;
 	struct timer look;
-	struct log_limit refused, failed, unknown; /* lines that anybody can cause */
+	struct log_limit refused, failed, unknown; /* log lines that peers can cause */
 };
 
 int gateway_init(struct gateway *g, const struct gateway_spec *spec, struct err *e);

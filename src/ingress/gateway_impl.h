@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ingress/gateway_impl.h - what the files of the gateway share. */
+/* ingress/gateway_impl.h - shared by the files of the gateway. */
 #pragma once
 #include "ingress/gateway.h"
 #include "ingress/provider.h"

@@ -100,7 +100,7 @@ static void note_failure(struct intents *n, const struct err *e)
 {
 	n->counts.failed++;
 	if (!n->is_broken)
-		log_warn("renewals cannot be told to Redis", LOG_ERR(e));
+		log_warn("cannot send renewals to Redis", LOG_ERR(e));
 	n->is_broken = true;
 }
 
@@ -116,7 +116,7 @@ static void on_pushed(const struct redis_reply *reply, const struct err *e, void
 		return;
 	}
 	if (n->is_broken)
-		log_info("renewals can be told to Redis again");
+		log_info("renewals are sent to Redis again");
 	n->is_broken = false;
 	n->counts.sent++;
 	t->at_ms = loop_now_ms(n->spec.loop);

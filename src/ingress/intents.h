@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ingress/intents.h - tells servers, through a list in Redis, which sandboxes are used.
+/* ingress/intents.h - reports to servers, through a list in Redis, which sandboxes are used.
  *
- * It never holds a request up: what cannot be sent is dropped and counted. One sandbox is told of once in an interval, which
- * begins when Redis has taken it, so that a failure costs the next request nothing. */
+ * It never delays a request: reports that cannot be sent are dropped and counted. A sandbox is reported once
+ * per interval, which begins when Redis has accepted the report, so that a failed one is repeated with the
+ * next request. */
 #pragma once
 #include <stdint.h>
 
@@ -19,7 +20,7 @@ struct intents_spec {
 	struct loop *loop;
 	const char *dsn, *queue;
 	uint64_t queue_max;   /* entries; 0: no ceiling */
-	uint64_t interval_ms; /* 0: each request is told */
+	uint64_t interval_ms; /* 0: each request is reported */
 };
 
 struct intents_counts {
@@ -30,6 +31,6 @@ struct intents *intents_new(const struct intents_spec *spec, struct err *e); /* 
 void intents_free(struct intents *n); /* NULL is fine */
 DEFINE_AUTO(struct intents *, intents_free)
 
-/* URI: what was asked for; empty: not told. N may be NULL: nobody is told. */
+/* URI: the request's; empty: absent. N may be NULL: nothing is reported. */
 void intents_note(struct intents *n, struct str id, unsigned port, struct str uri);
 struct intents_counts intents_counts(const struct intents *n); /* all 0 for NULL */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ingress/lookup.h - what a provider has found, remembered for a moment.
+/* ingress/lookup.h - a cache of what a provider has found.
  *
- * Where a sandbox is and what its token is does not change while it lives, so a finding is used for LOOKUP_KEEP_MS and asked
- * for anew in the background after LOOKUP_FRESH_MS; that there is none, or none yet, is believed for LOOKUP_NO_MS alone. */
+ * The place and the token of a sandbox do not change while it lives. So a result is used for LOOKUP_KEEP_MS
+ * and refreshed in the background after LOOKUP_FRESH_MS. A negative result is used for LOOKUP_NO_MS only. */
 #pragma once
 #include "base/own.h"
 #include "base/str.h"
@@ -33,7 +33,7 @@ struct lookup_counts {
 };
 
 struct lookup *lookup_new(struct loop *l, struct provider *p, struct err *e); /* P must outlive it */
-void lookup_free(struct lookup *l); /* nobody is called any more; NULL is fine */
+void lookup_free(struct lookup *l); /* no callback comes any more; NULL is fine */
 DEFINE_AUTO(struct lookup *, lookup_free)
 
 /* 1: *ret, valid until the loop turns. 0: W's FN will be called from the loop, unless it is cancelled. -1: E. ID is id_valid(). */

@@ -25,7 +25,7 @@ struct options {
 	int64_t port;
 	const char *listen, *metrics_listen, *mode, *provider, *namespace, *log_level, *log_format, *user;
 	struct opt_list servers, proxies;
-	const char *server_key_file, *server_ca_file, *door, *tls_cert, *tls_key;
+	const char *server_key_file, *server_ca_file, *gateway_socket, *tls_cert, *tls_key;
 	bool tells_intents;
 	const char *redis_dsn, *redis_queue;
 	int64_t queue_max, interval;
@@ -44,37 +44,46 @@ static const char *const shells[] = { "bash", "zsh", "fish", NULL };
 
 static const struct opt opts[] = {
 	O(port, OPT_INT, "port", "PORT", "Listen on PORT of all interfaces.", .min = 1, .max = 65535),
-	O(listen, OPT_STRING, "listen", "ADDRESS:PORT", "Listen there instead."),
+	O(listen, OPT_STRING, "listen", "ADDRESS:PORT", "Listen on this address instead of --port."),
 	O(mode, OPT_STRING, "mode", "MODE",
 	  "How requests name a sandbox: 'header', by the header OpenSandbox-Ingress-To or the first label of the host (ID-PORT); "
 	  "'wildcard' is the same; 'uri', by the path (/ID/PORT/...).", .choices = modes),
-	O(provider, OPT_STRING, "provider-type", "TYPE", "Who knows where sandboxes are: 'server', one or several opensandbox-servers.",
+	O(provider, OPT_STRING, "provider-type", "TYPE",
+	  "How sandboxes are found: 'server', by one or several opensandbox-servers.",
 	  .choices = providers),
 	O(servers, OPT_LIST, "server", "URL", "An opensandbox-server, http://HOST[:PORT] or https://HOST[:PORT]."),
-	O(server_key_file, OPT_STRING, "server-key-file", "FILE", "The API key of the servers.", .is_file = true),
-	O(server_ca_file, OPT_STRING, "server-ca-file", "FILE", "Trust the certificates of FILE for https servers instead of the system's.",
+	O(server_key_file, OPT_STRING, "server-key-file", "FILE", "The API key of the servers.",
 	  .is_file = true),
-	O(door, OPT_STRING, "door", "SOCKET",
-	  "The socket that the first --server, on this host, has for gateways (ingress.door in its configuration): requests go straight "
-	  "into its sandboxes, instead of through its proxy.", .is_file = true),
+	O(server_ca_file, OPT_STRING, "server-ca-file", "FILE",
+	  "Trust the certificates of FILE for https servers instead of the system's.",
+	  .is_file = true),
+	O(gateway_socket, OPT_STRING, "gateway-socket", "SOCKET",
+	  "The gateway socket of the first --server, which runs on this host (its setting ingress.gateway_socket): requests go "
+	  "straight into its sandboxes instead of through its proxy.", .is_file = true),
 	O(tls_cert, OPT_STRING, "tls-cert", "FILE", "Serve https with this certificate chain (PEM).", .is_file = true),
 	O(tls_key, OPT_STRING, "tls-key", "FILE", "The private key of --tls-cert (PEM).", .is_file = true),
 	O(keys, OPT_STRING, "secure-access-keys", "KEYS",
-	  "Keys of signed routes, ID=BASE64 with commas between them. Whoever lists processes sees them: see --secure-access-keys-file."),
-	O(keys_file, OPT_STRING, "secure-access-keys-file", "FILE", "The same from a file, one or several in each line.", .is_file = true),
-	O(tells_intents, OPT_FLAG, "renew-intent-enabled", NULL, "Tell the servers which sandboxes are used, through a list in Redis."),
-	O(redis_dsn, OPT_STRING, "renew-intent-redis-dsn", "DSN", "Where Redis is: redis://, rediss:// or unix://."),
-	O(redis_queue, OPT_STRING, "renew-intent-queue-key", "KEY", "The name of the list."),
-	O(queue_max, OPT_INT, "renew-intent-queue-max-len", "N", "Entries that the list keeps, the newest; 0: all.", .min = 0,
+	  "Keys of signed routes: ID=BASE64, separated by commas. Visible in process lists; see --secure-access-keys-file."),
+	O(keys_file, OPT_STRING, "secure-access-keys-file", "FILE",
+	  "Keys of signed routes from a file, one or several in each line.", .is_file = true),
+	O(tells_intents, OPT_FLAG, "renew-intent-enabled", NULL,
+	  "Report used sandboxes to the servers, through a list in Redis."),
+	O(redis_dsn, OPT_STRING, "renew-intent-redis-dsn", "DSN",
+	  "Address of Redis: redis://, rediss:// or unix://."),
+	O(redis_queue, OPT_STRING, "renew-intent-queue-key", "KEY", "Name of the list."),
+	O(queue_max, OPT_INT, "renew-intent-queue-max-len", "N",
+	  "Maximum length of the list, newest first; 0: no limit.", .min = 0,
 	  .max = INT64_MAX),
-	O(interval, OPT_INT, "renew-intent-min-interval", "SECONDS", "Tell of one sandbox once in this time; 0: of each request.", .min = 0,
+	O(interval, OPT_INT, "renew-intent-min-interval", "SECONDS",
+	  "Report each sandbox once in this time; 0: every request.", .min = 0,
 	  .max = 86400),
 	O(proxies, OPT_LIST, "trusted-proxy", "NETWORK",
-	  "An address or network (10.0.0.0/8) of proxies in front of this gateway that are believed about whom they speak for."),
+	  "Address or network (10.0.0.0/8) of proxies in front whose X-Forwarded-For is trusted."),
 	O(metrics_listen, OPT_STRING, "metrics-listen", "ADDRESS:PORT", "Serve /metrics (for Prometheus) and /healthz there."),
-	O(user, OPT_STRING, "user", "NAME", "The account to become when started as root; where there is none, an id that nobody has."),
-	O(log_level, OPT_STRING, "log-level", "LEVEL", "Log from LEVEL on.", .choices = levels),
-	O(log_format, OPT_STRING, "log-format", "FORMAT", "Lines of text, or of JSON.", .choices = formats),
+	O(user, OPT_STRING, "user", "NAME", "Account to run as when started as root. Default: an unused id."),
+	O(log_level, OPT_STRING, "log-level", "LEVEL", "Log messages of LEVEL and above.", .choices = levels),
+	O(log_format, OPT_STRING, "log-format", "FORMAT", "Format of log lines: text or JSON.",
+	  .choices = formats),
 	O(namespace, OPT_STRING, "namespace", "NAME", "Known; sandboxes are found by their id alone.", .is_hidden = true),
 	O(man, OPT_FLAG, "man", NULL, "Print the page of the manual.", .is_hidden = true),
 	O(completion, OPT_STRING, "completion", "SHELL", "Print a completion script.", .choices = shells, .is_hidden = true),
@@ -90,8 +99,8 @@ static const struct opt_section sections[] = {
 	{ "SIGNALS", "SIGHUP",
 	  "Read the certificate, the keys and the servers' key anew, as the gateway's own user, and look up the servers' names." },
 	{ "EXIT STATUS", "0", "Stopped by a signal." },
-	{ "EXIT STATUS", "1", "Failed; standard error says why." },
-	{ "EXIT STATUS", "2", "The command line is wrong." },
+	{ "EXIT STATUS", "1", "Failed; see standard error." },
+	{ "EXIT STATUS", "2", "Wrong command line." },
 	{ 0 },
 };
 
@@ -153,7 +162,8 @@ static int serve(const struct options *o)
 		.listen = o->listen, .port = (unsigned)o->port, .metrics = o->metrics_listen,
 		.mode = str_is(str_of(o->mode), "uri") ? GATEWAY_URI : GATEWAY_HEADER, .user = o->user,
 		.servers = o->servers.items, .n_servers = o->servers.n, .proxies = o->proxies.items, .n_proxies = o->proxies.n, .server_key_file = o->server_key_file,
-		.server_ca_file = o->server_ca_file, .door = o->door, .tls_cert = o->tls_cert, .tls_key = o->tls_key, .keys = o->keys,
+		.server_ca_file = o->server_ca_file, .gateway_socket = o->gateway_socket,
+			.tls_cert = o->tls_cert, .tls_key = o->tls_key, .keys = o->keys,
 		.keys_file = o->keys_file, .tells_intents = o->tells_intents, .redis_dsn = o->redis_dsn,
 		.redis_queue = o->redis_queue, .queue_max = (uint64_t)o->queue_max, .interval_s = (uint64_t)o->interval,
 	};

@@ -90,7 +90,7 @@ void gateway_metrics_write(const struct gateway *g, struct buf *b)
 	write_one(b, "ingress_access_limited_total", "counter", "Requests of peers that have guessed too often.", m->limited);
 	write_one(b, "ingress_lookup_searches_total", "counter", "Questions to the servers.", l.asked);
 	write_one(b, "ingress_lookup_hits_total", "counter", "Answers that were still known.", l.hits);
-	write_one(b, "ingress_lookup_failed_total", "counter", "Questions that nobody could answer.", l.failed);
+	write_one(b, "ingress_lookup_failed_total", "counter", "Lookups that failed.", l.failed);
 	write_one(b, "ingress_lookup_entries", "gauge", "Sandboxes that are known.", l.entries);
 	write_one(b, "ingress_renew_intents_sent_total", "counter", "Renewals that Redis has taken.", n.sent);
 	write_one(b, "ingress_renew_intents_failed_total", "counter", "Renewals that it has not.", n.failed);

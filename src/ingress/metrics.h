@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ingress/metrics.h - what the gateway counts, as text for Prometheus. */
+/* ingress/metrics.h - counters of the gateway, as text for Prometheus. */
 #pragma once
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ingress/provider.h - who knows where sandboxes are: a table of functions, one for each kind of place they can be in. */
+/* ingress/provider.h - providers find sandboxes: a table of functions, one table for each kind of backend. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@ struct err;
 struct http_client;
 struct http_header;
 struct http_request;
-struct lane;
+struct sandbox_port;
 struct loop;
 struct provider;
 struct search;
@@ -25,7 +25,7 @@ enum found {
 	FOUND_READY,
 	FOUND_NOT_READY, /* there is one, but requests cannot go there */
 	FOUND_NOWHERE,
-	FOUND_FAILED,    /* nobody could say */
+	FOUND_FAILED,    /* the search failed */
 };
 
 struct finding {
@@ -38,7 +38,7 @@ struct finding {
 /* How a request goes; the way is the provider's own, NULL: it keeps no account of it. */
 struct led {
 	struct http_client *client;
-	struct lane *way;
+	struct sandbox_port *way;
 };
 
 typedef void finding_fn(const struct finding *f, void *arg);
@@ -51,8 +51,8 @@ struct provider_ops {
 	 * request to PORT of the sandbox ID; and how it goes, until it has left. */
 	int (*lead)(struct provider *p, const struct finding *f, const char *id, unsigned port, struct arena *a,
 		    struct http_request *out, struct http_header *headers, struct led *ret, struct err *e);
-	void (*used)(struct lane *way); /* it still moves bytes */
-	void (*left)(struct lane *way);
+	void (*used)(struct sandbox_port *way); /* it still moves bytes */
+	void (*left)(struct sandbox_port *way);
 	/* What an operator has changed. On failure everything is as it was. */
 	int (*reload)(struct provider *p, struct err *e);
 	void (*free)(struct provider *p);
@@ -80,7 +80,7 @@ struct servers_spec {
 	size_t n;
 	const char *key_file; /* the API key of all of them; NULL: they have none */
 	const char *ca_file;  /* for https; NULL: the system's */
-	const char *door;     /* of the first, on this host (access/gateway_socket.h); NULL: none */
+	const char *gateway_socket; /* of the first server (access/gateway_socket.h); NULL: none */
 };
 
 /* Names are looked up here and with each reload: this may block. */

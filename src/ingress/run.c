@@ -211,7 +211,8 @@ static int prepare(struct running *r, struct err *e)
 {
 	const struct run_spec *s = r->spec;
 	struct tls_server_options tls = { .cert_path = s->tls_cert, .key_path = s->tls_key };
-	struct servers_spec servers = { r->loop, s->servers, s->n_servers, s->server_key_file, s->server_ca_file, s->door };
+	struct servers_spec servers = { r->loop, s->servers, s->n_servers, s->server_key_file,
+					s->server_ca_file, s->gateway_socket };
 
 	r->listener = open_listener(s->listen, s->port, e);
 	if (r->listener < 0)

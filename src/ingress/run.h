@@ -19,7 +19,7 @@ struct run_spec {
 	const char *user;
 	const char *const *servers;
 	size_t n_servers;
-	const char *server_key_file, *server_ca_file, *door;
+	const char *server_key_file, *server_ca_file, *gateway_socket;
 	const char *const *proxies; /* in front, that are trusted */
 	size_t n_proxies;
 	const char *tls_cert, *tls_key;    /* NULL: plain */

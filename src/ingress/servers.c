@@ -10,7 +10,7 @@
 #include "base/decode.h"
 #include "base/err.h"
 #include "base/uuid.h"
-#include "ingress/doorway.h"
+#include "ingress/gateway_link.h"
 #include "ingress/provider.h"
 #include "net/addr.h"
 #include "net/dial.h"
@@ -53,7 +53,7 @@ struct server {
 	struct addr to;
 	struct tls_target target;
 	struct line api, proxies[PORTS_MAX];
-	struct doorway *doorway; /* NULL: every request goes through its proxy */
+	struct gateway_link *link; /* NULL: all requests go through its proxy */
 };
 
 struct servers {
@@ -259,14 +259,15 @@ static struct search *find(struct provider *p, const char *id, finding_fn *fn, v
 /* ---- leading there ---- */
 
 /* Straight into the sandbox. What its proxy would have kept from it stays here. */
-static int lead_in(struct lane *way, unsigned port, struct arena *a, struct http_request *out, struct http_header *headers,
+static int lead_in(struct sandbox_port *way, unsigned port, struct arena *a, struct http_request *out,
+		   struct http_header *headers,
 		   struct led *ret, struct err *e)
 {
 	char *host = arena_printf(a, "localhost:%u", port);
 	size_t n = 0;
 
 	if (!host) {
-		lane_leave(way);
+		sandbox_port_release(way);
 		return err_no_memory(e);
 	}
 	for (size_t i = 0; i < out->n_headers; i++)
@@ -274,11 +275,11 @@ static int lead_in(struct lane *way, unsigned port, struct arena *a, struct http
 			headers[n++] = headers[i];
 	out->n_headers = n;
 	out->host = str_of(host);
-	*ret = (struct led){ lane_client(way), way };
+	*ret = (struct led){ sandbox_port_client(way), way };
 	return 0;
 }
 
-static bool has_door(unsigned port)
+static bool has_gateway_socket(unsigned port)
 {
 	return port != PORT_EXECD && port != PORT_EGRESS;
 }
@@ -288,7 +289,8 @@ static int lead(struct provider *p, const struct finding *f, const char *id, uns
 {
 	struct servers *all = servers_of(p);
 	struct server *s = f->place < all->n ? &all->servers[f->place] : NULL;
-	struct lane *way = s && s->doorway && has_door(port) ? doorway_enter(s->doorway, id, port) : NULL;
+	struct sandbox_port *way =
+		s && s->link && has_gateway_socket(port) ? gateway_link_port(s->link, id, port) : NULL;
 	struct line *l;
 	char *target;
 
@@ -380,7 +382,7 @@ static void servers_free(struct provider *p)
 
 	for (size_t i = 0; i < all->n; i++) {
 		http_client_free(all->servers[i].api.client);
-		doorway_free(all->servers[i].doorway);
+		gateway_link_free(all->servers[i].link);
 		for (size_t k = 0; k < PORTS_MAX; k++)
 			http_client_free(all->servers[i].proxies[k].client);
 	}
@@ -410,17 +412,19 @@ static int servers_init(struct servers *all, const struct servers_spec *spec, st
 	}
 	if (reload(&all->provider, e) < 0)
 		return -1;
-	if (spec->door)
-		all->servers[0].doorway = doorway_new(all->loop, spec->door, all->key, e);
-	return spec->door && !all->servers[0].doorway ? -1 : 0;
+	if (spec->gateway_socket)
+		all->servers[0].link = gateway_link_new(all->loop, spec->gateway_socket, all->key, e);
+	return spec->gateway_socket && !all->servers[0].link ? -1 : 0;
 }
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak" /* the analyser loses sight of what is around the provider */
 struct provider *provider_servers(const struct servers_spec *spec, struct err *e)
 {
-	static const struct provider_ops ops = { .find = find, .cancel = search_free, .lead = lead, .used = lane_used,
-						 .left = lane_leave, .reload = reload, .free = servers_free };
+	static const struct provider_ops ops = { .find = find, .cancel = search_free, .lead = lead,
+						 .used = sandbox_port_used,
+						 .left = sandbox_port_release, .reload = reload,
+							 .free = servers_free };
 	struct servers *all;
 
 	if (spec->n == 0 || spec->n > SERVERS_MAX) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ingress/trust.h - proxies in front of the gateway that are believed when they say who their client is. Pure. */
+/* ingress/trust.h - proxies in front of the gateway whose statement about their client is trusted. Pure. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -35,7 +35,7 @@ static const char *check_mode(const void *value)
 	return NULL;
 }
 
-/* ---- tables inside of others ---- */
+/* ---- tables inside others ---- */
 
 #define TEXT(type_, member_, ...) FIELD(type_, member_, FIELD_STRING, #member_, .max = ARGS_PATH_MAX, __VA_ARGS__)
 #define MODE(type_, help_) \
@@ -127,7 +127,7 @@ const char *args_title(const struct field *fields)
 #define WAITING \
 	FIELD(struct args, health_check_polling_interval_ms, FIELD_INT, "health_check_polling_interval_ms", .min = 1, .max = 60000, \
 	      .help = "Pause between two looks whether it answers."), \
-		BOOL(skip_health_check, "Do not wait until it answers.")
+		BOOL(skip_health_check, "Do not wait until the sandbox answers.")
 #define COMMAND NEEDED(command, ARGS_COMMAND_MAX, "A line for the sandbox's shell: pipes, && and quotes work.")
 #define FOLDER STRING(working_directory, ARGS_PATH_MAX, .help = "Folder to run it in; the sandbox's default if null.")
 #define TIME_LIMIT SECONDS(command_timeout_seconds, .help = "End it after this time; 0 is no limit.")

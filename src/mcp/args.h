@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* mcp/args.h - the arguments of all tools, as one struct: what a tool takes is a table of fields of it (base/decode.h), from which
- * both its input schema and the decoding of a call come. */
+/* mcp/args.h - the arguments of all tools, as one struct. The arguments of a tool are a table of its fields
+ * (base/decode.h), from which both the input schema and the decoder follow. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -90,7 +90,7 @@ extern const struct args args_defaults; /* what a call holds before it is decode
 #define ARGS_DECLARE(name) extern const struct field args_##name[];
 ARGS_TABLES(ARGS_DECLARE)
 
-/* What a table inside of another is called in schemas ("NetworkRule"). */
+/* What a table inside another is called in schemas ("NetworkRule"). */
 const char *args_title(const struct field *fields);
 
 /* The arguments of a call, V (an object or NULL), into *ret, which holds args_defaults before. Lists and objects that came as

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/json_out.h"
 #include "client/opensandbox.h"
-#include "mcp/boxes.h"
+#include "mcp/handles.h"
 #include "mcp/engine.h"
 #include "mcp/session.h"
 #include "mcp/transcript.h"
@@ -74,7 +74,7 @@ void mcp_call_free(struct call *c)
 	osb_call_free(c->op); /* before what it would write to, and before the handle that it works with */
 	mcp_call_drop_result(c);
 	osb_sandbox_free(c->made);
-	mcp_box_release(c->box);
+	handle_release(c->handle);
 	transcript_free(c->transcript);
 	cut_done(&c->cut);
 	buf_done(&c->text);
@@ -305,8 +305,8 @@ static void on_timer(void *arg)
 
 enum step mcp_call_take_made(struct call *c, struct err *e)
 {
-	c->box = mcp_boxes_add(&c->engine->boxes, take_ptr(&c->made));
-	return c->box ? STEP_DONE : (enum step)err_no_memory(e);
+	c->handle = handles_add(&c->engine->handles, take_ptr(&c->made));
+	return c->handle ? STEP_DONE : (enum step)err_no_memory(e);
 }
 
 /* ---- progress ---- */
@@ -361,7 +361,7 @@ static bool interrupt(struct call *c)
 {
 	const char *id = c->transcript ? transcript_id(c->transcript) : NULL;
 
-	if (!id || !c->box || c->second || c->run == RUN_IN_SESSION)
+	if (!id || !c->handle || c->second || c->run == RUN_IN_SESSION)
 		return false;
 	c->second = osb_call_new(c->engine->client);
 	if (!c->second)
@@ -369,9 +369,9 @@ static bool interrupt(struct call *c)
 	osb_call_on_done(c->second, on_interrupted, NULL);
 	osb_call_set_deadline(c->second, CALL_INTERRUPT_MS);
 	if (c->run == RUN_CODE)
-		(void)osb_code_interrupt(c->box->handle, id, c->second);
+		(void)osb_code_interrupt(c->handle->sandbox, id, c->second);
 	else
-		(void)osb_command_interrupt(c->box->handle, id, c->second);
+		(void)osb_command_interrupt(c->handle->sandbox, id, c->second);
 	return true;
 }
 
@@ -396,14 +396,14 @@ static void on_killed(struct osb_call *op, void *arg)
 /* The operation has ended, one way or the other. A sandbox that was made for nobody goes again. */
 static void after_cancel(struct call *c)
 {
-	struct osb_sandbox *made = c->made ? c->made : c->box ? c->box->handle : NULL;
+	struct osb_sandbox *made = c->made ? c->made : c->handle ? c->handle->sandbox : NULL;
 
 	if (!made || !c->made_here) {
 		mcp_call_free(c);
 		return;
 	}
-	if (c->box)
-		mcp_boxes_drop(&c->engine->boxes, osb_sandbox_id(made));
+	if (c->handle)
+		handles_drop(&c->engine->handles, osb_sandbox_id(made));
 	osb_call_on_done(c->op, on_killed, c);
 	(void)osb_sandbox_kill(c->engine->client, osb_sandbox_id(made), c->op);
 	engine_pump(c->engine);
@@ -447,8 +447,8 @@ static enum step begin(struct call *c, struct err *e)
 {
 	if (!(c->tool->flags & TOOL_INSIDE))
 		return begin_tool(c, e);
-	c->box = mcp_boxes_take(&c->engine->boxes, c->args.sandbox_id);
-	if (c->box)
+	c->handle = handles_take(&c->engine->handles, c->args.sandbox_id);
+	if (c->handle)
 		return begin_tool(c, e);
 	if (!(c->tool->flags & TOOL_CONNECTS) && !c->args.connect_if_missing)
 		return (enum step)err_set(e, ERR_NOT_FOUND, NOT_KNOWN);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* mcp/call.h - one call of a tool, from its arguments to its answer.
  *
- * A call is a chain of operations of the library, none of which waits: a step begins one and says what comes after it (mcp_call_then).
- * A call that is cancelled is not answered; it lives on for as long as it takes to end in the sandbox what it had begun there. */
+ * A call is a chain of non-blocking library operations: a step begins one and names the next step
+ * (mcp_call_then). A cancelled call is not answered; it continues until what it began in the sandbox has
+ * ended. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,7 +42,7 @@ struct call {
 	struct rpc_id id, token; /* the token is of progress; "" if none was asked for */
 	struct arena arena;
 	struct args args;
-	struct box *box;
+	struct handle *handle;
 	struct osb_call *op, *second; /* the second one interrupts what the first has begun */
 	mcp_call_step_fn *then;
 	bool takes_failure; /* the next step looks at osb_call_error(op) itself */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* mcp/cut.h - long text made short, and JSON made readable: what a model gets to see. */
+/* mcp/cut.h - shortens long text and formats JSON, for a model. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

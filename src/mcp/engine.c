@@ -56,7 +56,7 @@ void engine_done(struct engine *en)
 {
 	while (en->calls)
 		mcp_call_free(en->calls);
-	mcp_boxes_done(&en->boxes);
+	handles_done(&en->handles);
 	defer_cancel(&en->pump);
 	timer_done(&en->timer);
 	io_del(&en->io);

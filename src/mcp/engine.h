@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* mcp/engine.h - what all sessions of an MCP server share: the loop, the library's client that is driven by it, the sandboxes that
- * are known, and the calls that are under way. */
+/* mcp/engine.h - what all sessions of an MCP server share: the loop, the library client that it drives, the
+ * known sandboxes, and the calls in progress. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "mcp/boxes.h"
+#include "mcp/handles.h"
 #include "net/loop.h"
 
 struct call;
@@ -32,7 +32,7 @@ struct engine {
 	struct loop *loop;
 	struct osb_client *client;
 	struct mcp_limits limits;
-	struct boxes boxes;
+	struct handles handles;
 	struct call *calls; /* under way, in any order */
 	unsigned n_calls;
 	bool is_leaving; /* no call begins any more */

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* mcp/http.h - the transport over HTTP ("streamable HTTP"): one path, sessions by header, answers as event streams.
+/* mcp/http.h - the HTTP transport ("streamable HTTP"): one path, sessions by header, answers as event
+ * streams.
  *
  *     POST    messages of the client; requests are answered in a stream of their own, anything else by 202
- *     GET     a stream for what the server says by itself, one for each session; comments keep it alive
+ *     GET     a stream for messages of the server, one for each session; comments keep it alive
  *     DELETE  the end of the session
  *
- * A browser that was led here by somebody else is refused: Host and Origin must be names that the operator gave, or this machine's.
- * Streams are not resumable: events carry no ids. What was asked by a connection that broke goes on, and its answer is lost. */
+ * Requests of foreign web pages are refused: Host and Origin must be names of the operator, or of this
+ * machine. Streams cannot be resumed: events carry no ids. A request whose connection broke continues, and
+ * its answer is lost. */
 #pragma once
 #include "base/own.h"
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* mcp/http_guard.h - who may speak to an MCP server over HTTP, and in which form.
+/* mcp/http_guard.h - decides which hosts and origins may use an MCP server over HTTP.
  *
- * A server on a loopback address is within reach of every web page that the user opens: by a name that resolves to it, or by a
- * request across origins. So the name in Host must be a known one, and the origin of a page this server's own or one of the options':
- * with its scheme and port, since any program of the machine may serve pages at another port. */
+ * Every web page that the user opens can reach a server on a loopback address: by a name that resolves to it,
+ * or by a request across origins. So the name in Host must be a known one, and the origin must be this
+ * server's own or one of the options', with scheme and port, since any program of the machine may serve pages
+ * at another port. */
 #pragma once
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* mcp/map_args.h - arguments as the library takes them, and its lists as tools give them. */
+/* mcp/map_args.h - converts arguments and lists of tools to those of the library. */
 #pragma once
 #include "client/opensandbox.h"
 #include "mcp/args.h"

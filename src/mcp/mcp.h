@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* mcp/mcp.h - an MCP server: sandboxes for models, over stdin and stdout or over HTTP.
  *
- * It is one more client of an OpenSandbox server and has no rights but its key's. What models and sandboxes say is bounded by
- * struct mcp_limits and never taken for more than data. */
+ * It is a client of an OpenSandbox server and has only the rights of its key. Input from models and sandboxes
+ * is bounded by struct mcp_limits and treated as data only. */
 #pragma once
 #include <stdbool.h>
 

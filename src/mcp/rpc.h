@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* mcp/rpc.h - JSON-RPC 2.0 as MCP uses it: one message in, one message out, and lines of them that arrive in pieces.
+/* mcp/rpc.h - JSON-RPC 2.0 as MCP uses it: messages, and lines of them that arrive in pieces.
  *
- * An id is a string or an integer and comes back exactly as it came; two ids are the same if their texts are. Everything that is
- * read here comes from a model's host: it is bounded, and wrong in any way that somebody can think of. */
+ * An id is a string or an integer and is returned exactly as it came; two ids are equal if their texts are.
+ * All input comes from a model's host and is bounded and untrusted. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

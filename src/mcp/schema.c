@@ -204,7 +204,7 @@ static void write_object(const struct field *fields, const void *defaults, struc
 	write_type(o, "object");
 }
 
-/* What the struct of a table inside of another holds before. */
+/* What the struct of a table inside another holds before. */
 static const void *inner_defaults(const struct field *f, const char *defaults)
 {
 	static const struct {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* mcp/schema.h - JSON schemas of what tools take and give. */
+/* mcp/schema.h - JSON schemas of the arguments and results of tools. */
 #pragma once
 #include "base/str.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* mcp/session.h - one client: what was agreed with it, and what it asks.
+/* mcp/session.h - one client: the negotiated features, and its requests.
  *
- * A transport reads messages and gives each to mcp_session_receive(), with the way for answers. */
+ * A transport passes each message to mcp_session_receive(), with a function for answers. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* mcp/tool.h - the tools, as one table: a name, words for a model, what it takes and gives, and what it does. */
+/* mcp/tool.h - the tools, as one table: name, description for a model, arguments, result, and function. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@ struct field;
 struct json_out;
 
 enum {
-	TOOL_INSIDE = 1,   /* works in a sandbox: call->box is there when it begins */
+	TOOL_INSIDE = 1,   /* works in a sandbox: call->handle is there when it begins */
 	TOOL_CONNECTS = 2, /* of these: connects by itself to one that is not known yet */
 	TOOL_LIST = 4,     /* its result is a list */
 	TOOL_READS = 8,    /* changes nothing */

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/json_out.h"
 #include "client/opensandbox.h"
-#include "mcp/boxes.h"
+#include "mcp/handles.h"
 #include "mcp/call.h"
 #include "mcp/engine.h"
 #include "mcp/map_args.h"
@@ -67,7 +67,7 @@ enum step file_read_begin(struct call *c, struct err *e)
 		return STEP_FAILED;
 	cut_init(&c->cut, c->engine->limits.file);
 	c->takes_failure = true;
-	(void)osb_file_download(c->box->handle, c->args.path, &how, on_piece, c, c->op);
+	(void)osb_file_download(c->handle->sandbox, c->args.path, &how, on_piece, c, c->op);
 	return mcp_call_then(c, downloaded);
 }
 
@@ -179,7 +179,7 @@ enum step file_write_begin(struct call *c, struct err *e)
 
 	if (encode(c, &bytes, e) < 0)
 		return STEP_FAILED;
-	(void)osb_file_write(c->box->handle, &entry, bytes.p ? bytes.p : "", bytes.n, c->op);
+	(void)osb_file_write(c->handle->sandbox, &entry, bytes.p ? bytes.p : "", bytes.n, c->op);
 	return mcp_call_then(c, NULL);
 }
 
@@ -190,7 +190,7 @@ enum step file_delete_begin(struct call *c, struct err *e)
 	const struct osb_strings paths = args_strings(&c->args.paths);
 
 	(void)e;
-	(void)osb_file_delete(c->box->handle, &paths, c->op);
+	(void)osb_file_delete(c->handle->sandbox, &paths, c->op);
 	return mcp_call_then(c, NULL);
 }
 
@@ -199,7 +199,7 @@ enum step file_delete_directories_begin(struct call *c, struct err *e)
 	const struct osb_strings paths = args_strings(&c->args.paths);
 
 	(void)e;
-	(void)osb_directory_delete(c->box->handle, &paths, c->op);
+	(void)osb_directory_delete(c->handle->sandbox, &paths, c->op);
 	return mcp_call_then(c, NULL);
 }
 
@@ -221,7 +221,7 @@ enum step file_create_directories_begin(struct call *c, struct err *e)
 
 	if (!entries)
 		return STEP_FAILED;
-	(void)osb_directory_create(c->box->handle, entries, c->args.entries.n, c->op);
+	(void)osb_directory_create(c->handle->sandbox, entries, c->args.entries.n, c->op);
 	return mcp_call_then(c, NULL);
 }
 
@@ -231,7 +231,7 @@ enum step file_chmod_begin(struct call *c, struct err *e)
 
 	if (!entries)
 		return STEP_FAILED;
-	(void)osb_file_chmod(c->box->handle, entries, c->args.entries.n, c->op);
+	(void)osb_file_chmod(c->handle->sandbox, entries, c->args.entries.n, c->op);
 	return mcp_call_then(c, NULL);
 }
 
@@ -241,14 +241,15 @@ _Static_assert(sizeof(struct osb_replace) == sizeof(struct args_replace), "both 
 enum step file_move_begin(struct call *c, struct err *e)
 {
 	(void)e;
-	(void)osb_file_move(c->box->handle, c->args.entries.items, c->args.entries.n, c->op);
+	(void)osb_file_move(c->handle->sandbox, c->args.entries.items, c->args.entries.n, c->op);
 	return mcp_call_then(c, NULL);
 }
 
 enum step file_replace_contents_begin(struct call *c, struct err *e)
 {
 	(void)e;
-	(void)osb_file_replace(c->box->handle, c->args.entries.items, c->args.entries.n, &c->result.replacements, c->op);
+	(void)osb_file_replace(c->handle->sandbox, c->args.entries.items, c->args.entries.n,
+			       &c->result.replacements, c->op);
 	return mcp_call_then(c, NULL);
 }
 
@@ -272,7 +273,7 @@ int file_replace_contents_finish(struct call *c, struct json_out *o, struct err 
 enum step file_search_begin(struct call *c, struct err *e)
 {
 	(void)e;
-	(void)osb_file_search(c->box->handle, c->args.path, c->args.pattern, &c->result.files, c->op);
+	(void)osb_file_search(c->handle->sandbox, c->args.path, c->args.pattern, &c->result.files, c->op);
 	return mcp_call_then(c, NULL);
 }
 
@@ -281,14 +282,14 @@ enum step file_info_begin(struct call *c, struct err *e)
 	const struct osb_strings paths = args_strings(&c->args.paths);
 
 	(void)e;
-	(void)osb_file_info(c->box->handle, &paths, &c->result.files, c->op);
+	(void)osb_file_info(c->handle->sandbox, &paths, &c->result.files, c->op);
 	return mcp_call_then(c, NULL);
 }
 
 enum step file_list_begin(struct call *c, struct err *e)
 {
 	(void)e;
-	(void)osb_directory_list(c->box->handle, c->args.path, c->args.depth, &c->result.files, c->op);
+	(void)osb_directory_list(c->handle->sandbox, c->args.path, c->args.depth, &c->result.files, c->op);
 	return mcp_call_then(c, NULL);
 }
 

@@ -3,7 +3,7 @@
 #include "base/err.h"
 #include "base/json_out.h"
 #include "client/opensandbox.h"
-#include "mcp/boxes.h"
+#include "mcp/handles.h"
 #include "mcp/call.h"
 #include "mcp/engine.h"
 #include "mcp/map_args.h"
@@ -99,7 +99,8 @@ int sandbox_fork_finish(struct call *c, struct json_out *o, struct err *e)
 static enum step rolled_back(struct call *c, struct err *e)
 {
 	(void)e;
-	mcp_boxes_drop(&c->engine->boxes, c->args.sandbox_id); /* its inside is another one now: the next tool connects anew */
+	/* its inside is another one now: the next tool connects anew */
+	handles_drop(&c->engine->handles, c->args.sandbox_id);
 	(void)osb_sandbox_connect(c->engine->client, c->args.sandbox_id, NULL, &c->made, c->op);
 	return mcp_call_then(c, mcp_call_take_made);
 }

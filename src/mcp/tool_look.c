@@ -3,7 +3,7 @@
 #include "base/err.h"
 #include "base/json_out.h"
 #include "client/opensandbox.h"
-#include "mcp/boxes.h"
+#include "mcp/handles.h"
 #include "mcp/call.h"
 #include "mcp/engine.h"
 #include "mcp/map_args.h"
@@ -13,7 +13,7 @@
 enum step egress_get_begin(struct call *c, struct err *e)
 {
 	(void)e;
-	(void)osb_egress_get(c->box->handle, &c->result.policy, c->op);
+	(void)osb_egress_get(c->handle->sandbox, &c->result.policy, c->op);
 	return mcp_call_then(c, NULL);
 }
 
@@ -47,7 +47,7 @@ enum step egress_patch_begin(struct call *c, struct err *e)
 
 	if (!rules)
 		return STEP_FAILED;
-	(void)osb_egress_patch(c->box->handle, rules, c->args.rules.n, NULL, c->op);
+	(void)osb_egress_patch(c->handle->sandbox, rules, c->args.rules.n, NULL, c->op);
 	return mcp_call_then(c, patched);
 }
 

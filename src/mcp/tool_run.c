@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "base/json_out.h"
 #include "client/opensandbox.h"
-#include "mcp/boxes.h"
+#include "mcp/handles.h"
 #include "mcp/call.h"
 #include "mcp/engine.h"
 #include "mcp/transcript.h"
@@ -50,21 +50,22 @@ enum step command_run_begin(struct call *c, struct err *e)
 
 	if (begin_transcript(c, e) < 0)
 		return STEP_FAILED;
-	(void)osb_command_run(c->box->handle, &command, mcp_call_on_event, c, &c->result.execution, c->op);
+	(void)osb_command_run(c->handle->sandbox, &command, mcp_call_on_event, c, &c->result.execution,
+			      c->op);
 	return mcp_call_then(c, ran);
 }
 
 enum step command_interrupt_begin(struct call *c, struct err *e)
 {
 	(void)e;
-	(void)osb_command_interrupt(c->box->handle, c->args.execution_id, c->op);
+	(void)osb_command_interrupt(c->handle->sandbox, c->args.execution_id, c->op);
 	return mcp_call_then(c, NULL);
 }
 
 enum step command_status_begin(struct call *c, struct err *e)
 {
 	(void)e;
-	(void)osb_command_status(c->box->handle, c->args.execution_id, &c->result.status, c->op);
+	(void)osb_command_status(c->handle->sandbox, c->args.execution_id, &c->result.status, c->op);
 	return mcp_call_then(c, NULL);
 }
 
@@ -91,7 +92,8 @@ enum step command_logs_begin(struct call *c, struct err *e)
 	cut_init(&c->cut, c->engine->limits.output);
 	c->takes_failure = true;
 	osb_call_set_deadline(c->op, LOGS_MS);
-	(void)osb_command_logs_stream(c->box->handle, c->args.execution_id, c->args.cursor, on_logs, c, &c->result.logs, c->op);
+	(void)osb_command_logs_stream(c->handle->sandbox, c->args.execution_id, c->args.cursor, on_logs, c,
+				      &c->result.logs, c->op);
 	return mcp_call_then(c, logs_read);
 }
 
@@ -118,7 +120,7 @@ int command_logs_finish(struct call *c, struct json_out *o, struct err *e)
 enum step session_create_begin(struct call *c, struct err *e)
 {
 	(void)e;
-	(void)osb_session_create(c->box->handle, c->args.working_directory, &c->result.session, c->op);
+	(void)osb_session_create(c->handle->sandbox, c->args.working_directory, &c->result.session, c->op);
 	return mcp_call_then(c, NULL);
 }
 
@@ -144,14 +146,15 @@ enum step session_run_begin(struct call *c, struct err *e)
 	if (begin_transcript(c, e) < 0)
 		return STEP_FAILED;
 	c->run = RUN_IN_SESSION;
-	(void)osb_session_run(c->box->handle, c->args.session_id, &command, mcp_call_on_event, c, &c->result.execution, c->op);
+	(void)osb_session_run(c->handle->sandbox, c->args.session_id, &command, mcp_call_on_event, c,
+			      &c->result.execution, c->op);
 	return mcp_call_then(c, ran);
 }
 
 enum step session_delete_begin(struct call *c, struct err *e)
 {
 	(void)e;
-	(void)osb_session_delete(c->box->handle, c->args.session_id, c->op);
+	(void)osb_session_delete(c->handle->sandbox, c->args.session_id, c->op);
 	return mcp_call_then(c, NULL);
 }
 
@@ -170,21 +173,22 @@ enum step code_run_begin(struct call *c, struct err *e)
 	if (begin_transcript(c, e) < 0)
 		return STEP_FAILED;
 	c->run = RUN_CODE;
-	(void)osb_code_run(c->box->handle, &code, mcp_call_on_event, c, &c->result.execution, c->op);
+	(void)osb_code_run(c->handle->sandbox, &code, mcp_call_on_event, c, &c->result.execution, c->op);
 	return mcp_call_then(c, ran);
 }
 
 enum step code_context_create_begin(struct call *c, struct err *e)
 {
 	(void)e;
-	(void)osb_context_create(c->box->handle, c->args.language, c->args.cwd, &c->result.context, c->op);
+	(void)osb_context_create(c->handle->sandbox, c->args.language, c->args.cwd, &c->result.context,
+				 c->op);
 	return mcp_call_then(c, NULL);
 }
 
 enum step code_context_list_begin(struct call *c, struct err *e)
 {
 	(void)e;
-	(void)osb_context_list(c->box->handle, c->args.language, &c->result.contexts, c->op);
+	(void)osb_context_list(c->handle->sandbox, c->args.language, &c->result.contexts, c->op);
 	return mcp_call_then(c, NULL);
 }
 
@@ -208,6 +212,6 @@ int code_context_list_finish(struct call *c, struct json_out *o, struct err *e)
 enum step code_context_delete_begin(struct call *c, struct err *e)
 {
 	(void)e;
-	(void)osb_context_delete(c->box->handle, c->args.context_id, c->op);
+	(void)osb_context_delete(c->handle->sandbox, c->args.context_id, c->op);
 	return mcp_call_then(c, NULL);
 }

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "base/json_out.h"
 #include "client/opensandbox.h"
-#include "mcp/boxes.h"
+#include "mcp/handles.h"
 #include "mcp/call.h"
 #include "mcp/engine.h"
 #include "mcp/map_args.h"
@@ -22,7 +22,7 @@ static enum step tell_made(struct call *c, struct err *e)
 	c->made_here = false; /* from here on it has an owner: who knows its id */
 	if (why->kind != OSB_OK)
 		return (enum step)err_set(e, ERR_UNAVAILABLE, "sandbox '%s' is there, but it cannot be looked at: %s",
-					  osb_sandbox_id(c->box->handle), why->message);
+					  osb_sandbox_id(c->handle->sandbox), why->message);
 	mcp_call_progress(c, 1.0, PROGRESS_ALL, "Done");
 	return STEP_DONE;
 }
@@ -33,7 +33,7 @@ static enum step ask_about_made(struct call *c, struct err *e)
 		return STEP_FAILED;
 	mcp_call_progress(c, 0.8, PROGRESS_ALL, "Fetching sandbox info");
 	c->takes_failure = true;
-	(void)osb_sandbox_get(c->engine->client, osb_sandbox_id(c->box->handle), &c->result.info, c->op);
+	(void)osb_sandbox_get(c->engine->client, osb_sandbox_id(c->handle->sandbox), &c->result.info, c->op);
 	return mcp_call_then(c, tell_made);
 }
 
@@ -44,7 +44,7 @@ int sandbox_create_finish(struct call *c, struct json_out *o, struct err *e)
 	if (!info)
 		return err_no_memory(e);
 	json_open(o, '{');
-	json_key(o, "sandbox_id"), json_cstr(o, osb_sandbox_id(c->box->handle));
+	json_key(o, "sandbox_id"), json_cstr(o, osb_sandbox_id(c->handle->sandbox));
 	json_key(o, "info"), json_raw(o, str_of(info));
 	json_close(o, '}');
 	return 0;
@@ -130,7 +130,7 @@ enum step sandbox_resume_begin(struct call *c, struct err *e)
 static enum step forget_killed(struct call *c, struct err *e)
 {
 	(void)e;
-	mcp_boxes_drop(&c->engine->boxes, c->args.sandbox_id);
+	handles_drop(&c->engine->handles, c->args.sandbox_id);
 	return STEP_DONE;
 }
 
@@ -196,7 +196,7 @@ int sandbox_list_finish(struct call *c, struct json_out *o, struct err *e)
 enum step sandbox_get_metrics_begin(struct call *c, struct err *e)
 {
 	(void)e;
-	(void)osb_metrics_get(c->box->handle, &c->result.metrics, c->op);
+	(void)osb_metrics_get(c->handle->sandbox, &c->result.metrics, c->op);
 	return mcp_call_then(c, NULL);
 }
 
@@ -218,7 +218,7 @@ enum step sandbox_healthcheck_begin(struct call *c, struct err *e)
 {
 	(void)e;
 	c->takes_failure = true; /* one that does not answer is an answer */
-	(void)osb_sandbox_ping(c->box->handle, c->op);
+	(void)osb_sandbox_ping(c->handle->sandbox, c->op);
 	return mcp_call_then(c, pinged);
 }
 

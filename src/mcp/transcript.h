@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* mcp/transcript.h - what a command or a piece of code has written, in bounded memory.
+/* mcp/transcript.h - the output of a command or of code, in bounded memory.
  *
- * A program in a sandbox may write for ever. The first half of the limit is kept from the beginning, the second from the end, and a
- * note stands where something was left out: what a reader needs is nearly always at one of the two. */
+ * A program in a sandbox may write for ever. The first half of the limit holds the beginning, the second the
+ * end, with a note in place of the omitted part: readers nearly always need one of the two. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

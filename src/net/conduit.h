@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* net/conduit.h - a pipe between two descriptors, one of them a socket: bytes go through it without being copied.
+/* net/conduit.h - a pipe between two descriptors, one of them a socket: bytes pass through it without being
+ * copied.
  *
- * It holds one piece, of `size` bytes at most: CONDUIT_NARROW, and when CONDUIT_LONG bytes have passed as much as it may grow
- * to. Only a long body is worth it, and one that nobody takes holds no more than it did before. Who fills it drains it before filling it again: then EAGAIN can only
- * mean the source, and a destination that takes nothing stops the source. Nothing here waits. Draining into a socket that
- * was closed raises SIGPIPE, for which there is no flag: conduit_open() refuses where that would be the end of us.
+ * It holds one piece of at most `size` bytes: CONDUIT_NARROW, and after CONDUIT_LONG bytes as much as it may
+ * grow to. So only long bodies get a large pipe, and a body whose reader is slow holds no more than before.
+ * The owner drains it before filling it again: EAGAIN then always means the source, and a slow destination
+ * stops the source. Nothing here waits. Draining into a closed socket raises SIGPIPE, for which there is no
+ * flag: conduit_open() refuses where SIGPIPE would end the program.
  *
- * The kernel gives the pipes of one user 64 MiB together (fs.pipe-user-pages-soft). There are no more than that allows. */
+ * The kernel limits the pipes of one user to 64 MiB together (fs.pipe-user-pages-soft). There are no more
+ * than that allows. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* net/dial.h - connecting without waiting.
+/* net/dial.h - non-blocking connect.
  *
- * Every dial that was begun completes exactly once, from the loop and never during the call that began it, unless
- * it is cancelled. A dial that could not even begin returns NULL and says why. */
+ * Every dial completes exactly once, from the loop and never during the call that began it, unless it is
+ * cancelled. A dial that cannot begin returns NULL with an error. */
 #pragma once
 #include <sys/socket.h>
 
@@ -14,7 +14,7 @@ struct loop;
 struct transport;
 struct transport_maker;
 
-/* T belongs to the callee; or it is NULL and E says why. The dial is gone already. */
+/* T belongs to the callee; or it is NULL and E gives the reason. The dial is gone already. */
 typedef void dial_fn(struct transport *t, const struct err *e, void *arg);
 
 struct dial_spec {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* net/dns.h - DNS messages (RFC 1035, and EDNS of RFC 6891): bytes in, structs out, and back.
+/* net/dns.h - DNS messages (RFC 1035, and EDNS of RFC 6891): bytes to structs, and back.
  *
- * Queries of clients are read strictly and never passed on: what goes to an upstream is written anew from the name and the type
- * (W6). Of an answer only the answer section counts, and of that the records in the chain of aliases that begins at the question;
- * names in records are written out, so that no pointer of the upstream's reaches a client. */
+ * Queries of clients are read strictly and never forwarded: the query to an upstream is written anew from
+ * name and type (W6). Of a reply only the answer section is used, and of that the records in the chain of
+ * aliases that begins at the question. Names in records are written out, so that no compression pointer of
+ * the upstream reaches a client. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

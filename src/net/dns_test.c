@@ -71,7 +71,7 @@ static void names_that_no_host_has_are_told_apart(void **state)
 	static const struct str cases[] = {
 		WIRE("\0\1\1\0\0\1\0\0\0\0\0\0\0\0\1\0\1"),              /* the root */
 		WIRE("\0\1\1\0\0\1\0\0\0\0\0\0\3a b\4test\0\0\1\0\1"),
-		WIRE("\0\1\1\0\0\1\0\0\0\0\0\0\3a.b\4test\0\0\1\0\1"),   /* a dot inside of a label */
+		WIRE("\0\1\1\0\0\1\0\0\0\0\0\0\3a.b\4test\0\0\1\0\1"),   /* a dot inside a label */
 		WIRE("\0\1\1\0\0\1\0\0\0\0\0\0\2\xc3\xbc\4test\0\0\1\0\1"),
 		WIRE("\0\1\1\0\0\1\0\0\0\0\0\0\2a\0\4test\0\0\1\0\1"),
 	};

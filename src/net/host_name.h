@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* net/host_name.h - names of hosts as queries, TLS hellos and policies have them. Pure. */
+/* net/host_name.h - host names as queries, TLS hellos and policies contain them. Pure. */
 #pragma once
 #include "base/str.h"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* net/log_limit.h - a ceiling on lines of the log that peers can cause at will.
+/* net/log_limit.h - a ceiling for log lines that peers can cause at will.
  *
- *     if (log_limit_admits(&d->strangers, d->loop))
- *         log_warn("a gateway has no key");
+ *     if (log_limit_admits(&gs->refused, gs->loop))
+ *         log_warn("gateway refused");
  *
- * LOG_LIMIT_LINES of a kind are written in each LOG_LIMIT_MS. The others are counted, and when that time is over, or at the
- * end of the program, one line says how many were left out: nothing is missing without a word. */
+ * LOG_LIMIT_LINES lines of a kind are written in each LOG_LIMIT_MS. Further ones are counted. At the end of
+ * that time, or of the program, one line reports how many were omitted. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

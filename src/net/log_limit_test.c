@@ -81,13 +81,14 @@ static unsigned admitted(struct log_limit *l, struct fixture *f, unsigned of)
 static void a_flood_is_counted_and_told_once(void **state)
 {
 	struct fixture *f = *state;
-	struct log_limit l = LOG_LIMIT(LOG_LEVEL_WARN, "knocks");
+	struct log_limit l = LOG_LIMIT(LOG_LEVEL_WARN, "attempts");
 
 	assert_int_equal(admitted(&l, f, LOG_LIMIT_LINES + 30000), LOG_LIMIT_LINES);
 	turn(f, LOG_LIMIT_MS - 1);
 	assert_string_equal(logged(f), "");
 	turn(f, 1);
-	assert_non_null(strstr(logged(f), " warn lines were left out of the log about=knocks lines=30000\n"));
+	assert_non_null(strstr(logged(f),
+			       " warn lines were left out of the log about=attempts lines=30000\n"));
 	turn(f, 10 * (uint64_t)LOG_LIMIT_MS);
 	assert_string_equal(logged(f), "");
 	log_limit_done(&l);
@@ -96,7 +97,7 @@ static void a_flood_is_counted_and_told_once(void **state)
 static void time_that_is_over_makes_room_again(void **state)
 {
 	struct fixture *f = *state;
-	struct log_limit l = LOG_LIMIT(LOG_LEVEL_INFO, "knocks");
+	struct log_limit l = LOG_LIMIT(LOG_LEVEL_INFO, "attempts");
 
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(admitted(&l, f, LOG_LIMIT_LINES), LOG_LIMIT_LINES);
@@ -126,14 +127,15 @@ static void on_told(const char *what, uint64_t left_out, void *arg)
 {
 	struct fixture *f = arg;
 
-	assert_string_equal(what, "knocks");
+	assert_string_equal(what, "attempts");
 	f->told += left_out;
 }
 
 static void the_end_does_not_swallow_the_count(void **state)
 {
 	struct fixture *f = *state;
-	struct log_limit l = LOG_LIMIT(LOG_LEVEL_INFO, "knocks"), unused = LOG_LIMIT(LOG_LEVEL_INFO, "nothing");
+	struct log_limit l = LOG_LIMIT(LOG_LEVEL_INFO, "attempts"), unused = LOG_LIMIT(LOG_LEVEL_INFO,
+										       "nothing");
 
 	l.told = on_told;
 	l.arg = f;
@@ -142,7 +144,7 @@ static void the_end_does_not_swallow_the_count(void **state)
 	log_limit_done(&l);
 	log_limit_done(&unused);
 	assert_int_equal(f->told, 7);
-	assert_non_null(strstr(logged(f), " info lines were left out of the log about=knocks lines=7\n"));
+	assert_non_null(strstr(logged(f), " info lines were left out of the log about=attempts lines=7\n"));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* net/pulse.h - signs of life of a program, for the process that started it.
+/* net/pulse.h - the heartbeat of a program, for the process that started it.
  *
- * The loop itself writes a byte into a pipe once in PULSE_MS. A program that is stopped, or whose loop is held up, is silent, and who
- * holds the other end can tell that from a program that has nothing to do. */
+ * The loop writes a byte into a pipe once in PULSE_MS. A program that is stopped, or whose loop is blocked,
+ * writes nothing; so the supervisor can tell it from an idle program. */
 #pragma once
 #include "net/loop.h"
 

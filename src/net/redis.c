@@ -301,7 +301,7 @@ static int take_replies(struct redis *r)
 	}
 	if (rc == 0)
 		return 0;
-	fail_with(r, ERR_IO, "a reply that nobody can read");
+	fail_with(r, ERR_IO, "malformed reply");
 	return -1;
 }
 
@@ -400,7 +400,7 @@ int redis_send(struct redis *r, const struct str *words, size_t n, unsigned time
 	size_t before = r->out.n;
 
 	if (r->is_dead)
-		return err_set(e, ERR_UNAVAILABLE, "Redis is not asked any more");
+		return err_set(e, ERR_UNAVAILABLE, "the Redis client is closed");
 	if (r->n >= REDIS_PENDING_MAX - 2) /* room for greetings */
 		return err_set(e, ERR_LIMIT, "Redis: too many commands without a reply");
 	if (!r->t && !r->dial && connect_now(r, e) < 0)

@@ -61,7 +61,7 @@ int redis_reply_parse(struct str in, struct redis_reply *ret, size_t *ret_size);
 
 /* Both are copied. MAKER: for a DSN that asks for TLS; NULL otherwise. */
 struct redis *redis_new(struct loop *l, const struct redis_dsn *dsn, const struct transport_maker *maker, struct err *e);
-void redis_free(struct redis *r); /* nobody is called any more; NULL is fine, and so is any callback */
+void redis_free(struct redis *r); /* no callback comes any more; NULL is fine; may be called from any callback */
 DEFINE_AUTO(struct redis *, redis_free)
 
 /* Exactly one of REPLY, valid during the call, and E is there. Called from the loop only. */

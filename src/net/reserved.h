@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* net/reserved.h - addresses that are not the public Internet's (W4): private networks, this host and its neighbours, the
- * services that clouds have there, and whatever leads to one of them in disguise. */
+/* net/reserved.h - addresses that are not on the public Internet (W4): private networks, this host and its
+ * neighbours, metadata services of clouds, and addresses that embed one of these. */
 #pragma once
 #include <stdbool.h>
 #include <sys/socket.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* net/resolve.h - the address of a name, looked up while everybody waits: for what is done at the start. */
+/* net/resolve.h - a blocking lookup of a host name, for use at start only. */
 #pragma once
 struct addr;
 struct err;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* net/tls_hello.h - the first message of a TLS client: which name it asks for, before anything is encrypted (RFC 8446, RFC 6066).
+/* net/tls_hello.h - the server name in the first message of a TLS client, before encryption begins (RFC 8446,
+ * RFC 6066).
  *
- * The message may be spread over several records. Nothing is decrypted, and of the rest of the message only the framing is checked. */
+ * The message may span several records. Nothing is decrypted; of the rest of the message only the framing is
+ * checked. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,5 +20,5 @@ struct tls_hello {
 	char name[HOST_NAME_LEN_MAX + 1]; /* as host_name() writes it */
 };
 
-/* IN is everything received so far. 1: *ret is complete; 0: more is needed; -1: it is no such message, and *ret_why says why. */
+/* IN is everything received so far. 1: *ret is complete; 0: more is needed; -1: it is no such message, and *ret_why gives the reason. */
 int tls_hello_parse(struct str in, struct tls_hello *ret, const char **ret_why);

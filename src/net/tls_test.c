@@ -582,7 +582,7 @@ static void on_relayed(const struct relay_result *result, void *arg)
 	*(struct relay_result *)arg = *result;
 }
 
-/* What waits inside of a TLS transport is not forgotten when its descriptor is quiet. */
+/* What waits inside a TLS transport is not forgotten when its descriptor is quiet. */
 static void a_relay_between_tls_and_a_socket_passes_everything_on(void **state)
 {
 	struct relay_result result = { .end = RELAY_TIMEOUT };

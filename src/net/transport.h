@@ -34,7 +34,7 @@ struct transport {
 	int fd;
 	bool is_plain; /* the descriptor may be used directly, with splice for instance */
 	bool is_filtered; /* but not for receiving: what comes must go through recv() */
-	void (*on_close)(void *arg); /* called once when it closes, whoever owns it then; NULL: nobody counts it */
+	void (*on_close)(void *arg); /* called once when it closes, whatever its owner then; NULL: none */
 	void *on_close_arg;
 };
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* net/watch.h - a transport on the loop: says when there is something to do for it.
+/* net/watch.h - a transport on the loop: calls back when it can be read or written.
  *
- * It is struct io for transports. It hides three things from its owner: what TLS has to wait for in order to read
- * or write, bytes that wait inside of a transport and not in its descriptor, and the hang-up that a descriptor
- * reports for ever even when nothing is wanted from it. FN is called from the loop only, never from watch_want(). */
+ * It is the struct io of transports. It hides three things from its owner: which direction TLS needs in order
+ * to read or write, bytes that are buffered in a transport and not in its descriptor, and the hang-up that a
+ * descriptor keeps reporting when nothing is wanted from it. FN is called from the loop only, never from
+ * watch_want(). */
 #pragma once
 #include "net/loop.h"
 

@@ -102,8 +102,8 @@ static const struct opt_section sections[] = {
 	{ "SIGNALS", "SIGTERM, SIGINT", "Stop: requests in progress get 10 seconds to end. A second one stops at once." },
 	{ "SIGNALS", "SIGHUP", "Open the log file and read the certificate and its key anew, as the server's own user." },
 	{ "EXIT STATUS", "0", "Stopped by a signal, or the command succeeded." },
-	{ "EXIT STATUS", "1", "Failed; standard error says why." },
-	{ "EXIT STATUS", "2", "The command line is wrong." },
+	{ "EXIT STATUS", "1", "Failed; see standard error." },
+	{ "EXIT STATUS", "2", "Wrong command line." },
 	{ "EXIT STATUS", "3", "The database is damaged; nothing was changed. See the command 'recover'." },
 	{ "EXIT STATUS", "4", "Another server runs with the same state directory." },
 	{ 0 },
@@ -116,7 +116,8 @@ static const struct opt_command commands[] = {
 	  .about = "Writes every key with its default and one line of help, and a new API key, to PATH (~/.sandbox.toml)." },
 	[COMMAND_CONFIG] =
 	{ .name = "config", .summary = "show the configuration in effect", .opts = config_opts,
-	  .about = "Prints what file, environment and options come to, as TOML. Secrets are not shown." },
+	  .about =
+		  "Prints the effective configuration (file, environment and options) as TOML, without secrets." },
 	[COMMAND_DOCTOR] =
 	{ .name = "doctor", .summary = "check what this host lacks for sandboxes", .opts = doctor_opts,
 	  .about = "Tries what the native runtime needs of this host and of the configuration, and says what is missing, what "

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/boot.h - which boot this is: what names processes or mounts is worth nothing in the next one (S6). */
+/* sys/boot.h - the id of the current boot. Pids, mounts and interface names of an earlier boot mean nothing
+ * in this one (S6). */
 #pragma once
 struct err;
 

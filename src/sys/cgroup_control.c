@@ -176,7 +176,7 @@ static int wait_empty(int dir, bool is_v2, uint64_t deadline, struct err *e)
 
 /* ---- killing ------------------------------------------------------------------------------------------- */
 
-struct held {
+struct listed_process {
 	pid_t pid;
 	int pidfd;
 };
@@ -192,17 +192,17 @@ static bool is_listed(struct str list, pid_t pid)
 }
 
 /* A number may have passed on to a stranger since the list was read. So processes are held by pidfd first and
- * looked up in a second list: whoever has the number then is in the group, and if that is not whom we hold, ours
- * is gone and the signal goes nowhere. */
-static int kill_held(int dir, struct held *held, size_t n, struct err *e)
+ * looked up in a second list: whoever has the number then is in the group, and if that is not whom we hold,
+ * ours is gone and the signal goes nowhere. */
+static int kill_still_listed(int dir, struct listed_process *found, size_t n, struct err *e)
 {
 	AUTO(buf_done) struct buf b = BUF_INIT(CGROUP_FILE_MAX);
 	int r = read_procs(dir, &b, e);
 
 	for (size_t i = 0; i < n; i++) {
-		if (held[i].pidfd >= 0 && is_listed(buf_str(&b), held[i].pid))
-			(void)syscall(SYS_pidfd_send_signal, held[i].pidfd, SIGKILL, NULL, 0);
-		closep(&held[i].pidfd);
+		if (found[i].pidfd >= 0 && is_listed(buf_str(&b), found[i].pid))
+			(void)syscall(SYS_pidfd_send_signal, found[i].pidfd, SIGKILL, NULL, 0);
+		closep(&found[i].pidfd);
 	}
 	return r;
 }
@@ -210,7 +210,7 @@ static int kill_held(int dir, struct held *held, size_t n, struct err *e)
 static int kill_listed(int dir, void *arg, struct err *e)
 {
 	AUTO(buf_done) struct buf b = BUF_INIT(CGROUP_FILE_MAX);
-	struct held held[KILL_BATCH];
+	struct listed_process found[KILL_BATCH];
 	struct str in;
 	bool more = true;
 
@@ -221,11 +221,11 @@ static int kill_listed(int dir, void *arg, struct err *e)
 	while (more) {
 		size_t n = 0;
 
-		while (n < KILL_BATCH && (more = cgroup_next_pid(&in, &held[n].pid))) {
-			held[n].pidfd = (int)syscall(SYS_pidfd_open, held[n].pid, 0);
+		while (n < KILL_BATCH && (more = cgroup_next_pid(&in, &found[n].pid))) {
+			found[n].pidfd = (int)syscall(SYS_pidfd_open, found[n].pid, 0);
 			n++;
 		}
-		if (n > 0 && kill_held(dir, held, n, e) < 0)
+		if (n > 0 && kill_still_listed(dir, found, n, e) < 0)
 			return -1;
 	}
 	return 0;

@@ -45,8 +45,8 @@ static void parse_quota(struct str quota, struct str period, struct cgroup_usage
 	if (!str_to_u64(first, 1, UINT32_MAX, &q) || !str_to_u64(second, 1, UINT32_MAX, &p))
 		return;
 	u->cpu_limit_milli = MAX(q * 1000 / p, UINT64_C(1));
-	if (q % 2 == 1 && p == CG_CHOKED_PERIOD_US)
-		u->cpu_limit_milli = CG_CHOKED_MILLI(q); /* which is not for long */
+	if (q % 2 == 1 && p == CG_CAPPED_PERIOD_US)
+		u->cpu_limit_milli = CG_CAPPED_MILLI(q); /* which is not for long */
 	u->has |= CGROUP_HAS_CPU_LIMIT;
 }
 

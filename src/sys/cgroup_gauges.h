@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/cgroup_gauges.h - what a group uses and may use, read through descriptors: for whoever cannot see the group's files.
+/* sys/cgroup_gauges.h - limits and usage of a group, read through descriptors, for a process that cannot see
+ * the group's files.
  *
- * The texts say by themselves whether v1 or v2 wrote them, so a reader needs nothing but the descriptors. */
+ * The texts show by themselves whether v1 or v2 wrote them, so a reader needs only the descriptors. */
 #pragma once
 #include <stdint.h>
 
@@ -27,7 +28,7 @@ struct cgroup_gauges {
 
 #define CGROUP_GAUGES_INIT ((struct cgroup_gauges){ { -1, -1, -1, -1, -1, -1 } })
 
-/* Memory of one group, processor time of another. All of them, or an error. */
+/* Memory of one group, CPU time of another. All of them, or an error. */
 int cgroup_gauges_open(const struct cgroup *memory, const struct cgroup *cpu, struct cgroup_gauges *ret, struct err *e);
 /* Of the group that this process is in, as far as they can be found. */
 void cgroup_gauges_open_own(struct cgroup_gauges *ret);
@@ -46,7 +47,7 @@ struct cgroup_usage {
 	uint64_t memory_bytes; /* without files that could be dropped at once */
 	uint64_t memory_limit_bytes;
 	uint64_t cpu_us;
-	uint64_t cpu_limit_milli; /* thousandths of a processor */
+	uint64_t cpu_limit_milli; /* thousandths of a CPU */
 };
 
 void cgroup_gauges_read(const struct cgroup_gauges *g, struct cgroup_usage *ret);

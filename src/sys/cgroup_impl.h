@@ -46,10 +46,11 @@ int cg_wait_event(int dir, const char *key, uint64_t want, uint64_t deadline, st
 /* Decides, now that there is a v2 group of ours (DIR, or -1), what v1 hierarchies are still needed. */
 void cg_layout_settle(struct cgroup_layout *l, int dir);
 
-/* A group that is choked (cgroup_choke()) has an odd quota in periods of this length; those of cgroup_limit() are even. */
-#define CG_CHOKED_PERIOD_US 20000
-#define CG_CHOKED_QUOTA(milli) ((milli) * (CG_CHOKED_PERIOD_US / 10000) + 1)
-#define CG_CHOKED_MILLI(quota) (((quota) - 1) / (CG_CHOKED_PERIOD_US / 10000))
+/* A capped group (cgroup_cap_cpu()) has an odd quota in periods of this length; those of cgroup_limit() are
+ * even. */
+#define CG_CAPPED_PERIOD_US 20000
+#define CG_CAPPED_QUOTA(milli) ((milli) * (CG_CAPPED_PERIOD_US / 10000) + 1)
+#define CG_CAPPED_MILLI(quota) (((quota) - 1) / (CG_CAPPED_PERIOD_US / 10000))
 
 int cg_dir_for(const struct cgroup *g, unsigned controller); /* -1: nothing serves it */
 bool cg_is_v2(const struct cgroup *g, unsigned controller);

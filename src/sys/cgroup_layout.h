@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/cgroup_layout.h - which control group hierarchies this host has, and what we use of each.
+/* sys/cgroup_layout.h - the control group hierarchies of this host, and what we use of each.
  *
- * A host is v2 (one tree with all controllers), v1 (one tree per controller or pair of them) or hybrid (v1 trees,
- * and a v2 tree with the controllers that are left over). Whoever manages groups need not know: a group of
- * sys/cgroup.h is one directory in each hierarchy that is in use. Looking changes nothing on the host. */
+ * A host is v2 (one tree with all controllers), v1 (one tree per controller or pair of them) or hybrid (v1
+ * trees, and a v2 tree with the remaining controllers). Callers need not know: a group of sys/cgroup.h is one
+ * directory in each hierarchy that is in use. Looking changes nothing on the host. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

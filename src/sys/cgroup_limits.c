@@ -271,10 +271,10 @@ int cgroup_limit(const struct cgroup *g, const struct cgroup_limits *l, unsigned
 	return 0;
 }
 
-/* ---- waiting for others ---- */
+/* ---- CPU priority ---- */
 
-/* Kernels before 5.15 have no groups that are idle: there it gets the least weight that there is. */
-int cgroup_put_behind(const struct cgroup *parent, const char *name, bool behind, struct err *e)
+/* Kernels before 5.15 have no idle groups; there the group gets the smallest weight. */
+int cgroup_set_low_priority(const struct cgroup *parent, const char *name, bool low, struct err *e)
 {
 	bool is_v2 = cg_is_v2(parent, CGROUP_CPU);
 	int dir = cg_dir_for(parent, CGROUP_CPU), r;
@@ -284,16 +284,16 @@ int cgroup_put_behind(const struct cgroup *parent, const char *name, bool behind
 		return 0;
 	if (snprintf(path, sizeof(path), "%s/cpu.idle", name) >= (int)sizeof(path))
 		return err_set(e, ERR_INVALID, "'%s' is not the name of a group", name);
-	r = cg_write(dir, path, behind ? "1" : "0", e);
+	r = cg_write(dir, path, low ? "1" : "0", e);
 	if (r != 0)
 		return r;
 	(void)snprintf(path, sizeof(path), "%s/%s", name, is_v2 ? "cpu.weight" : "cpu.shares"); /* fits, see above */
 	if (is_v2)
-		return cg_write(dir, path, behind ? "1" : "100", e);
-	return cg_writef(dir, path, e, "%d", behind ? SHARES_MIN : SHARES_DEFAULT);
+		return cg_write(dir, path, low ? "1" : "100", e);
+	return cg_writef(dir, path, e, "%d", low ? SHARES_MIN : SHARES_DEFAULT);
 }
 
-/* ---- a tenth ---- */
+/* ---- CPU cap ---- */
 
 static int read_quota(int dir, const char *path, uint64_t *ret, struct err *e)
 {
@@ -307,7 +307,9 @@ static int read_quota(int dir, const char *path, uint64_t *ret, struct err *e)
 	return str_to_u64(first, CPU_QUOTA_MIN_US, UINT32_MAX, ret); /* not of "max" and "-1" */
 }
 
-static int write_quota(const struct cgroup *parent, const char *name, uint64_t quota, uint64_t period, bool choked, struct err *e)
+static int write_quota(const struct cgroup *parent, const char *name, uint64_t quota, uint64_t period,
+		       bool capped,
+		       struct err *e)
 {
 	int dir = cg_dir_for(parent, CGROUP_CPU), r;
 	char path[CGROUP_NAME_MAX + 24];
@@ -318,7 +320,7 @@ static int write_quota(const struct cgroup *parent, const char *name, uint64_t q
 	}
 	/* Between the two it has less than it will, not more. */
 	for (int i = 0; i < 2; i++) {
-		bool is_quota = (i == 0) == choked;
+		bool is_quota = (i == 0) == capped;
 
 		(void)snprintf(path, sizeof(path), "%s/%s", name, is_quota ? "cpu.cfs_quota_us" : "cpu.cfs_period_us");
 		r = cg_writef(dir, path, e, "%" PRIu64, is_quota ? quota : period);
@@ -328,7 +330,7 @@ static int write_quota(const struct cgroup *parent, const char *name, uint64_t q
 	return 1;
 }
 
-int cgroup_choke(const struct cgroup *parent, const char *name, bool choked, struct err *e)
+int cgroup_cap_cpu(const struct cgroup *parent, const char *name, bool capped, struct err *e)
 {
 	char path[CGROUP_NAME_MAX + 24];
 	uint64_t quota = 0;
@@ -340,10 +342,12 @@ int cgroup_choke(const struct cgroup *parent, const char *name, bool choked, str
 	if (n < 0 || (size_t)n >= sizeof(path))
 		return err_set(e, ERR_INVALID, "'%s' is not the name of a group", name);
 	r = read_quota(dir, path, &quota, e);
-	if (r <= 0 || (quota % 2 == 1) == choked)
+	if (r <= 0 || (quota % 2 == 1) == capped)
 		return r;
-	if (!choked)
-		return write_quota(parent, name, CG_CHOKED_MILLI(quota) * CPU_PERIOD_US / 1000, CPU_PERIOD_US, choked, e);
-	quota = CG_CHOKED_QUOTA(quota * 1000 / CPU_PERIOD_US);
-	return quota < CPU_QUOTA_MIN_US ? 0 : write_quota(parent, name, quota, CG_CHOKED_PERIOD_US, choked, e);
+	if (!capped)
+		return write_quota(parent, name, CG_CAPPED_MILLI(quota) * CPU_PERIOD_US / 1000, CPU_PERIOD_US,
+				   capped, e);
+	quota = CG_CAPPED_QUOTA(quota * 1000 / CPU_PERIOD_US);
+	return quota < CPU_QUOTA_MIN_US ? 0 : write_quota(parent, name, quota, CG_CAPPED_PERIOD_US, capped,
+							  e);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/cgroup_limits.h - what a group may use. */
+/* sys/cgroup_limits.h - resource limits of a group. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,18 +40,20 @@ enum {
 const char *cgroup_limit_name(unsigned bit); /* "memory", "io weight", ... */
 
 /* Sets what L asks for. *ret_lacking gets the bits of those that this host has no means to enforce: whether to go
- * on without them is for the caller to say. Lowering memory below what is used fails on v1 (ERR_CONFLICT) and
+ * on without them is the caller's decision. Lowering memory below what is used fails on v1 (ERR_CONFLICT) and
  * kills on v2. */
 int cgroup_limit(const struct cgroup *g, const struct cgroup_limits *l, unsigned *ret_lacking, struct err *e);
 
-/* With BEHIND the group NAME below PARENT runs when no other group there wants to, and whoever wakes there runs at once; without
- * it is as the others are. What it may use stays the same. 1 done, 0 it is gone or this host cannot, -1. */
-int cgroup_put_behind(const struct cgroup *parent, const char *name, bool behind, struct err *e);
+/* With LOW, the group NAME below PARENT runs only when no other group there wants to, and every other group
+ * preempts it. Without LOW it has normal priority. Its limits do not change. 1 done, 0 the group is gone or
+ * this host cannot, -1. */
+int cgroup_set_low_priority(const struct cgroup *parent, const char *name, bool low, struct err *e);
 
-/* With CHOKED it has a tenth of the processor time that it may use, in short turns, so that others wait for no longer; without,
- * all of it again. The limit itself says which it is, for whoever did not choke it. 1 done, 0 it is gone, has no limit, or one that is
- * too small for a tenth, -1. */
-int cgroup_choke(const struct cgroup *parent, const char *name, bool choked, struct err *e);
+/* With CAPPED, the group gets a tenth of its CPU limit, in short turns, so that others do not wait longer.
+ * Without CAPPED it gets all of its limit again. The quota itself records which it is (an odd number), so any
+ * later process can undo the cap. 1 done, 0 the group is gone, has no limit, or one that is too small for a
+ * tenth, -1. */
+int cgroup_cap_cpu(const struct cgroup *parent, const char *name, bool capped, struct err *e);
 
 /* ---- devices --------------------------------------------------------------------------------------------- */
 

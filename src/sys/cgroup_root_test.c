@@ -603,7 +603,7 @@ static void cpu_is_bounded_and_counted(void **state)
 	(void)munmap((void *)(uintptr_t)count, 4096);
 }
 
-static void who_is_choked_has_a_tenth_and_gets_all_back(void **state)
+static void a_capped_group_has_a_tenth_until_the_cap_is_lifted(void **state)
 {
 	static const uint64_t rows[][3] = { { 1500, 3001, 150000 }, { 667, 1335, 66700 }, { 200, 20000, 20000 } }; /* the last: too little for that */
 	struct host *h = need_host(state);
@@ -618,7 +618,7 @@ static void who_is_choked_has_a_tenth_and_gets_all_back(void **state)
 
 		if (i % 4 == 0)
 			ok(cgroup_limit(&h->box, &(struct cgroup_limits){ .cpu_milli = row[0] }, &lacking, &e_));
-		ok(cgroup_choke(&h->box, ".", i % 4 < 2, &e_));
+		ok(cgroup_cap_cpu(&h->box, ".", i % 4 < 2, &e_));
 		ok(cg_read(cg_dir_for(&h->box, CGROUP_CPU), cg_is_v2(&h->box, CGROUP_CPU) ? "cpu.max" : "cpu.cfs_quota_us", &b, &e_));
 		(void)str_cut(str_trim(buf_str(&b)), ' ', &first, &rest);
 		assert_true(str_to_u64(first, 0, UINT32_MAX, &quota));
@@ -763,7 +763,7 @@ int main(void)
 		BOTH(too_much_memory_kills_and_is_counted),
 		BOTH(memory_can_be_raised_and_lowered_with_swap_at_zero),
 		BOTH(cpu_is_bounded_and_counted),
-		BOTH(who_is_choked_has_a_tenth_and_gets_all_back),
+		BOTH(a_capped_group_has_a_tenth_until_the_cap_is_lifted),
 		BOTH(huge_pages_are_forbidden_or_reported),
 		BOTH(only_listed_devices_can_be_used),
 		BOTH(only_listed_devices_can_be_used_with_a_program),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/cgroup_stats.h - what a group, with those below it, has used; and word of processes killed for memory. */
+/* sys/cgroup_stats.h - usage of a group including its subgroups, and out-of-memory kills. */
 #pragma once
 #include <stdint.h>
 
@@ -29,7 +29,7 @@ struct cgroup_stats {
 
 int cgroup_stats_read(const struct cgroup *g, struct cgroup_stats *ret, struct err *e);
 
-/* Processor time of the group NAME below PARENT (".": PARENT itself): 1 told, 0 it is gone or this host does not count it, -1. With
+/* CPU time of the group NAME below PARENT (".": PARENT itself): 1 told, 0 it is gone or this host does not count it, -1. With
  * both it is what the group would have used had there been nobody else. */
 struct cgroup_cpu {
 	uint64_t used_us;

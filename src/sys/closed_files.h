@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/closed_files.h - what of a folder is not open to every user of the host, by its mode.
+/* sys/closed_files.h - finds files of a folder that not every user of the host may read, by their mode.
  *
- * A file is, when others may read it; a program that runs with its owner's rights (setuid) also when they may only run it. A folder is,
- * when others may list and enter it; of one that is not, nothing below is looked at. Symlinks are always open. */
+ * A file is open when others may read it; a set-uid program also when others may only run it. A folder is
+ * open when others may list and enter it; below a folder that is not open nothing is examined. Symlinks are
+ * always open. */
 #pragma once
 struct err;
 struct stat;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/conntrack.h - the connections that the kernel keeps track of, by the address that they come from: to end them, since
- * packets of a connection that is known need no permission any more. IPv4 only. */
+/* sys/conntrack.h - ends connections that the kernel tracks, selected by their source address. Packets of a
+ * tracked connection are not checked against the rules again. IPv4 only. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

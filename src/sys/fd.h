@@ -41,4 +41,4 @@ uint64_t fd_limit(void); /* how many descriptors this process may have: the soft
 /* A wake-up between threads or processes: any number of raises before a take count as one. */
 int event_open(struct err *e);
 void event_raise(int fd);
-bool event_take(int fd); /* false when nobody raised it; never blocks */
+bool event_take(int fd); /* false when it was not raised; never blocks */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/image_test.h - for tests: a folder with a sparse file, as a btrfs where the host can make one. Include it after
- * root_test.h; everything runs in a child with mounts of its own (in_child). */
+/* sys/image_test.h - for tests: a folder backed by a sparse file, as a btrfs where the host supports it.
+ * Include it after root_test.h; everything runs in a child with mounts of its own (in_child). */
 #pragma once
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/keyring.h - the kernel's key rings. */
+/* sys/keyring.h - key rings of the kernel. */
 #pragma once
 struct err;
 

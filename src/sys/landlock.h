@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/landlock.h - files that a process can still open once it has said so: no user or privilege needed, and for good. */
+/* sys/landlock.h - restricts which files this process can still open. Needs no privilege and cannot be
+ * undone. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -38,7 +38,7 @@ static bool is_zero(const uint8_t *p, size_t n)
 
 /* ---- pairs --------------------------------------------------------------------------------------------- */
 
-/* One queue each way: the kernel's default is one for every processor, each with its files in /sys, and a pair takes no
+/* One queue each way: the kernel's default is one for every CPU, each with its files in /sys, and a pair takes no
  * lock to send. */
 static void put_end(struct netlink_msg *m, const struct link_end *end, uint32_t mtu)
 {

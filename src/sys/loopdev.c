@@ -130,7 +130,7 @@ static int attach(int file, char path[LOOPDEV_PATH_MAX], struct err *e)
 		if (errno != EBUSY)
 			return err_sys(e, errno, "attach a file to '%s'", path);
 	}
-	return err_set(e, ERR_UNAVAILABLE, "every loop device was taken by somebody else");
+	return err_set(e, ERR_UNAVAILABLE, "every free loop device was taken by another program");
 }
 
 int loopdev_attach(int file, char path[LOOPDEV_PATH_MAX], struct err *e)

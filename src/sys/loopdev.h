@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/loopdev.h - a file as a block device, for as long as somebody has it open or mounted.
+/* sys/loopdev.h - a file as a block device, for as long as the device is open or mounted.
  *
- * The kernel lets the device go by itself with its last user, so nobody has to clean up after a kill. Writes to the file
- * bypass the page cache where its file system can do that: the pages above the device are enough. What the file system of
- * the file cannot store (it is full) is an EIO above. */
+ * The kernel removes the device with its last user, so nothing has to be cleaned up after a kill. Writes to
+ * the file bypass the page cache where its file system supports that: the pages above the device are enough.
+ * When the file system of the file is full, writes to the device fail with EIO. */
 #pragma once
 #include <stdint.h>
 
@@ -18,5 +18,5 @@ int loopdev_attach(int file, char path[LOOPDEV_PATH_MAX], struct err *e);
 /* The former alone: ERR_NOT_FOUND when no device has it. */
 int loopdev_find(int file, char path[LOOPDEV_PATH_MAX], struct err *e);
 
-/* Makes the device as large as its file is now, and tells how large that is. */
+/* Resizes the device to its file's current size, and returns that size. */
 int loopdev_resize(int dev, uint64_t *ret_bytes, struct err *e);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/memfd.h - files in memory that nobody can change any more, and running a program by its descriptor.
+/* sys/memfd.h - sealed files in memory, and execution of a program by its descriptor.
  *
- * Sealed: no write, no growing, no shrinking, no mapping for writing, and no further seal, through this descriptor
- * or any other way to the file. All descriptors are close-on-exec. */
+ * Sealed means: no write, no change of size, no writable mapping and no further seal, through any descriptor.
+ * All descriptors are close-on-exec. */
 #pragma once
 #include <sys/types.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/mounts.h - a mount is a descriptor until it is moved to its place: made and changed while nobody sees it.
+/* sys/mounts.h - detached mounts: a mount is a descriptor until it is moved to its place.
  *
  *     struct mount_option options[] = { MOUNT_TEXT("mode", "755"), MOUNT_TEXT("size", "64k") };
  *     struct mount_spec sp = { "tmpfs", NULL, options, 2, MOUNT_NOSUID | MOUNT_NOEXEC };
@@ -9,9 +9,9 @@
  *     if (fd < 0 || mount_move(fd, target_dirfd, e) < 0)
  *         return -1;
  *
- * A mount that was never moved ends with its last descriptor. After the move the descriptor is still the root of
- * the mount. Nothing here uses the heap. Kernels without these calls (before Linux 5.2; 5.12 for the changes) fail
- * with ERR_UNAVAILABLE. */
+ * A mount that was never moved ends with its last descriptor. After the move, the descriptor is still the
+ * root of the mount. Nothing here uses the heap. Kernels without these calls (before Linux 5.2; 5.12 for
+ * changes) fail with ERR_UNAVAILABLE. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

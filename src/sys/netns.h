@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/netns.h - network namespaces as descriptors. The calling thread goes in and comes back within each call;
- * should the way back fail, the process ends: it must not go on in a foreign network. */
+/* sys/netns.h - network namespaces as descriptors. Each call enters the namespace and returns. If the return
+ * fails, the process ends, because it must not continue in a foreign network. */
 #pragma once
 #include <stddef.h>
 

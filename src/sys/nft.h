@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/nft.h - elements of sets and maps of nf_tables, in tables of the family inet that `nft` has written.
+/* sys/nft.h - elements of nf_tables sets and maps, in inet tables that `nft` has created.
  *
  *     AUTO(nft_batch_done) struct nft_batch b = NFT_BATCH_INIT("table");
  *
  *     nft_delete(&b, "classes", &(struct nft_element){ .key = &address, .n_key = 4 });
  *     nft_add(&b, "classes", &(struct nft_element){ .key = &address, .n_key = 4, .value = &mark, .n_value = 4 });
- *     if (nft_commit(nl, &b, e) < 0)                        all of it holds, or nothing was changed
+ *     if (nft_commit(nl, &b, e) < 0)                        all elements change, or none
  *
- * Keys are bytes as the kernel compares them: numbers of packets in network order, marks in the host's; the parts of a
- * key that has several are padded with zeroes to a multiple of 4 each, a link's name to 16. */
+ * Keys are bytes as the kernel compares them: packet fields in network order, marks in host order. Each part
+ * of a concatenated key is padded with zeroes to a multiple of 4, an interface name to 16. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,7 +48,7 @@ struct nft_element {
 
 void nft_add(struct nft_batch *b, const char *set, const struct nft_element *el); /* one that is there stays as it is */
 void nft_delete(struct nft_batch *b, const char *set, const struct nft_element *el);
-/* Only if it is there, which is asked first: a batch that is refused makes the kernel wait for all its processors, for
+/* Only if it is there, which is asked first: a batch that is refused makes the kernel wait for all its CPUs, for
  * milliseconds. */
 int nft_delete_if(struct nft_batch *b, struct netlink *nl, const char *set, const struct nft_element *el, struct err *e);
 void nft_flush(struct nft_batch *b, const char *set);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The modules of this folder together, in the order in which a sandbox is made: everything in the host's user
- * namespace first, the sandbox's own last. Then, with every capability of that namespace and no syscall filter, an
- * attempt at all that must not work any more. */
+ * namespace first, the sandbox's own last. Then, with every capability of that namespace and no syscall
+ * filter, an attempt at all that must not work any more. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,7 +34,7 @@
 #define BASE 1900019712ULL
 #define MASK 0x800405fbULL
 
-struct box {
+struct test_box {
 	char top[64];
 	int userns, netns, program, out;
 	bool runs_program; /* or else the attempts below */
@@ -84,7 +84,7 @@ static int put_usr(int root, struct err *e)
 }
 
 /* An overlay of an id-mapped, empty layer and an upper directory, with /usr, /proc and /sys. */
-static int make_root(struct box *b, struct err *e)
+static int make_root(struct test_box *b, struct err *e)
 {
 	AUTO_FD top = open(b->top, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	AUTO_FD staging = put_mount(top, ".", "tmpfs", 0, e);
@@ -139,7 +139,7 @@ static int attempts(void)
 	return 0;
 }
 
-static int run_program(struct box *b, struct err *e)
+static int run_program(struct test_box *b, struct err *e)
 {
 	char name[] = "cat", file[] = "/proc/self/status";
 	char *argv[] = { name, file, NULL }, *envp[] = { NULL };
@@ -152,7 +152,7 @@ static int run_program(struct box *b, struct err *e)
 }
 
 /* PID 1 of the new namespaces. */
-static int box_main(struct box *b)
+static int box_main(struct test_box *b)
 {
 	struct err e = { 0 };
 
@@ -167,7 +167,7 @@ static int box_main(struct box *b)
 	return b->runs_program ? run_program(b, &e) : attempts();
 }
 
-static int run_box(struct box *b)
+static int run_box(struct test_box *b)
 {
 	const uint64_t flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
 	struct process_end end = { .code = -1 };
@@ -184,16 +184,17 @@ static int run_box(struct box *b)
 
 static int make_box(void **state)
 {
-	static struct box b;
+	static struct test_box b;
 
-	b = (struct box){ .top = "/tmp/order_test.XXXXXX", .userns = -1, .netns = -1, .program = -1, .out = -1 };
+	b = (struct test_box){ .top = "/tmp/order_test.XXXXXX", .userns = -1, .netns = -1, .program = -1,
+			       .out = -1 };
 	*state = &b;
 	return mkdtemp(b.top) ? 0 : -1;
 }
 
 static int drop_box(void **state)
 {
-	struct box *b = *state;
+	struct test_box *b = *state;
 
 	closep(&b->userns);
 	closep(&b->netns);
@@ -202,7 +203,7 @@ static int drop_box(void **state)
 	return rmdir(b->top);
 }
 
-static void prepare(struct box *b)
+static void prepare(struct test_box *b)
 {
 	struct err e = { 0 };
 
@@ -214,7 +215,7 @@ static void prepare(struct box *b)
 
 static void root_with_all_capabilities_of_its_namespace_can_change_no_mount_host_name_or_setting(void **state)
 {
-	struct box *b = *state;
+	struct test_box *b = *state;
 
 	NEEDS_ROOT(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUSER | CLONE_NEWNET);
 	prepare(b);
@@ -223,7 +224,7 @@ static void root_with_all_capabilities_of_its_namespace_can_change_no_mount_host
 
 static void the_sealed_program_runs_in_the_box_with_exactly_the_capabilities(void **state)
 {
-	struct box *b = *state;
+	struct test_box *b = *state;
 	char text[8192] = "";
 	struct err e = { 0 };
 	AUTO_FD from = open("/usr/bin/cat", O_RDONLY | O_CLOEXEC);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/overlay.h - the overlay of a sandbox, made from descriptors of its folders by whichever way this kernel has.
+/* sys/overlay.h - the overlay of a sandbox, made from descriptors of its folders, in the way that this kernel
+ * supports.
  *
  *     enum overlay_way way;
  *
@@ -7,9 +8,9 @@
  *         return -1;
  *     fd = overlay_make(way, &(struct overlay_spec){ "root", lowers, n, upper, work, dir, "place" }, e);
  *
- * Every way gives the same mount: detached, nosuid, nodev, volatile, and blind to what a writer of a layer could plant in it
- * (redirects, metacopy). Nothing here uses the heap. Ids of layers are the business of whoever opened them; an overlay takes id-mapped
- * ones since Linux 5.19. */
+ * Every way gives the same mount: detached, nosuid, nodev, volatile, without redirects and metacopy, which
+ * the writer of a layer could forge. Nothing here uses the heap. The caller maps the ids of layers; overlays
+ * accept id-mapped layers since Linux 5.19. */
 #pragma once
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/process_stat.h - what /proc/PID/stat tells of a process. */
+/* sys/process_stat.h - fields of /proc/PID/stat. */
 #pragma once
 #include <stdint.h>
 #include <sys/types.h>
@@ -10,7 +10,7 @@ struct err;
 
 struct process_stat {
 	uint64_t start;        /* in ticks since boot: with its number it names one process of this boot */
-	uint64_t collected_us; /* processor time of the children that it has collected, with that of theirs; exact to two ticks */
+	uint64_t collected_us; /* CPU time of the children that it has collected, with that of theirs; exact to two ticks */
 };
 
 int process_stat_read(pid_t pid, struct process_stat *ret, struct err *e);

@@ -59,7 +59,7 @@ static void a_process_is_known(void **state)
 	assert_int_equal(e.code, ERR_NOT_FOUND);
 }
 
-/* Of processor time. */
+/* Of CPU time. */
 static void burn(clock_t ms)
 {
 	clock_t until = clock() + ms * (CLOCKS_PER_SEC / 1000);

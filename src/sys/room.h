@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/room.h - what is left of the file system that the state directory is on (L7).
+/* sys/room.h - free space of the file system that the state directory is on (L7).
  *
- * A part of it, the reserve, is for what must go on when somebody has filled the rest: records, logs, and the image that the
- * disks of all sandboxes are in. Whoever writes on behalf of a client asks here first, and again while it goes on. */
+ * A reserve is kept for records, logs and the image with the disks of all sandboxes. Code that writes on
+ * behalf of a client asks here before it begins, and again while it goes on. */
 #pragma once
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/route.h - where IPv4 packets go: addresses that have a label, routes of tables of one's own, and the rules that lead
- * to those, over a NETLINK_ROUTE socket (sys/netlink.h). Addresses are in network order. */
+/* sys/route.h - IPv4 addresses with a label, routes in tables of our own, and rules that select these tables,
+ * over a NETLINK_ROUTE socket (sys/netlink.h). Addresses are in network order. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/signals.h - signals as something to read. There are no handlers: a program blocks what it cares for at its
- * start, before any thread, and reads it from a descriptor in its loop. */
+/* sys/signals.h - signals as a descriptor. There are no handlers: a program blocks its signals at start,
+ * before any thread, and reads them in its loop. */
 #pragma once
 #include <signal.h>
 #include <sys/types.h>
@@ -31,7 +31,7 @@ int signals_block(const sigset_t *set, struct err *e); /* in addition to what is
 int signals_open(const sigset_t *set, struct err *e);  /* descriptor, non-blocking and close-on-exec */
 
 /* 1 and the next signal with who sent it, 0 when there is none, -1. Signals of one number that come before they are
- * read count as one. *ret_sender may be NULL; it gets the pid, 0 for a process outside of our pid namespace, or
+ * read count as one. *ret_sender may be NULL; it gets the pid, 0 for a process outside our pid namespace, or
  * SIGNALS_SENDER_UNKNOWN: the kernel sent it on somebody's behalf (F_SETOWN), or it was queued with a sender of the
  * sender's choice (sigqueue). */
 #define SIGNALS_SENDER_UNKNOWN (-1)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/tree.h - removing whole directories that somebody hostile has filled. */
+/* sys/tree.h - removes directory trees whose contents are hostile. */
 #pragma once
 struct err;
 

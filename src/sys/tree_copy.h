@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/tree_copy.h - a directory copied with all that is in it, as it is.
+/* sys/tree_copy.h - copies a directory tree unchanged.
  *
- * Modes, owners, times, extended attributes, hard links and holes are kept. Content is shared with the original where the
- * file system can do that, and copied otherwise. Symlinks are copied, not followed; device nodes are left out, but for the
- * whiteouts of overlays. Nobody may change the original meanwhile. */
+ * Modes, owners, times, extended attributes, hard links and holes are preserved. Content is shared with the
+ * original where the file system supports that, and copied otherwise. Symlinks are copied, not followed.
+ * Device nodes are omitted, except overlay whiteouts. Nothing may change the original meanwhile. */
 #pragma once
 struct err;
 

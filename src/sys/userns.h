@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/userns.h - user namespaces with an id range of their own, in which no further namespace can be made. */
+/* sys/userns.h - user namespaces with an id range of their own, in which no further namespace can be
+ * created. */
 #pragma once
 #include <stdint.h>
 #include <sys/types.h>
@@ -20,7 +21,7 @@ int userns_check_base(uint64_t base, struct err *e);
  * With SYS_RESOURCE in it and a writable /proc/sys one could raise them again: its processes must lack one of
  * the two. It belongs to the user BASE, so that the kernel's limits per user count for it alone. Returns its
  * descriptor; no process is left in it. PROC is a proc of the caller's own pid namespace, -1: that at /proc; for many that
- * live long it should be a new one for each (netns_set() says why). Needs root with SYS_ADMIN, SETUID and SETGID, and a
+ * live long it should be a new one for each (netns_set() gives the reason). Needs root with SYS_ADMIN, SETUID and SETGID, and a
  * caller with one thread. */
 int userns_make(int proc, uint64_t base, struct err *e);
 

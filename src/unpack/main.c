@@ -32,7 +32,7 @@ static int ask(int dir, struct err *e)
 	do
 		n = read(UNPACK_FD_MARKS, &byte, 1);
 	while (n < 0 && errno == EINTR);
-	return n == 1 ? (unsigned char)byte : err_set(e, ERR_UNAVAILABLE, "nobody answers about a directory");
+	return n == 1 ? (unsigned char)byte : err_set(e, ERR_UNAVAILABLE, "no answer about a directory");
 }
 
 static int mark(int dir, void *arg, struct err *e)

@@ -153,7 +153,8 @@ static int read_stack(int dir, struct box_claim *ret, struct err *e)
 		return 0;
 	if (e->code != ERR_INVALID && e->code != ERR_LIMIT)
 		return -1;
-	log_error("the layers of a box are not known any more, all are kept", LOG_S("id", ret->file.id), LOG_ERR(e));
+	log_error("the layers of a box are unknown, keeping all layers", LOG_S("id", ret->file.id),
+		  LOG_ERR(e));
 	ret->stack.is_unknown = true;
 	return 0;
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/adopt.h - what earlier wardens have left: taken up where it lives, removed where it does not (S3, S6).
+/* warden/adopt.h - adopts or removes what earlier wardens have left (S3, S6).
  *
- * A box is alive when its file is of this boot and its PID 1 is the process that the file names, by number and start. One
- * that was acknowledged and has ended since keeps its row. Everything else that has a number of ours, as a folder or as a
- * control group, is removed in the background. What cannot be read now is neither: it is left alone, with its number. */
+ * A box is alive when its file is of this boot and its PID 1 is the process that the file names, by pid and
+ * start time. A box that was acknowledged and has ended since keeps its row. Everything else with one of our
+ * numbers, as a folder or a control group, is removed in the background. Files that cannot be read now are
+ * left alone, and their number is not used. */
 #pragma once
 #include <stddef.h>
 

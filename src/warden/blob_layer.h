@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/blob_layer.h - the layer of a blob of an OCI image: "blob-" and the name of the blob as it is stored (base/digest.h).
+/* warden/blob_layer.h - the layer of a blob of an OCI image: "blob-" and the name of the blob
+ * (base/digest.h).
  *
- * The blob is the server's word alone until it was read here: it is hashed from the descriptor that is unpacked, and what
- * is in it by who unpacks it. Both must be what was announced before the layer has its name. */
+ * The server's statement about a blob is verified here: the blob is hashed from the descriptor that is
+ * unpacked, and its contents by the unpacker. Both must match the announced digests before the layer gets its
+ * name. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

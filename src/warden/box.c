@@ -78,12 +78,12 @@ static void stop_waking(struct box *b)
 
 static void drop_held(struct box *b)
 {
-	if (!b->held)
+	if (!b->create)
 		return;
-	image_wait_cancel(&b->held->wait);
-	closep(&b->held->papers.spec);
-	closep(&b->held->papers.record);
-	free(take_ptr(&b->held));
+	image_wait_cancel(&b->create->wait);
+	closep(&b->create->fds.spec);
+	closep(&b->create->fds.record);
+	free(take_ptr(&b->create));
 }
 
 static void forget_name(struct box *b)
@@ -98,7 +98,7 @@ static void box_free(struct box *b)
 {
 	struct waiter *waiter;
 
-	hog_forget(b);
+	cpu_throttle_forget(b);
 	*(b->prev ? &b->prev->next : &b->w->boxes) = b->next;
 	if (b->next)
 		b->next->prev = b->prev;
@@ -294,7 +294,7 @@ static void start_removal(struct box *b)
 	if (b->file.id[0] && b->slot.dir >= 0 && box_file_write(b->slot.dir, &b->file, &e) < 0)
 		log_warn("cannot mark a box for removal, ignoring", LOG_S("id", b->file.id), LOG_ERR(&e));
 	KILL_POINT("warden.remove.marked");
-	hog_let_go(b);
+	cpu_throttle_release(b);
 	box_net_release(b);
 	if (b->has_ended)
 		tell_removed(b);
@@ -380,7 +380,7 @@ static void note_end(struct box *b, const struct process_end *end, bool was_watc
 	struct err e;
 
 	KILL_POINT("warden.end.seen");
-	hog_let_go(b);
+	cpu_throttle_release(b);
 	ending_read(b->slot.dir, &records);
 	b->file.stage = BOX_OVER;
 	b->file.ending = ending_of(&records, end, was_watched, had_oom(b));
@@ -506,12 +506,13 @@ static void on_ready(unsigned ready, void *arg)
 static void tell_late(const struct box *b, struct err *e)
 {
 	if (b->is_waiting)
-		(void)err_set(e, ERR_TIMEOUT, "there is no slot for it after %d ms", BOX_SLOT_MS);
+		(void)err_set(e, ERR_TIMEOUT, "no free slot within %d ms", BOX_SLOT_MS);
 	else if (b->volumes && b->volumes->opening)
 		(void)err_set(e, ERR_TIMEOUT, "its volumes are not open after %d ms", VOLUMES_OPEN_MS);
 	else if (b->is_waking && box_net_is_pending(b))
-		(void)err_set(e, ERR_UNAVAILABLE, "nobody watches over the network of sandboxes (after %d ms)", NETWORK_BIND_MS);
-	else if (b->held)
+		(void)err_set(e, ERR_UNAVAILABLE, "opensandbox-egress is not running (waited %d ms)",
+			      NETWORK_BIND_MS);
+	else if (b->create)
 		(void)err_set(e, ERR_TIMEOUT, "the image is not unpacked after %d ms", BOX_IMAGE_MS);
 	else
 		(void)err_set(e, ERR_TIMEOUT, "execd is not ready after %d ms", BOX_WAKE_MS);
@@ -566,17 +567,17 @@ static int wake(struct box *b, const struct wire_request *rq, const struct image
 	return 0;
 }
 
-static int hold(struct box *b, const struct wire_request *rq, const struct box_papers *papers, struct err *e)
+static int hold(struct box *b, const struct wire_request *rq, const struct box_fds *fds, struct err *e)
 {
-	if (b->held)
+	if (b->create)
 		return 0;
-	b->held = malloc(sizeof(*b->held));
-	if (!b->held)
+	b->create = malloc(sizeof(*b->create));
+	if (!b->create)
 		return err_no_memory(e);
-	*b->held = (struct held){ .rq = *rq, .papers = { fcntl(papers->spec, F_DUPFD_CLOEXEC, 3), -1 } };
-	if (b->held->papers.spec >= 0)
-		b->held->papers.record = fcntl(papers->record, F_DUPFD_CLOEXEC, 3);
-	if (b->held->papers.record < 0)
+	*b->create = (struct waiting_create){ .rq = *rq, .fds = { fcntl(fds->spec, F_DUPFD_CLOEXEC, 3), -1 } };
+	if (b->create->fds.spec >= 0)
+		b->create->fds.record = fcntl(fds->record, F_DUPFD_CLOEXEC, 3);
+	if (b->create->fds.record < 0)
 		return err_sys(e, errno, "keep the description of the sandbox");
 	timer_in(&b->timer, BOX_IMAGE_MS);
 	return 0;
@@ -591,30 +592,31 @@ static bool is_claimed(const struct box *b, const struct image_use *use)
 }
 
 /* It comes by again when its volumes are open and when egress knows of it. */
-static int start(struct box *b, const struct wire_request *rq, const struct image_use *use, const struct box_papers *papers, struct err *e)
+static int start(struct box *b, const struct wire_request *rq, const struct image_use *use,
+		 const struct box_fds *fds, struct err *e)
 {
 	KILL_POINT("warden.create.slot_taken");
 	b->w->n_starting += !b->is_waking;
 	b->is_waking = true;
 	if (b->net && box_net_bind(b, e) < 0)
 		return -1;
-	if (!is_claimed(b, use) && box_claim(b, rq, use, papers->record, e) < 0)
+	if (!is_claimed(b, use) && box_claim(b, rq, use, fds->record, e) < 0)
 		return -1;
 	if (b->volumes && b->volumes->opening)
 		return 0;
 	if (b->volumes && !b->volumes->is_open)
-		return hold(b, rq, papers, e) < 0 ? -1 : box_volumes_open(b, on_volumes, e);
+		return hold(b, rq, fds, e) < 0 ? -1 : box_volumes_open(b, on_volumes, e);
 	if (box_net_is_pending(b)) {
-		if (hold(b, rq, papers, e) < 0)
+		if (hold(b, rq, fds, e) < 0)
 			return -1;
 		timer_in(&b->timer, NETWORK_BIND_MS);
 		return 0;
 	}
-	return wake(b, rq, use, papers->spec, e);
+	return wake(b, rq, use, fds->spec, e);
 }
 
 /* Begins with what the request asks for, or waits: for its image, then for a slot. */
-static int begin(struct box *b, const struct wire_request *rq, const struct box_papers *papers, struct err *e)
+static int begin(struct box *b, const struct wire_request *rq, const struct box_fds *fds, struct err *e)
 {
 	struct image_use use;
 	int k = image_find(b->w, rq->image, &use, e);
@@ -622,15 +624,15 @@ static int begin(struct box *b, const struct wire_request *rq, const struct box_
 	if (k < 0)
 		return -1;
 	if (k > 0)
-		box_find_like(b, rq, &use, papers->spec);
+		box_find_like(b, rq, &use, fds->spec);
 	if (k > 0 && (b->has_slot || ready_take(b->w, &b->like, &b->slot))) {
 		b->has_slot = true;
-		return start(b, rq, &use, papers, e);
+		return start(b, rq, &use, fds, e);
 	}
-	if (hold(b, rq, papers, e) < 0)
+	if (hold(b, rq, fds, e) < 0)
 		return -1;
 	if (k == 0) {
-		image_wait(b->w, rq->image, &b->held->wait, on_image, b);
+		image_wait(b->w, rq->image, &b->create->wait, on_image, b);
 	} else {
 		timer_in(&b->timer, BOX_SLOT_MS);
 		ready_wait(b->w, b);
@@ -643,9 +645,9 @@ static void go_on(struct box *b)
 {
 	struct err e = { 0 };
 
-	if (begin(b, &b->held->rq, &b->held->papers, &e) < 0)
+	if (begin(b, &b->create->rq, &b->create->fds, &e) < 0)
 		fail(b, &e);
-	else if (!b->held->wait.at && !b->is_waiting && !b->volumes && !box_net_is_pending(b))
+	else if (!b->create->wait.at && !b->is_waiting && !b->volumes && !box_net_is_pending(b))
 		drop_held(b);
 }
 
@@ -661,7 +663,7 @@ void box_bound(struct box *b, const struct err *failure)
 {
 	if (failure)
 		fail(b, failure);
-	else if (b->held && b->is_waking)
+	else if (b->create && b->is_waking)
 		go_on(b);
 }
 
@@ -693,10 +695,11 @@ void box_fail_start(struct box *b, const struct err *why)
 	fail(b, why);
 }
 
-void box_create(struct warden *w, const struct wire_request *rq, const struct wire_volumes *volumes, const int *fds,
+void box_create(struct warden *w, const struct wire_request *rq, const struct wire_volumes *volumes,
+		const int *passed,
 		const struct ticket *t)
 {
-	const struct box_papers papers = { fds[0], fds[1] };
+	const struct box_fds fds = { passed[0], passed[1] };
 	struct box *b = NULL;
 	struct err e;
 
@@ -707,8 +710,9 @@ void box_create(struct warden *w, const struct wire_request *rq, const struct wi
 			box_free(b);
 		return;
 	}
-	if (name_box(b, rq, &e) < 0 || box_net_keep(b, rq->network, rq->network == WIRE_NET_POLICY ? fds[2] : -1, &e) < 0 ||
-	    box_volumes_keep(b, volumes, &e) < 0 || begin(b, rq, &papers, &e) < 0)
+	if (name_box(b, rq, &e) < 0 || box_net_keep(b, rq->network, rq->network == WIRE_NET_POLICY ?
+						    passed[2] : -1, &e) < 0 ||
+	    box_volumes_keep(b, volumes, &e) < 0 || begin(b, rq, &fds, &e) < 0)
 		fail(b, &e);
 	ready_note(w);
 	KILL_POINT("warden.create.woken");
@@ -737,7 +741,7 @@ int box_take_up(struct warden *w, const struct box_file *file, struct stack *sta
 	b->slot = *slot;
 	b->has_slot = true;
 	*slot = SLOT_INIT;
-	hog_adopt(b);
+	cpu_throttle_adopt(b);
 	b->has_ended = b->slot.pidfd < 0;
 	box_net_adopt(b);
 	if (file->stage == BOX_RUNNING && b->slot.pidfd < 0)

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/box.h - one box, from the request for it until nothing of it is left.
+/* warden/box.h - one box, from its request to its complete removal.
  *
  *     STARTING -> RUNNING (or paused) -> OVER -> REMOVING        and to REMOVING from anywhere
  *
- * One that waits for its image or for a slot is STARTING without a slot: there is nothing of it but this struct.
+ * A box that waits for its image or for a slot is STARTING without a slot: only this struct exists.
  *
- * The stage is in the box's file before it is acted upon or told. A box that failed to start is removed, and then the
- * failure told. One that is over keeps its files until it is removed. A removal is told when its PID 1, and with that every
- * process, is dead; it is nobody's box from then on, and what is left of it is removed, with pauses, until that is proven. */
+ * Each stage is in the box's file before it is acted upon or reported. A box that failed to start is removed
+ * first; then the failure is reported. A box that is OVER keeps its files until it is removed. A removal is
+ * reported when PID 1, and so every process, is dead; the remaining resources are removed in the background,
+ * with retries, until their absence is proven. */
 #pragma once
 #include <stdbool.h>
 
@@ -15,7 +16,7 @@
 #include "box/slot.h"
 #include "net/loop.h"
 #include "warden/box_file.h"
-#include "warden/hog.h"
+#include "warden/cpu_throttle.h"
 #include "warden/images.h"
 #include "warden/peer.h"
 #include "warden/stack.h"
@@ -33,14 +34,14 @@ struct waiter;
 #define BOX_WAITERS_MAX 64 /* removes of one box that are answered together */
 
 /* Descriptors that came with a create: for execd, and for the box's folder. */
-struct box_papers {
+struct box_fds {
 	int spec, record;
 };
 
 /* A create that waits for its image, or then for a slot. */
-struct held {
+struct waiting_create {
 	struct wire_request rq;
-	struct box_papers papers;
+	struct box_fds fds;
 	struct image_wait wait;
 };
 
@@ -53,7 +54,7 @@ struct box {
 	struct stack stack;   /* above its image */
 	bool has_slot;
 	struct slot slot;
-	struct held *held; /* or NULL */
+	struct waiting_create *create; /* or NULL */
 	struct box_net *net; /* what it has of the network, or NULL */
 	struct box_volumes *volumes; /* STARTING: those that it is to have, or NULL */
 	bool is_paused;
@@ -74,7 +75,7 @@ struct box {
 	uint64_t pause_ms;         /* when it was asked for */
 	unsigned thaws;            /* workers in a row that failed to resume it */
 	box_fn *thawed;            /* what comes after it was let go on, or NULL */
-	struct hog hog;
+	struct cpu_throttle throttle;
 	unsigned tries;
 	struct err failure; /* why it never started */
 	struct waiter *waiters; /* for the worker, or for the end of it all */
@@ -99,7 +100,7 @@ int box_take_up(struct warden *w, const struct box_file *file, struct stack *sta
  * of that one waits for this. */
 void box_sweep_slot(struct warden *w, struct slot *slot, const char *id);
 void box_sweep(struct warden *w, unsigned number, const char *id);
-void box_sweep_stray(struct warden *w, unsigned number); /* with elements of the rules that nobody remembers */
+void box_sweep_stray(struct warden *w, unsigned number); /* with elements of the rules that are not recorded */
 
 enum wire_state box_state(const struct box *b);
 void boxes_done(struct warden *w); /* forgets them all; they go on */

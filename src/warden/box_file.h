@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/box_file.h - the file "box" in the folder of each box: whose it is and how far it got.
+/* warden/box_file.h - the file "box" in the folder of each box: its sandbox and its stage.
  *
- * It is written before anything of the box is given to the sandbox, and with each step that a restart must know of. It
- * has to survive a SIGKILL of its writer, not a loss of power: no box does either, so nothing is flushed to the disk, and
- * what another boot has left is removed without asking. */
+ * It is written before anything of the box is given to the sandbox, and at each step that a restart must
+ * know. It has to survive a SIGKILL of its writer, not a loss of power, which no box survives: so it is not
+ * flushed to disk, and files of another boot are removed. */
 #pragma once
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/box_impl.h - what the files that work on a box share. */
+/* warden/box_impl.h - shared by the files that work on a box. */
 #pragma once
 #include "warden/box.h"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/box_record.h - the file "record" in the folder of each box: enough to take the box up when its other files, or the
- * server's database, are lost or damaged.
+/* warden/box_record.h - the file "record" in the folder of each box: enough to adopt the box when its other
+ * files, or the server's database, are lost or damaged.
  *
- * It holds a copy of the box's file as it was when the record was written, the box's layers, and what the server wants to
- * have back with the box (WIRE_RECORD_SET), which is not read here. One SHA-256 covers all of it. Like the box's file it
- * outlives a SIGKILL, not a loss of power. */
+ * It contains a copy of the box's file at that time, the box's layers, and data of the server
+ * (WIRE_RECORD_SET) that is not read here. One SHA-256 covers all of it. Like the box's file, it survives a
+ * SIGKILL, not a loss of power. */
 #pragma once
 #include "base/own.h"
 #include "warden/box_file.h"

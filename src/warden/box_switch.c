@@ -163,7 +163,7 @@ static void switch_to(struct box *b, bool is_paused, const struct ticket *t)
 	} else if (box_add_waiter(b, t, &e) < 0) {
 		answer(b->w, t, &e);
 	} else if (is_paused) {
-		hog_let_go(b);
+		cpu_throttle_release(b);
 		b->pause_ms = clock_mono_ms();
 		worker_start(&b->worker, &b->w->freezers, freeze_work, on_frozen, b, -1);
 	} else {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/calls.h - what each request of box/wire.h does.
+/* warden/calls.h - one function for each request of box/wire.h.
  *
- *     CREATE  ERR_INVALID when the entrypoint cannot be started, with execd's own words, or the image cannot be used; with
- *             WIRE_FAULT_IMAGE_START in `sys` its USER or WORKDIR cannot.
- *             The limits of cpu, memory, pids and disk hold from the first instruction on, or the create fails (ERR_UNAVAILABLE; with EDQUOT in `sys` when it
- *             is the disk's: a store of plain directories takes the default, and does not hold it, but nothing else).
- *             There is no limit on inodes but the disk's, which counts them as bytes.
+ *     CREATE  ERR_INVALID when the entrypoint cannot be started, with execd's message, or the image cannot be used; with
+ *             WIRE_FAULT_IMAGE_START in `sys`, when its USER or WORKDIR cannot be used.
+ *             The limits of CPU, memory, processes and disk hold from the first instruction, or the create fails
+ *             (ERR_UNAVAILABLE; with EDQUOT in `sys` for the disk: a store of plain folders accepts the default without
+ *             enforcing it, and refuses all other limits). Inodes are limited by the disk's limit, as bytes.
  *             ERR_INVALID with an enum wire_volume_fault in `sys`: one of its volumes.
  *     PAUSE, RESUME  ERR_CONFLICT in any other state.
- *     REMOVE  answered when no process is left, however long that takes, and the rest goes in the background; of what is
- *             not there at once.
- *     LAYER_ADD  ERR_INVALID when the blob is not what was announced or breaks a rule of I2 and I3; ERR_LIMIT when there is
- *             no room for it. Nothing is there of a layer before all of it is on the disk.
- *     LAYER_DROP  ERR_CONFLICT while a box has it. Its files go in the background.
- *     DIAL    ERR_CONFLICT unless it runs: nobody would answer.
+ *     REMOVE  answered when no process is left, without a time limit; the rest is removed in the background. A box that
+ *             does not exist is answered at once.
+ *     LAYER_ADD  ERR_INVALID when the blob does not match or breaks a rule of I2 and I3; ERR_LIMIT without room for it.
+ *             A layer appears only when all of it is on the disk.
+ *     LAYER_DROP  ERR_CONFLICT while a box uses it. Its files are removed in the background.
+ *     DIAL    ERR_CONFLICT unless the box runs.
  *     SNAPSHOT, SNAPSHOT_REMOVE, SNAPSHOTS  see snapshot.h. */
 #pragma once
 struct passed;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/ending.h - what became of a box, from the records that its execd has left and from its PID 1's own end.
+/* warden/ending.h - how a box ended, from the records of its execd and from the end of its PID 1.
  *
- * The records were written inside of a sandbox: only well-formed ones count, only ENDING_RECORDS_MAX are looked at, and of
- * several that say the same the first holds, so that nothing that was told once is told differently later. */
+ * The records were written inside a sandbox: only well-formed ones are used, at most ENDING_RECORDS_MAX, and
+ * of several with the same subject the first, so that nothing is reported differently later. */
 #pragma once
 #include <stdbool.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/flows.h - connections that end: those that a box may not have any more, and all of one that is gone.
+/* warden/flows.h - ends connections: those that a box may no longer have, and all of a removed box.
  *
- * The kernel looks through its whole table for them, so it is done in a worker, and once for all that was asked for meanwhile; for
- * boxes that are gone nobody waits, and their numbers are collected for FLOWS_PAUSE_MS. The worker is a copy of this process: it
- * knows boxes and rules as they were when it began, and whatever changes later asks again. */
+ * The kernel searches its whole table for them. So a worker does it, once for all requests that arrived
+ * meanwhile. Removed boxes do not wait for it; their numbers are collected for FLOWS_PAUSE_MS. The worker is
+ * a copy of this process and knows boxes and rules as of its start; later changes request another run. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/guard.h - has box/store_guard.h look after the disk that all boxes are on. */
+/* warden/guard.h - runs box/store_guard.h for the disk that all boxes are on. */
 #pragma once
 #include "box/store_guard.h"
 #include "net/loop.h"
@@ -17,7 +17,7 @@ struct guard {
 	struct store_plan plan; /* that the worker is at */
 	bool is_settling;       /* the last one was a trim */
 	bool is_told;           /* that nothing is left */
-	bool is_wanted;         /* somebody was refused */
+	bool is_wanted;         /* a request was refused */
 	struct timer timer;
 	struct workers pool;
 	struct worker worker;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* warden/host_image.h - the image "host": the host's own programs under a small clean root.
  *
- * The layer has what is not /usr, all of it below DISK_ROOT (box/disk.h): links to it as on the host, a generated /etc with
- * the few files that the host's programs cannot do without, and empty directories. Nothing comes from /root, /home or /var, and of /etc
- * and /usr only what every user of the host may read: root of a box owns what root owns in /usr, so whiteouts keep the rest out (sys/closed_files.h).
- * It is made anew with each start, because the host may have changed; boxes keep the one that they were made with. */
+ * The layer contains everything outside /usr, below DISK_ROOT (box/disk.h): links into /usr as on the host, a
+ * generated /etc with the few files that programs need, and empty directories. Nothing comes from /root,
+ * /home or /var. Of /etc and /usr only files appear that every user of the host may read: root of a box owns
+ * root's files in /usr, so whiteouts hide the others (sys/closed_files.h). The layer is made at each start,
+ * because the host may have changed; boxes keep the layer that they were made with. */
 #pragma once
 #include <stdbool.h>
 

@@ -161,7 +161,7 @@ static void on_removed(const struct err *failure, void *arg)
 	struct warden *w = arg;
 
 	if (failure)
-		log_warn("cannot remove a layer that nobody uses, ignoring", LOG_ERR(failure));
+		log_warn("cannot remove an unused layer, ignoring", LOG_ERR(failure));
 	if (w->images->has_more)
 		images_sweep(w);
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/images.h - what boxes are made from: the host's own programs, and what the operator named.
+/* warden/images.h - the images of the command line: the host's programs, and those of the operator.
  *
- * Image 0 is the host (host_image.h). Image N is the N-th --image of the command line: a directory, used in place, or a
- * tar, unpacked into a layer when it is first asked for (tar_layer.h). What a path is, and whether it is there, is looked
- * at with every create: an image that cannot be used fails its own creates and no others. Messages for clients name no
- * path; the log does. */
+ * Image 0 is the host (host_image.h). Image N is the N-th --image: a directory, used in place, or a tar,
+ * unpacked into a layer at its first use (tar_layer.h). The path is examined at every create: an image that
+ * cannot be used fails its own creates only. Messages for clients contain no path; the log does. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,7 +32,7 @@ struct images_spec {
 	const char *unpack; /* the program; NULL: beside this one */
 };
 
-/* Warns of images that cannot be used now, and sweeps layers that nobody needs. */
+/* Warns of images that cannot be used now, and sweeps unused layers. */
 int images_open(struct warden *w, const struct images_spec *spec, struct err *e);
 void images_done(struct warden *w);
 bool images_are_busy(const struct warden *w); /* a worker unpacks */

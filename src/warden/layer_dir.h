@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/layer_dir.h - the host's layers/: names that appear when everything below them is on the disk.
+/* warden/layer_dir.h - the host's layers/: a name appears when everything below it is on the disk.
  *
  *     sha256-DIGEST   the layer of an operator's tar, and
  *     tar-DIGEST      a symlink to one of these (tar_layer.h)
- *     blob-DIGEST     a layer of an image (blob_layer.h); goes when the server says so, never by itself
+ *     blob-DIGEST     a layer of an image (blob_layer.h); removed when the server asks for it, never otherwise
  *     new-NAME-RANDOM being unpacked; becomes a layer by a rename
  *     gone-RANDOM     being removed
  *
- * Nothing else is kept about them, so there is nothing to repair after a crash but names to sweep. */
+ * There is no other record of layers. So after a crash nothing needs repair; unfinished names are removed. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/layer_pack.h - a layer, of an image or a snapshot, as the tar of an OCI layer: WIRE_LAYER_PACK.
+/* warden/layer_pack.h - writes a layer of an image or snapshot as the tar of an OCI layer: WIRE_LAYER_PACK.
  *
- * Nothing of a layer is read by this process or its workers: what was in a sandbox is read by opensandbox-unpack, without
- * rights (image/pack.h), and written to a file of the server's. A layer stays as long as it is being read. */
+ * This process and its workers do not read the contents, which a sandbox may have written: opensandbox-unpack
+ * reads them, without privileges (image/pack.h), and writes to a file of the server. A layer cannot be
+ * removed while it is being read. */
 #pragma once
 #include <stdbool.h>
 

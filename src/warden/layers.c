@@ -221,8 +221,8 @@ void layers_add(struct warden *w, const struct wire_request *rq, struct passed *
 
 static bool is_held(const struct box *b, const struct wire_layer *layer)
 {
-	for (size_t i = 0; b->held && i < b->held->rq.n_layers; i++)
-		if (memcmp(&b->held->rq.layers[i], layer, sizeof(*layer)) == 0)
+	for (size_t i = 0; b->create && i < b->create->rq.n_layers; i++)
+		if (memcmp(&b->create->rq.layers[i], layer, sizeof(*layer)) == 0)
 			return true;
 	return false;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* warden/layers.h - the layers of images: WIRE_LAYER_ADD, WIRE_LAYER_DROP and WIRE_LAYERS.
  *
- * Which of them are needed is the server's to know: what it never asked to drop stays. Several adds of one layer wait for
- * one unpacking, and no more than IMAGE_UNPACKINGS_MAX are unpacked at a time, operators' tars included. */
+ * The server decides which of them are needed; others stay. Several adds of one layer wait for one unpacking,
+ * and at most IMAGE_UNPACKINGS_MAX are unpacked at a time, operators' tars included. */
 #pragma once
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/lost.h - a box that runs and of which no file is left: what the kernel knows of it. */
+/* warden/lost.h - reconstructs a running box whose files are lost, from what the kernel knows of it. */
 #pragma once
 #include "warden/box_file.h"
 #include "warden/stack.h"

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* warden/maker.h - the process that makes slots.
  *
- * Making one takes milliseconds and waits for locks of the whole kernel, which is nothing for a loop that others wait for.
- * The maker is a copy of the warden that takes orders one by one, ends with it, and keeps nothing: a slot's descriptors
- * go to the warden, and the parked child is the warden's own from birth (CLONE_PARENT). When the maker dies, the numbers
- * that it was asked for are told as failed, and it is started again with the next order. */
+ * Making a slot takes milliseconds and waits for kernel locks, which would block the warden's loop. The maker
+ * is a copy of the warden that takes orders one by one and ends with it. It keeps nothing: a slot's
+ * descriptors go to the warden, and the parked child is a child of the warden from birth (CLONE_PARENT). When
+ * the maker dies, the slots that it was asked for are reported as failed, and it is started again with the
+ * next order. */
 #pragma once
 #include <stdbool.h>
 

@@ -114,7 +114,8 @@ void network_numbers_freed(struct warden *w, const unsigned *numbers, size_t n)
 	struct err e = { 0 };
 
 	if (w->network.is_on && n > 0 && delete_pairs(w, numbers, n, &e) < 0)
-		log_warn("addresses of nobody's are left in the rules until the next sweep", LOG_U("count", n), LOG_ERR(&e));
+		log_warn("unused addresses stay in the rules until the next sweep", LOG_U("count", n),
+			 LOG_ERR(&e));
 }
 
 /* What there should be of this number: slots that wait have some, too. */

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/network.h - who may reach what, as opensandbox-egress decides it: its connection, and the elements of our table.
+/* warden/network.h - applies the decisions of opensandbox-egress: the connection to it, and the elements of
+ * our nf_tables table.
  *
- * box/network.h makes the ways, which are closed. Here a box that is to have a network is told to egress (BIND) as soon as its
- * address is known, is given the class and the rules that egress answers with, and wakes after BOUND. While no egress is there,
- * what holds goes on to hold, and a create waits NETWORK_BIND_MS for one. Everything is kept here as well: rules that somebody
- * flushed are put back, and after a restart the kernel's own elements are taken up.
+ * box/network.h makes closed links. A box with a network is announced to egress (BIND) as soon as its address
+ * is known, gets the class and the rules of the reply, and wakes after BOUND. Without an egress, existing
+ * rules stay in force, and a create waits NETWORK_BIND_MS for one. All rules are also remembered here:
+ * flushed rules are restored, and after a restart the kernel's elements are read back.
  *
- * Without a socket for egress (--egress-fd) nobody resolves names: WIRE_NET_OPEN is opened at once, and WIRE_NET_POLICY refused. */
+ * Without a socket for egress (--egress-fd) there is no name resolution: WIRE_NET_OPEN is opened at once, and
+ * WIRE_NET_POLICY refused. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,7 +31,7 @@ struct nft_row;
 struct warden;
 
 #define NETWORK_BIND_MS 9000 /* one that does not answer is replaced within 7 s (server/boot/supervise.c) */
-#define NETWORK_LATE_MS 1000 /* and so much more when there is somebody to answer */
+#define NETWORK_LATE_MS 1000 /* additional time while an egress is connected */
 #define NETWORK_LEARNED_MAX 4096 /* of one box */
 
 struct network_spec {
@@ -38,7 +40,7 @@ struct network_spec {
 	const char *const *opened;
 	size_t n_opened;
 	int listener;       /* for egress: SEQPACKET, listening; -1: none. Taken */
-	int64_t egress_uid; /* who may connect, besides root; -1: nobody */
+	int64_t egress_uid; /* user that may connect, besides root; -1: none */
 };
 
 struct network {
@@ -90,14 +92,14 @@ struct box *network_box(const struct warden *w, uint32_t address); /* or NULL */
 void network_open(struct warden *w, const struct network_spec *spec, const char *prefix, const char *state_dir);
 int network_take_up(struct warden *w, struct err *e);
 void network_give_up(struct warden *w, const struct err *why); /* none, after all */
-/* For ready.c: from the one to the other, the address of this number is somebody's. */
+/* For ready.c: between these calls, the address of this number is in use. */
 void network_number_taken(struct warden *w, unsigned number);
 void network_numbers_freed(struct warden *w, const unsigned *numbers, size_t n);
 /* In a worker, of a number that nobody can take meanwhile: every element of the rules that has its address goes. */
 int network_forget(const struct warden *w, unsigned number, struct err *e);
 /* In a worker: marks in FOUND, by number, whose elements there are. */
 int network_find(const struct warden *w, unsigned char *found, struct err *e);
-void network_done(struct warden *w, bool is_last); /* with all that is in the kernel, when nobody needs it any more */
+void network_done(struct warden *w, bool is_last); /* IS_LAST: also removes everything from the kernel */
 
 int network_element_number(const struct warden *w, const char *set, const struct nft_row *row); /* the box's; -1: of none */
 void network_put_back(struct warden *w, unsigned number, struct nft_batch *batch);
@@ -134,7 +136,7 @@ void box_net_forget_all(struct box *b); /* all that was learned */
 int box_net_cut(struct box *b, const struct egress_message *m, struct err *e);
 /* What is known of it, for a table that may have nothing. */
 void box_net_put_back(struct box *b, struct nft_batch *batch);
-uint64_t box_net_refused(const struct box *b); /* packets that it has sent in vain; 0 also when nobody can tell */
+uint64_t box_net_refused(const struct box *b); /* packets of it that were dropped; 0 also when unknown */
 struct conntrack_flow;
 bool box_net_forbids(const struct box *b, const struct conntrack_flow *f); /* by its rules as they are */
 

@@ -171,7 +171,8 @@ static void tell_mended(struct warden *w)
 		if (l->mended[i] == MEND_NONE || !b)
 			continue;
 		if (l->mended[i] == MEND_DONE)
-			log_warn("the link of a sandbox was changed by somebody and is put right", LOG_S("id", b->file.id));
+			log_warn("the link of a sandbox was changed from outside, restoring it",
+				 LOG_S("id", b->file.id));
 		else if (b->file.stage == BOX_RUNNING && !b->has_ended)
 			log_error("a sandbox is without a network, trying again", LOG_S("id", b->file.id));
 	}
@@ -185,7 +186,7 @@ static void on_looked(const struct err *failure, void *arg)
 	if (failure)
 		log_error("the network of sandboxes cannot be looked at or put right, trying again", LOG_ERR(failure));
 	if (n->look->is_lost)
-		log_warn("rules of the network were removed by somebody, putting them back");
+		log_warn("network rules were removed from outside, restoring them");
 	tell_mended(w);
 	n->put_back_at = failure && !n->look->is_lost ? SLOT_NUMBER_MAX : 0;
 	n->put_back_max = PUT_BACK_MAX;

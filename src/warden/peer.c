@@ -109,7 +109,7 @@ static void flush(struct peer *p)
 		if (r == 0)
 			return;
 		if (r < 0) {
-			log_warn("a peer is gone", LOG_ERR(&e));
+			log_warn("a client disconnected", LOG_ERR(&e));
 			peer_end(p);
 			return;
 		}

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/peer.h - who asks: connections over which requests come and answers go.
+/* warden/peer.h - connections of clients: requests in, replies out.
  *
- * Only root and the server's user are listened to, by what the kernel says of each connection and of each message. What is
- * no message of ours ends its connection. A peer that does not read is not read from. */
+ * Only root and the server's user are accepted, according to the kernel's credentials of each connection and
+ * each message. A malformed message closes the connection. A peer that does not read its replies is not read
+ * from. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/ready.h - slots that are made before they are asked for, and the numbers that all boxes have.
+/* warden/ready.h - slots made in advance, and the numbers that all boxes have.
  *
- * Creates come first: slots are made while none is in progress, or when there are few left, and with the limits that
- * were asked for last. A create that finds none waits for its turn. Most of the slots are eager (box/slot.h), for boxes like
- * those that have been asked for; some are not, for all others. */
+ * Creates have priority: slots are made while none is in progress, or when few are left, with the limits of
+ * the last request. A create that finds no slot waits in a queue. Most slots are eager (box/slot.h), prepared
+ * for boxes like the recent ones; the others fit any box. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

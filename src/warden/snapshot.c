@@ -284,7 +284,7 @@ static int check_remove(const struct warden *w, const char *layer, struct err *e
 	if (w->is_stopping)
 		return err_set(e, ERR_UNAVAILABLE, "stopping");
 	if (w->has_unknown || user_of(w, layer))
-		return err_set(e, ERR_CONFLICT, "a sandbox stands on the snapshot");
+		return err_set(e, ERR_CONFLICT, "a sandbox uses the snapshot");
 	if (layer_is_packed(w, layer))
 		return err_set(e, ERR_CONFLICT, "the snapshot is being exported");
 	if (snapshot_is_going(w, layer))

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/snapshot.h - layers that are the disk of a box as it was at one moment.
+/* warden/snapshot.h - layers that are a copy of a box's disk at one moment.
  *
- * What the box has not written back yet is written back while it still runs; then it is frozen, its disk cloned, and it goes
- * on. One that is paused stays so. A file in the folder of the box says that it is frozen for this and nothing else: a
- * warden that is killed meanwhile leaves that to the next one, which lets the box go on. A layer is there whole or not at
- * all. Whose it is and what it stands on is the server's business; it cannot be removed while a box stands on it. */
+ * Dirty data of the box is written back while it still runs. Then the box is frozen, its disk cloned, and the
+ * box thawed. A paused box stays paused. A file in the folder of the box records that it is frozen for a
+ * snapshot only, so the next warden thaws it if this one is killed. A layer exists completely or not at all.
+ * The server knows its owner and the layers below it. It cannot be removed while a box uses it. */
 #pragma once
 #include <stdbool.h>
 
@@ -32,5 +32,5 @@ int snapshot_let_go(const struct box_host *h, const struct slot *s, struct err *
 /* It goes on whatever froze it, with several tries. */
 int snapshot_thaw(const struct box_host *h, const struct slot *s, struct err *e);
 
-void snapshot_forget(struct box *b); /* nobody is answered any more */
+void snapshot_forget(struct box *b); /* without a reply */
 void snapshots_done(struct warden *w);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/stack.h - the layers above a box's image: those that the server names with a create.
+/* warden/stack.h - the layers above a box's image, as the server names them in a create.
  *
- * They are directories in the host's layers/, named after what they are: "blob-SHA256" was unpacked from a blob of an
- * image, "snap-ID" is the disk of a sandbox. A box has them for as long as it lives, so they are noted in its folder, in
- * the file "stack", before it is woken: what is noted there stays. */
+ * They are directories in the host's layers/: "blob-SHA256" was unpacked from a blob of an image, "snap-ID"
+ * is the disk of a sandbox. A box uses them as long as it lives, so they are recorded in its folder, in the
+ * file "stack", before it is woken; recorded layers are not removed. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -49,7 +49,7 @@ static unsigned remove_numbers(struct warden *w)
 			continue;
 		if (++n > SWEEP_NUMBERS_MAX)
 			break;
-		log_warn("something of a box that there is no more is removed", LOG_U("number", i));
+		log_warn("removing leftovers of a removed box", LOG_U("number", i));
 		w->is_taken[i] = true;
 		box_sweep_stray(w, i);
 	}

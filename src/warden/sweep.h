@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/sweep.h - removes, while the warden runs, what belongs to nobody: what a worker that was killed alone has left.
+/* warden/sweep.h - removes leftovers while the warden runs: resources of a worker that was killed alone.
  *
- * A start removes all of it (adopt.h); this does the same every now and then, and soon after something has failed. It reads
- * in a worker and tells what is nobody's by two rules:
+ * A start removes all of them (adopt.h). This module does the same from time to time, and soon after a
+ * failure. A worker reads what exists and applies two rules:
  *
- *   - what is being made or removed has a name of its own kind (new-..., gone-..., part-...). It is nobody's when it was last
- *     changed before the oldest worker that may have such things was begun;
- *   - what has the number of a box (folder, disk, groups, link, elements of the rules) is nobody's when the number is free,
- *     because a number is taken before anything has it and freed after everything is gone. */
+ *   - names of unfinished work (new-..., gone-..., part-...) are leftovers when they were last changed before the oldest
+ *     worker that may use them was started;
+ *   - resources with the number of a box (folder, disk, groups, link, elements of the rules) are leftovers when the number
+ *     is free, because a number is taken before anything uses it and freed after everything is gone. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -93,7 +93,7 @@ static int open_tar(const char *path, struct stat *ret, struct err *e)
 	if (fd < 0 || fstat(fd, ret) < 0)
 		return err_sys(e, errno, "open the tar '%s'", path);
 	if (!S_ISREG(ret->st_mode))
-		return err_set(e, ERR_INVALID, "it is not a file any more");
+		return err_set(e, ERR_INVALID, "it is no longer a file");
 	if ((uint64_t)ret->st_size > TAR_FILE_MAX)
 		return err_set(e, ERR_INVALID, "it is larger than %llu bytes", (unsigned long long)TAR_FILE_MAX);
 	return take_fd(&fd);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/tar_layer.h - the layer of an operator's tar: unpacked once, named after what is in it ("sha256-" and the digest of
- * the file). For a path with the numbers of its file (device, inode, size, times) a symlink "tar-..." leads to its layer: a
- * file that has not changed is not read again, one that has is another image. */
+/* warden/tar_layer.h - the layer of an operator's tar, unpacked once, named after its content ("sha256-" and
+ * the digest of the file).
+ *
+ * For a path with the numbers of its file (device, inode, size, times) a symlink "tar-..." leads to its
+ * layer: an unchanged file is not read again, a changed one is another image. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -164,7 +164,7 @@ static int serve_mark(struct run *r, struct err *e)
 	if (k != PASSING_MESSAGE)
 		return 0;
 	if (got.n_fds != 1)
-		return err_set(e, ERR_INVALID, "the unpacker sends what nobody asked for");
+		return err_set(e, ERR_INVALID, "unexpected message from the unpacker");
 	answer = mark(r, got.fds[0], e);
 	if (answer < 0)
 		return -1;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/unpacker.h - runs opensandbox-unpack once (image/unpack.h), and does for it what it must not be able to do: of a tar into
- * a directory, or of a directory into a tar.
+/* warden/unpacker.h - runs opensandbox-unpack once (image/unpack.h): a tar into a directory, or a directory
+ * into a tar.
  *
- * What it says is as trustworthy as the blob. The descriptors that it sends are looked at before they are marked: only
- * directories of the target's own file system can be, and it has none but those below the target. */
+ * It also sets the marks of opaque directories, for which the unpacker has no privilege. The unpacker is as
+ * untrusted as the blob: the descriptors that it sends are checked to be directories of the target's own file
+ * system, of which it can only reach those below the target. */
 #pragma once
 #include <stdint.h>
 
@@ -32,7 +33,7 @@ struct packer_spec {
 	const char *program;
 	uint64_t id_base;      /* of ids that are nobody else's while this runs */
 	uint64_t from_base;    /* of the directory's, on the disk; 0: as they are in the tar */
-	int dir;               /* which nobody changes meanwhile */
+	int dir;               /* unchanged meanwhile */
 	int out;               /* an empty file */
 	uint64_t bytes_max, disk_max; /* of it */
 	const char *const *left_out; /* paths of the directory; NULL behind the last, or for none */

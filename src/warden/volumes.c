@@ -157,7 +157,7 @@ int box_volumes_keep(struct box *b, const struct wire_volumes *volumes, struct e
 		return 0;
 	for (size_t i = 0; i < volumes->n; i++)
 		if (volumes->at[i].kind == WIRE_VOLUME_HOST && volumes->at[i].prefix >= b->w->volumes->spec.n)
-			return err_set(e, ERR_INVALID, "a volume in a folder that nobody has listed");
+			return err_set(e, ERR_INVALID, "a volume in a folder that is not listed");
 	b->volumes = calloc(1, sizeof(*b->volumes));
 	if (!b->volumes)
 		return err_no_memory(e);

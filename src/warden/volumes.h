@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/volumes.h - the volumes of boxes: named ones made and removed, and those of a create opened.
+/* warden/volumes.h - volumes of boxes: creates and removes named ones, and opens those of a create.
  *
- * The folders of the host that sandboxes may have are the --volume-prefix of the command line, in their order. All of it may
- * wait for a disk, so it happens in workers. A file system of the host may be a server that never answers again: boxes with
- * volumes of the host have workers of their own, and when all of these hang, such creates fail and no others. */
+ * The folders of the host that sandboxes may use are the --volume-prefix of the command line, in their order.
+ * All of it may wait for a disk, so it runs in workers. A file system of the host may hang for ever (a
+ * network server): boxes with host volumes have workers of their own, and when all of these hang, only such
+ * creates fail. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -368,7 +368,8 @@ int warden_open(struct warden *w, const struct warden_spec *spec, struct err *e)
 	if (open_boxes(w, spec, &report, &alive, e) < 0)
 		return explain(w, &report, e);
 	if (images_open(w, &spec->images, e) < 0 || volumes_open(w, &spec->volumes, e) < 0 || sweep_open(w, e) < 0 || ready_open(w, e) < 0 ||
-	    hogs_open(w, e) < 0 || guard_open(w, e) < 0 || peers_open(w, spec->listener, e) < 0 || begin_pulse(w, spec->pulse, e) < 0)
+	    cpu_throttles_open(w, e) < 0 || guard_open(w, e) < 0 || peers_open(w, spec->listener, e) < 0 ||
+		    begin_pulse(w, spec->pulse, e) < 0)
 		return -1;
 	KILL_POINT("warden.start.ready");
 	warn(&report);
@@ -407,7 +408,7 @@ void warden_done(struct warden *w)
 	if (!w->loop)
 		return;
 	peers_done(w);
-	hogs_done(w);
+	cpu_throttles_done(w);
 	guard_done(w);
 	ready_done(w);
 	sweep_done(w);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/warden.h - the root process that owns the boxes: what its parts share.
+/* warden/warden.h - the root process that owns the boxes: state that its parts share.
  *
- * peer.h talks to the server, calls.h turns requests into what is below, box.h is one box from its creation to its removal,
- * network.h is who may reach what, ready.h keeps slots for the next ones, adopt.h finds what an earlier warden has left. Everything runs on one loop; what
- * may block does so in a worker. Killing this process loses nothing that was acknowledged and ends no sandbox. */
+ * peer.h talks to the server, calls.h executes its requests, box.h is one box from creation to removal,
+ * network.h applies network rules, ready.h keeps slots for the next boxes, adopt.h adopts boxes of an earlier
+ * warden. Everything runs on one loop; work that may block runs in a worker. Killing this process loses
+ * nothing that was acknowledged and ends no sandbox. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,7 +18,7 @@
 #include "net/pulse.h"
 #include "warden/box_file.h"
 #include "warden/guard.h"
-#include "warden/hog.h"
+#include "warden/cpu_throttle.h"
 #include "warden/images.h"
 #include "warden/maker.h"
 #include "warden/network.h"
@@ -38,7 +39,7 @@ struct warden_spec {
 	const char *state_dir, *prefix, *execd;
 	int listener;     /* SEQPACKET, listening; taken */
 	int pulse;        /* see net/pulse.h; -1: none. Taken */
-	int64_t server_uid; /* who may ask, besides root; -1: nobody */
+	int64_t server_uid; /* user that may send requests, besides root; -1: none */
 	unsigned slots;   /* kept ready */
 	struct images_spec images; /* as the operator lists them */
 	struct volumes_spec volumes;
@@ -54,7 +55,7 @@ struct warden {
 	bool has_host;
 	int lock; /* of the state directory */
 	bool is_locked_out; /* it could not be had: another warden runs there */
-	struct workers workers;  /* for what somebody waits for */
+	struct workers workers;  /* for requests that clients wait for */
 	struct workers freezers; /* for pauses: few, since each waits for busy processes to have their turn */
 	struct workers removers; /* few: they wait for the same locks of the kernel that creates need */
 	char boot[BOOT_ID_SIZE];
@@ -73,9 +74,9 @@ struct warden {
 	struct box *boxes;
 	bool is_taken[SLOT_NUMBER_MAX]; /* numbers, until everything that they name is gone */
 	unsigned next_number;
-	bool has_unknown; /* boxes that could not be taken up, and are left alone: they may stand on any layer */
+	bool has_unknown; /* boxes that could not be adopted and are left alone: they may use any layer */
 
-	struct maker maker; /* one: a second makes latency worse on two processors, and rates no better */
+	struct maker maker; /* one: a second makes latency worse on two CPUs, and rates no better */
 	struct parked *parked; /* slots that wait */
 	unsigned n_parked, want_parked;
 	struct box *waiting; /* creates that wait for one, the oldest first */
@@ -87,7 +88,7 @@ struct warden {
 	struct timer refill;
 	uint64_t refill_pause_ms; /* longer with each failure */
 
-	struct hogs hogs;
+	struct cpu_throttles throttles;
 	struct sweep sweep;
 	struct guard guard;
 

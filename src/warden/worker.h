@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* warden/worker.h - what may block, in a child of its own: freezing, killing, removing.
+/* warden/worker.h - blocking work in a child process: freezing, killing, removing.
  *
- * The child is a copy of this process and ends with it. One that is killed alone has failed with ERR_UNAVAILABLE: whoever
- * started it undoes what it may have done. At most `max` of a pool run at a time, others wait for their turn. Those
- * that are quick share a child when several wait: making one costs more than what they do. */
+ * The child is a copy of this process and ends with it. If it alone is killed, the work has failed with
+ * ERR_UNAVAILABLE, and its owner undoes its effects. At most `max` children of a pool run at a time, others
+ * wait. Short tasks share a child when several wait, because a fork costs more than the task. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -54,10 +54,10 @@ static inline bool worker_is_busy(const struct worker *w)
 
 /* The worker must stay in its place until it is done. GIFT, if not -1, is closed here once the child has it. */
 void worker_start(struct worker *w, struct workers *pool, worker_fn *fn, worker_done_fn *done, void *arg, int gift);
-/* For what waits for nobody: it may come behind others, and be told of when those behind it are done. */
+/* For background work: it may run after others, and its end may be reported after theirs. */
 void worker_start_quick(struct worker *w, struct workers *pool, worker_fn *fn, worker_done_fn *done, void *arg, int gift);
 int worker_pidfd(const struct worker *w); /* of its child, borrowed; -1: it has none (yet) */
-/* When the oldest that runs was begun, in time of day; now, when none does. What is older than this, nobody works on. */
+/* Start of the oldest running child, in time of day; the current time if there is none. Older leftovers are in nobody's use. */
 int64_t workers_begun_us(const struct workers *pool);
-/* Nobody is told any more; the child goes on until this process ends. */
+/* No callback comes any more; the child continues until this process ends. */
 void worker_forget(struct worker *w);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real sandboxes of a real server, and programs that run in them: what every test of this folder starts from.
 
-A requirement of the security document is tried by its id (test_N1_...): as the sandbox's root, and as another user of it."""
+A requirement of docs/threat-model.md is tried by its id (test_N1_...): as the sandbox's root, and as another user of it."""
 import ast
 import base64
 import concurrent.futures

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""5.8, G6, G7 and G10: what a sandbox does to use up the host is bounded, is felt by nobody else, and ends when it is deleted."""
+"""Limits of a sandbox (L1 to L7, G6, G7, G10): what a sandbox does to use up the host is bounded, is felt by nobody else, and ends when it is deleted."""
 import contextlib
 import http.client
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every way around a network policy that is known (security document 5.9, W1 to W11; G5), tried from inside. What counts is what
+"""Every way around a network policy that is known (docs/threat-model.md: W1 to W11; G5), tried from inside. What counts is what
 leaves: nothing forbidden may be seen on the outside interface, where each packet is written down."""
 import base64
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""5.1: namespaces and ids; and that one sandbox is nothing to another (G3, TB6)."""
+"""Namespaces and ids (N1 to N5); and that one sandbox is nothing to another (G3, TB6)."""
 import fcntl
 import os
 import pathlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""5.2: what programs of a sandbox may do, and that they may do nothing to its PID 1."""
+"""Privileges (C1 to C5): what programs of a sandbox may do, and that they may do nothing to its PID 1."""
 import json
 import os
 import resource

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""5.4 to 5.7: the root, descriptors and our own program, devices, paths."""
+"""R1 to R7, D1 to D3, V1, O1: the root, descriptors and our own program, devices, paths."""
 import hashlib
 import http.client
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""5.3: the syscall filter, from inside of it."""
+"""The system call filter (F1 to F4), from inside a sandbox."""
 import platform
 import signal
 

@@ -29,10 +29,14 @@ struct code_options {
 static const struct opt run_opts[] = {
 	OPT(struct code_options, language, OPT_STRING, "language", 'l', "LANGUAGE",
 	    "python (what it is without this), javascript, typescript, bash, or any that has a kernel in the image."),
-	OPT(struct code_options, file, OPT_STRING, "file", 'f', "FILE", "Run what is in FILE.", .is_file = true),
-	OPT(struct code_options, context, OPT_STRING, "context", 'c', "CONTEXT", "Run it in CONTEXT; without this in the language's own."),
-	OPT(struct code_options, new_context, OPT_FLAG, "new-context", 0, NULL, "Run it in a context of its own, which goes afterwards."),
-	OPT(struct code_options, save_dir, OPT_STRING, "save-dir", 0, "FOLDER", "Save pictures that come of it in FOLDER.", .is_file = true),
+	OPT(struct code_options, file, OPT_STRING, "file", 'f', "FILE", "Run the contents of FILE.",
+	    .is_file = true),
+	OPT(struct code_options, context, OPT_STRING, "context", 'c', "CONTEXT",
+	    "Run it in CONTEXT. Default: the shared context of the language."),
+	OPT(struct code_options, new_context, OPT_FLAG, "new-context", 0, NULL,
+	    "Run it in a new context, which is deleted afterwards."),
+	OPT(struct code_options, save_dir, OPT_STRING, "save-dir", 0, "FOLDER",
+	    "Save images of its results in FOLDER.", .is_file = true),
 	OPT_OUTPUT(struct code_options, output_raw_table),
 	{ 0 },
 };

@@ -19,7 +19,7 @@ struct run_options {
 	bool background;
 };
 
-#define OPT_WORKDIR(type_) OPT(type_, workdir, OPT_STRING, "workdir", 'w', "FOLDER", "Where it runs.")
+#define OPT_WORKDIR(type_) OPT(type_, workdir, OPT_STRING, "workdir", 'w', "FOLDER", "Working directory.")
 #define OPT_TIMEOUT(type_) OPT(type_, timeout, OPT_STRING, "timeout", 't', "DURATION", "End it after this long: 30s, 5m.")
 
 static const struct opt run_opts[] = {
@@ -127,7 +127,8 @@ struct logs_options {
 };
 
 static const struct opt logs_opts[] = {
-	OPT(struct logs_options, cursor, OPT_INT, "cursor", 0, "NUMBER", "Only what came after this, as the last answer had it."),
+	OPT(struct logs_options, cursor, OPT_INT, "cursor", 0, "NUMBER",
+	    "Only output after this cursor, from the previous answer."),
 	OPT_OUTPUT(struct logs_options, output_table_raw),
 	{ 0 },
 };
@@ -227,12 +228,14 @@ static int session_delete(int argc, char **argv, void *arg)
 #define OWN_STATUS "The status is the command's."
 
 static const struct opt_command session_commands[] = {
-	{ .name = "create", .summary = "begin a shell that stays", .opts = session_create_opts, .run = session_create,
+	{ .name = "create", .summary = "start a session: a shell that keeps its state",
+	  .opts = session_create_opts, .run = session_create,
 	  .operands = "SANDBOX", .min_operands = 1, .max_operands = 1, CLI_COMPLETES_SANDBOX },
-	{ .name = "run", .summary = "run a command in such a shell", .opts = session_run_opts, .run = session_run,
+	{ .name = "run", .summary = "run a command in a session", .opts = session_run_opts,
+	  .run = session_run,
 	  .operands = "SANDBOX SESSION -- COMMAND...", .min_operands = 3, .max_operands = OPT_OPERANDS_ANY, CLI_COMPLETES_SANDBOX,
 	  .about = PAYLOAD OWN_STATUS },
-	{ .name = "delete", .summary = "end such a shell", .opts = cli_table_opts, .run = session_delete,
+	{ .name = "delete", .summary = "end a session", .opts = cli_table_opts, .run = session_delete,
 	  .operands = "SANDBOX SESSION", .min_operands = 2, .max_operands = 2, CLI_COMPLETES_SANDBOX },
 	{ 0 },
 };
@@ -240,9 +243,12 @@ static const struct opt_command session_commands[] = {
 const struct opt_command command_commands[] = {
 	{ .name = "run", .summary = "run a command", .opts = run_opts, .run = command_run, .operands = "SANDBOX -- COMMAND...",
 	  .min_operands = 2, .max_operands = OPT_OPERANDS_ANY, CLI_COMPLETES_SANDBOX, .about = PAYLOAD OWN_STATUS },
-	{ .name = "status", .summary = "show how far a command is", .opts = cli_table_opts, .run = command_status, EXECUTION },
-	{ .name = "logs", .summary = "show what a command in the background wrote", .opts = logs_opts, .run = command_logs, EXECUTION },
+	{ .name = "status", .summary = "show the state of a command", .opts = cli_table_opts,
+	  .run = command_status, EXECUTION },
+	{ .name = "logs", .summary = "show the output of a background command", .opts = logs_opts,
+	  .run = command_logs, EXECUTION },
 	{ .name = "interrupt", .summary = "interrupt a command", .opts = cli_table_opts, .run = command_interrupt, EXECUTION },
-	{ .name = "session", .summary = "shells that stay between commands", .commands = session_commands },
+	{ .name = "session", .summary = "sessions: shells that keep their state between commands",
+	  .commands = session_commands },
 	{ 0 },
 };

@@ -144,7 +144,7 @@ static int config_set(int argc, char **argv, void *arg)
 const struct opt_command config_commands[] = {
 	{ .name = "init", .summary = "write a settings file with every key in it", .opts = init_opts, .run = config_init },
 	{ .name = "show", .summary = "show the settings in effect", .opts = cli_table_opts, .run = config_show,
-	  .about = "What options, environment and file come to. The key is not shown." },
+	  .about = "The result of options, environment and file. The key is not shown." },
 	{ .name = "set", .summary = "change one of the settings", .opts = cli_table_opts, .run = config_set, .operands = "SECTION.FIELD VALUE",
 	  .min_operands = 2, .max_operands = 2 },
 	{ 0 },

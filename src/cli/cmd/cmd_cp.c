@@ -23,7 +23,7 @@ struct cp_options {
 const struct opt cli_cp_opts[] = {
 	OPT(struct cp_options, quiet, OPT_FLAG, "quiet", 'q', NULL, "Show no progress, and no result."),
 	OPT(struct cp_options, unsafe_links, OPT_FLAG, "unsafe-links", 0, NULL,
-	    "Out of a sandbox: make links that lead out of the folder, too. A program that follows one writes to wherever the sandbox said."),
+	    "From a sandbox: also create symlinks that lead out of the folder. Programs that follow them write to paths that the sandbox chose."),
 	OPT_OUTPUT(struct cp_options, output_table),
 	{ 0 },
 };
@@ -46,7 +46,7 @@ int copy_wait(struct copy_job *j, int begun)
 	return -1;
 }
 
-int copy_ended(struct copy_job *j, const struct cargo *t, int begun)
+int copy_ended(struct copy_job *j, const struct file_transfer *t, int begun)
 {
 	return begun == 0 || more_carried(j->cli, t, begun) == CLI_OK ? 0 : -1;
 }

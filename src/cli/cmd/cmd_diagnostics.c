@@ -51,8 +51,10 @@ static int diagnostics_events(int argc, char **argv, void *arg)
 #define ONE_SANDBOX .operands = "SANDBOX", .min_operands = 1, .max_operands = 1, CLI_COMPLETES_SANDBOX
 
 const struct opt_command diagnostics_commands[] = {
-	{ .name = "logs", .summary = "show what was logged about a sandbox", .opts = scope_opts, .run = diagnostics_logs, ONE_SANDBOX },
-	{ .name = "events", .summary = "show what happened to a sandbox", .opts = scope_opts, .run = diagnostics_events, ONE_SANDBOX },
+	{ .name = "logs", .summary = "show logs about a sandbox", .opts = scope_opts, .run = diagnostics_logs,
+	  ONE_SANDBOX },
+	{ .name = "events", .summary = "show events of a sandbox", .opts = scope_opts,
+	  .run = diagnostics_events, ONE_SANDBOX },
 	{ 0 },
 };
 
@@ -67,18 +69,20 @@ struct devops_options {
 
 static const struct opt devops_logs_opts[] = {
 	OPT_TAIL("The last so many lines: 100."),
-	OPT(struct devops_options, since, OPT_STRING, "since", 's', "DURATION", "Only what is newer than that: 10m, 1h."),
+	OPT(struct devops_options, since, OPT_STRING, "since", 's', "DURATION",
+	    "Only newer entries: 10m, 1h."),
 	OPT_OUTPUT(struct devops_options, output_raw),
 	{ 0 },
 };
 static const struct opt devops_events_opts[] = {
-	OPT(struct devops_options, limit, OPT_INT, "limit", 'l', "NUMBER", "At most so many: 50."),
+	OPT(struct devops_options, limit, OPT_INT, "limit", 'l', "NUMBER", "Maximum number. Default: 50."),
 	OPT_OUTPUT(struct devops_options, output_raw),
 	{ 0 },
 };
 static const struct opt devops_summary_opts[] = {
 	OPT_TAIL("The last so many lines of the logs: 50."),
-	OPT(struct devops_options, limit, OPT_INT, "event-limit", 0, "NUMBER", "At most so many events: 20."),
+	OPT(struct devops_options, limit, OPT_INT, "event-limit", 0, "NUMBER",
+	    "Maximum number of events. Default: 20."),
 	OPT_OUTPUT(struct devops_options, output_raw),
 	{ 0 },
 };
@@ -154,7 +158,8 @@ static int devops_summary(int argc, char **argv, void *arg)
 
 const struct opt_command devops_commands[] = {
 	{ .name = "logs", .summary = "use 'osb diagnostics logs' instead", .opts = devops_logs_opts, .run = devops_logs, ONE_SANDBOX },
-	{ .name = "inspect", .summary = "show what the server knows of a sandbox", .opts = cli_raw_opts, .run = devops_inspect,
+	{ .name = "inspect", .summary = "show the server's record of a sandbox", .opts = cli_raw_opts,
+	  .run = devops_inspect,
 	  ONE_SANDBOX },
 	{ .name = "events", .summary = "use 'osb diagnostics events' instead", .opts = devops_events_opts, .run = devops_events,
 	  ONE_SANDBOX },

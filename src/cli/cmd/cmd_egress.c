@@ -52,7 +52,7 @@ struct patch_options {
 
 static const struct opt patch_opts[] = {
 	OPT(struct patch_options, rules, OPT_LIST, "rule", 0, "ACTION=TARGET",
-	    "What is to hold from now on, besides what did: allow=packages.example.org, deny=*.example.com.", .is_required = true),
+	    "Rule to add: allow=packages.example.org, deny=*.example.com.", .is_required = true),
 	OPT_OUTPUT(struct patch_options, output_table),
 	{ 0 },
 };
@@ -90,7 +90,8 @@ static int egress_patch(int argc, char **argv, void *arg)
 }
 
 const struct opt_command egress_commands[] = {
-	{ .name = "get", .summary = "show what a sandbox may reach", .opts = cli_table_opts, .run = egress_get, .operands = "SANDBOX",
+	{ .name = "get", .summary = "show the network policy of a sandbox", .opts = cli_table_opts,
+	  .run = egress_get, .operands = "SANDBOX",
 	  .min_operands = 1, .max_operands = 1, CLI_COMPLETES_SANDBOX },
 	{ .name = "patch", .summary = "add rules to it", .opts = patch_opts, .run = egress_patch, .operands = "SANDBOX",
 	  .min_operands = 1, .max_operands = 1, CLI_COMPLETES_SANDBOX },

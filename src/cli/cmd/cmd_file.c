@@ -86,14 +86,14 @@ struct entry_options {
 static const struct opt mkdir_opts[] = {
 	OPT(struct entry_options, mode, OPT_STRING, "mode", 0, "MODE", "Its permissions: 755."),
 	OPT(struct entry_options, owner, OPT_STRING, "owner", 0, "NAME", "Whose it is."),
-	OPT(struct entry_options, group, OPT_STRING, "group", 0, "NAME", "The group whose it is."),
+	OPT(struct entry_options, group, OPT_STRING, "group", 0, "NAME", "Group."),
 	OPT_OUTPUT(struct entry_options, output_table),
 	{ 0 },
 };
 static const struct opt chmod_opts[] = {
 	OPT(struct entry_options, mode, OPT_STRING, "mode", 0, "MODE", "The new permissions: 644.", .is_required = true),
-	OPT(struct entry_options, owner, OPT_STRING, "owner", 0, "NAME", "Whose it is to be."),
-	OPT(struct entry_options, group, OPT_STRING, "group", 0, "NAME", "The group whose it is to be."),
+	OPT(struct entry_options, owner, OPT_STRING, "owner", 0, "NAME", "New owner."),
+	OPT(struct entry_options, group, OPT_STRING, "group", 0, "NAME", "New group."),
 	OPT_OUTPUT(struct entry_options, output_table),
 	{ 0 },
 };
@@ -161,7 +161,8 @@ struct search_options {
 };
 
 static const struct opt search_opts[] = {
-	OPT(struct search_options, pattern, OPT_STRING, "pattern", 'p', "GLOB", "What the names are like: *.py.", .is_required = true),
+	OPT(struct search_options, pattern, OPT_STRING, "pattern", 'p', "GLOB", "Pattern of names: *.py.",
+	    .is_required = true),
 	OPT_OUTPUT(struct search_options, output_table),
 	{ 0 },
 };
@@ -207,8 +208,10 @@ struct replace_options {
 };
 
 static const struct opt replace_opts[] = {
-	OPT(struct replace_options, old, OPT_STRING, "old", 0, "TEXT", "What is replaced, wherever it stands.", .is_required = true),
-	OPT(struct replace_options, new, OPT_STRING, "new", 0, "TEXT", "What it is replaced by.", .is_required = true),
+	OPT(struct replace_options, old, OPT_STRING, "old", 0, "TEXT", "Text to replace, at all places.",
+	    .is_required = true),
+	OPT(struct replace_options, new, OPT_STRING, "new", 0, "TEXT", "Replacement text.",
+	    .is_required = true),
 	OPT_OUTPUT(struct replace_options, output_table),
 	{ 0 },
 };
@@ -237,7 +240,7 @@ const struct opt_command file_commands[] = {
 	{ .name = "upload", .summary = "copy a local file into a sandbox", .opts = cli_table_opts, .run = file_upload,
 	  OPERANDS("SANDBOX LOCAL REMOTE", 3) },
 	{ .name = "download", .summary = "copy a file out of a sandbox", .opts = cli_table_opts, .run = file_download,
-	  OPERANDS("SANDBOX REMOTE LOCAL", 3), .about = "The local file is there as a whole or not at all." },
+	  OPERANDS("SANDBOX REMOTE LOCAL", 3), .about = "The local file is complete or absent." },
 	{ .name = "rm", .summary = "remove files", .opts = cli_table_opts, .run = file_rm, MANY_PATHS },
 	{ .name = "mv", .summary = "move a file", .opts = cli_table_opts, .run = file_mv, OPERANDS("SANDBOX SOURCE DESTINATION", 3) },
 	{ .name = "mkdir", .summary = "make folders", .opts = mkdir_opts, .run = file_mkdir, MANY_PATHS },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/cmd/cmd_file.h - what the two files of 'osb file' share. */
+/* cli/cmd/cmd_file.h - shared by the two files of 'osb file'. */
 #pragma once
 #include "base/opt.h"
 

@@ -25,7 +25,8 @@ struct cat_options {
 };
 
 const struct opt file_cat_opts[] = {
-	OPT(struct cat_options, encoding, OPT_STRING, "encoding", 0, "NAME", "What it is written in: utf-8, which is not looked at."),
+	OPT(struct cat_options, encoding, OPT_STRING, "encoding", 0, "NAME",
+	    "Encoding. Default: utf-8, which is not checked."),
 	OPT_OUTPUT(struct cat_options, output_raw),
 	{ 0 },
 };
@@ -71,11 +72,12 @@ struct write_options {
 };
 
 const struct opt file_write_opts[] = {
-	OPT(struct write_options, content, OPT_STRING, "content", 'c', "TEXT", "What it is to hold; without it standard input."),
-	OPT(struct write_options, encoding, OPT_STRING, "encoding", 0, "NAME", "Write it in this encoding: utf-8."),
+	OPT(struct write_options, content, OPT_STRING, "content", 'c', "TEXT",
+	    "File contents. Default: standard input."),
+	OPT(struct write_options, encoding, OPT_STRING, "encoding", 0, "NAME", "Encoding. Default: utf-8."),
 	OPT(struct write_options, mode, OPT_STRING, "mode", 0, "MODE", "Its permissions: 755."),
 	OPT(struct write_options, owner, OPT_STRING, "owner", 0, "NAME", "Whose it is."),
-	OPT(struct write_options, group, OPT_STRING, "group", 0, "NAME", "The group whose it is."),
+	OPT(struct write_options, group, OPT_STRING, "group", 0, "NAME", "Group."),
 	OPT_OUTPUT(struct write_options, output_table),
 	{ 0 },
 };

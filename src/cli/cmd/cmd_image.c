@@ -7,7 +7,7 @@
 #include "cli/cli.h"
 #include "cli/commands_more.h"
 #include "cli/copy/copy.h"
-#include "cli/copy/transfer.h"
+#include "cli/copy/file_transfer.h"
 #include "cli/progress.h"
 #include "sys/fd.h"
 
@@ -24,14 +24,15 @@ struct image_options {
 #define OUTPUT OPT_OUTPUT(struct image_options, output_table)
 #define QUIET OPT(struct image_options, quiet, OPT_FLAG, "quiet", 'q', NULL, "Show no progress.")
 #define WHICH \
-	OPT(struct image_options, platform, OPT_STRING, "platform", 0, "OS/ARCH", "Take the image for OS/ARCH instead of the server's."), \
+	OPT(struct image_options, platform, OPT_STRING, "platform", 0, "OS/ARCH", "Use the image for OS/ARCH. Default: the server's."), \
 	OPT(struct image_options, username, OPT_STRING, "username", 'u', "NAME", "Log in to the registry as NAME."), \
 	OPT(struct image_options, password_stdin, OPT_FLAG, "password-stdin", 0, NULL, "Read the password from standard input.")
 
 static const struct opt pull_opts[] = { WHICH, QUIET, OUTPUT, { 0 } };
 static const struct opt save_opts[] = { WHICH, QUIET, { 0 } };
 static const struct opt load_opts[] = {
-	OPT(struct image_options, name, OPT_STRING, "name", 0, "IMAGE", "Call the image IMAGE, whatever the archive says."), QUIET, OUTPUT, { 0 },
+	OPT(struct image_options, name, OPT_STRING, "name", 0, "IMAGE",
+	    "Name the image IMAGE, whatever its name in the archive."), QUIET, OUTPUT, { 0 },
 };
 
 /* ---- which image ---- */
@@ -136,7 +137,7 @@ static int image_remove(int argc, char **argv, void *arg)
 
 static int image_load(int argc, char **argv, void *arg)
 {
-	AUTO(cargo_done) struct cargo t = CARGO_INIT;
+	AUTO(file_transfer_done) struct file_transfer t = FILE_TRANSFER_INIT;
 	AUTO(osb_free) struct osb_bytes *answer = NULL;
 	struct image_options o = { 0 };
 	struct cli *cli = arg;
@@ -145,11 +146,13 @@ static int image_load(int argc, char **argv, void *arg)
 
 	if (!cli_begin(cli, argc, argv, &o))
 		return cli->status;
-	if (cargo_open_in(&t, cli, cli->operands[0], copy_base_name(cli->operands[0]), o.quiet, &e) < 0)
+	if (file_transfer_open_in(&t, cli, cli->operands[0], copy_base_name(cli->operands[0]), o.quiet,
+				  &e) < 0)
 		return cli_fail_err(cli, &e);
 	if (!cli_client(cli))
 		return cli->status;
-	begun = cli_wait(cli, NULL, osb_image_load(cli->client, o.name, cargo_read, &t, &answer, cli_call(cli)));
+	begun = cli_wait(cli, NULL, osb_image_load(cli->client, o.name, file_transfer_read, &t, &answer,
+						   cli_call(cli)));
 	if (more_carried(cli, &t, begun) != CLI_OK)
 		return cli->status;
 	return more_show_items(cli, answer, image_paths, image_columns, "images");
@@ -158,7 +161,7 @@ static int image_load(int argc, char **argv, void *arg)
 static int image_save(int argc, char **argv, void *arg)
 {
 	AUTO(buf_done) struct buf password = BUF_INIT(PASSWORD_MAX + 1);
-	AUTO(cargo_done) struct cargo t = CARGO_INIT;
+	AUTO(file_transfer_done) struct file_transfer t = FILE_TRANSFER_INIT;
 	struct image_options o = { 0 };
 	struct cli *cli = arg;
 	struct osb_pull pull;
@@ -168,11 +171,14 @@ static int image_save(int argc, char **argv, void *arg)
 		return cli->status;
 	if (read_which(cli, &o, &password, &pull, &e) < 0)
 		return cli_fail_usage(cli, &e);
-	if (cargo_open_out(&t, cli, cli->operands[1], str_of(pull.image), PROGRESS_UNKNOWN, o.quiet, &e) < 0)
+	if (file_transfer_open_out(&t, cli, cli->operands[1], str_of(pull.image), PROGRESS_UNKNOWN, o.quiet,
+			      &e) < 0)
 		return cli_fail_err(cli, &e);
 	if (!cli_client(cli))
 		return cli->status;
-	return more_save(cli, &t, cli_wait(cli, NULL, osb_image_save(cli->client, &pull, cargo_write, &t, cli_call(cli))));
+	return more_save(cli, &t, cli_wait(cli, NULL, osb_image_save(cli->client, &pull, file_transfer_write,
+								     &t,
+								     cli_call(cli))));
 }
 
 const struct opt_command cli_image_commands[] = {
@@ -180,13 +186,14 @@ const struct opt_command cli_image_commands[] = {
 	  .max_operands = 1, .run = image_pull,
 	  .about = "Asks the registry even if the image is present: its tag may have moved. Creates pull by themselves what is missing." },
 	{ .name = "ls", .summary = "list the images that are present", .opts = cli_table_opts, .run = image_list },
-	{ .name = "load", .summary = "take the images of an archive", .operands = "FILE|-", .opts = load_opts, .min_operands = 1,
+	{ .name = "load", .summary = "load the images of an archive", .operands = "FILE|-", .opts = load_opts,
+	  .min_operands = 1,
 	  .max_operands = 1, .run = image_load,
 	  .about = "FILE is a tar, compressed or not: an OCI layout, what 'docker save' wrote, or a root file system, which needs a name." },
 	{ .name = "save", .summary = "write an image to an archive", .operands = "IMAGE FILE|-", .opts = save_opts, .min_operands = 2,
 	  .max_operands = 2, .run = image_save, .about = "Writes an OCI layout, as a tar, that 'docker load' takes as well." },
 	{ .name = "rm", .summary = "forget images", .operands = "IMAGE...", .opts = cli_table_opts, .min_operands = 1,
 	  .max_operands = OPT_OPERANDS_ANY, .run = image_remove,
-	  .about = "Sandboxes that run go on, and layers that something stands on stay." },
+	  .about = "Running sandboxes continue, and layers in use are kept." },
 	{ 0 },
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* osb logs: what the first program of a sandbox wrote. */
+/* osb logs: output of the first program of a sandbox. */
 #include <stdio.h>
 #include <time.h>
 
@@ -24,7 +24,8 @@ struct logs_options {
 };
 
 const struct opt cli_logs_opts[] = {
-	OPT(struct logs_options, follow, OPT_FLAG, "follow", 'f', NULL, "Go on with what comes, until the sandbox ends or Ctrl-C."),
+	OPT(struct logs_options, follow, OPT_FLAG, "follow", 'f', NULL,
+	    "Follow new lines, until the sandbox ends or Ctrl-C."),
 	OPT(struct logs_options, tail, OPT_INT, "tail", 'n', "N", "The newest N lines.", .min = 1, .max = TAIL_MAX),
 	OPT(struct logs_options, since, OPT_STRING, "since", 's', "AGE", "Lines that are not older than AGE: '30s', '10m', '1h', '2d'."),
 	OPT(struct logs_options, timestamps, OPT_FLAG, "timestamps", 't', NULL, "Show when each line was written."),

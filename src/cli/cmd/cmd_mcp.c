@@ -34,28 +34,39 @@ struct mcp_words {
 };
 
 const struct opt mcp_opts[] = {
-	OPT(struct mcp_words, transport, OPT_STRING, "transport", 0, "TRANSPORT", "How clients speak to it; stdio unless something else is said.",
+	OPT(struct mcp_words, transport, OPT_STRING, "transport", 0, "TRANSPORT",
+	    "Transport. Default: stdio.",
 	    .choices = transports),
-	OPT(struct mcp_words, api_key, OPT_STRING, "api-key", 0, "KEY", "The key that the OpenSandbox server asks for. Others can see it in the "
+	OPT(struct mcp_words, api_key, OPT_STRING, "api-key", 0, "KEY",
+	    "API key of the OpenSandbox server. Others can see it in the "
 	    "list of processes: OPEN_SANDBOX_API_KEY or the settings file are better places."),
-	OPT(struct mcp_words, domain, OPT_STRING, "domain", 0, "HOST:PORT", "Where the OpenSandbox server is."),
-	OPT(struct mcp_words, protocol, OPT_STRING, "protocol", 0, "PROTOCOL", "How it is spoken to.", .choices = protocols),
-	OPT(struct mcp_words, request_timeout, OPT_STRING, "request-timeout-seconds", 0, "SECONDS", "Wait this long for its answers."),
+	OPT(struct mcp_words, domain, OPT_STRING, "domain", 0, "HOST:PORT",
+	    "Address of the OpenSandbox server."),
+	OPT(struct mcp_words, protocol, OPT_STRING, "protocol", 0, "PROTOCOL", "Protocol of the server.",
+	    .choices = protocols),
+	OPT(struct mcp_words, request_timeout, OPT_STRING, "request-timeout-seconds", 0, "SECONDS",
+	    "Timeout for its answers."),
 	OPT(struct mcp_words, host, OPT_STRING, "host", 0, "ADDRESS", "Of HTTP: where to listen; 127.0.0.1 unless something else is said. An "
 	    "address that others can reach needs a token."),
-	OPT(struct mcp_words, port, OPT_INT, "port", 0, "PORT", "Of HTTP: 8000; 0 is any.", .min = 0, .max = 65535),
-	OPT(struct mcp_words, path, OPT_STRING, "path", 0, "PATH", "Of HTTP: /mcp."),
+	OPT(struct mcp_words, port, OPT_INT, "port", 0, "PORT", "HTTP only. Default: 8000; 0: any free port.",
+	    .min = 0, .max = 65535),
+	OPT(struct mcp_words, path, OPT_STRING, "path", 0, "PATH", "HTTP only. Default: /mcp."),
 	OPT(struct mcp_words, hosts, OPT_LIST, "allowed-host", 0, "NAME", "Of HTTP: a name (or name:port) that may stand in Host, beside "
 	    "this machine's own, and whose pages may use the server; or the origin of such pages (https://name:port)."),
 	OPT(struct mcp_words, token_file, OPT_STRING, "token-file", 0, "FILE", "Of HTTP: ask for the token in FILE as 'Authorization: Bearer'.",
 	    .is_file = true),
-	OPT(struct mcp_words, output, OPT_INT, "max-output", 0, "BYTES", "Of a command's output in one result; more is cut in the middle.",
+	OPT(struct mcp_words, output, OPT_INT, "max-output", 0, "BYTES",
+	    "Output of a command in one result; longer output is cut in the middle.",
 	    .min = 1000, .max = 4000000),
-	OPT(struct mcp_words, file, OPT_INT, "max-file", 0, "BYTES", "Of a file in one result.", .min = 1000, .max = 4000000),
-	OPT(struct mcp_words, message, OPT_INT, "max-message", 0, "BYTES", "Of one message that a client sends.", .min = 10000,
+	OPT(struct mcp_words, file, OPT_INT, "max-file", 0, "BYTES", "Bytes of a file in one result.",
+	    .min = 1000, .max = 4000000),
+	OPT(struct mcp_words, message, OPT_INT, "max-message", 0, "BYTES",
+	    "Bytes of one message of a client.", .min = 10000,
 	    .max = 32 * 1024 * 1024),
-	OPT(struct mcp_words, scope, OPT_STRING, "scope", 0, "SCOPE", "Of install: for this folder, or for all of yours.", .choices = skill_scopes),
-	OPT(struct mcp_words, write, OPT_FLAG, "write", 0, NULL, "Of install: write the file, and keep what it was as FILE.bak."),
+	OPT(struct mcp_words, scope, OPT_STRING, "scope", 0, "SCOPE",
+	    "With install: for this folder, or for all of yours.", .choices = skill_scopes),
+	OPT(struct mcp_words, write, OPT_FLAG, "write", 0, NULL,
+	    "With install: write the file, and save the old one as FILE.bak."),
 	{ 0 },
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* osb pool: sandboxes that wait to be taken. osb volume: disks that outlive sandboxes. */
+/* osb pool: pools of idle sandboxes. osb volume: volumes: disks that outlive sandboxes. */
 #include <fcntl.h>
 
 #include "base/buf.h"
@@ -25,16 +25,17 @@ struct pool_options {
 
 #define OUTPUT OPT_OUTPUT(struct pool_options, output_table)
 #define CAPACITY \
-	OPT(struct pool_options, min, OPT_INT, "min", 0, "N", "At least N wait.", .min = 0, .max = POOL_MAX), \
-	OPT(struct pool_options, max, OPT_INT, "max", 0, "N", "At most N wait.", .min = 0, .max = POOL_MAX), \
-	OPT(struct pool_options, pool_min, OPT_INT, "pool-min", 0, "N", "At least N, with those that were taken.", .min = 0, .max = POOL_MAX), \
-	OPT(struct pool_options, pool_max, OPT_INT, "pool-max", 0, "N", "At most N, with those that were taken.", .min = 0, .max = POOL_MAX)
+	OPT(struct pool_options, min, OPT_INT, "min", 0, "N", "Minimum of idle sandboxes.", .min = 0, .max = POOL_MAX), \
+	OPT(struct pool_options, max, OPT_INT, "max", 0, "N", "Maximum of idle sandboxes.", .min = 0, .max = POOL_MAX), \
+	OPT(struct pool_options, pool_min, OPT_INT, "pool-min", 0, "N", "Minimum in total, with those that were taken.", .min = 0, .max = POOL_MAX), \
+	OPT(struct pool_options, pool_max, OPT_INT, "pool-max", 0, "N", "Maximum in total, with those that were taken.", .min = 0, .max = POOL_MAX)
 
 static const struct opt create_opts[] = {
-	OPT(struct pool_options, image, OPT_STRING, "image", 'i', "IMAGE", "What they are made of."),
+	OPT(struct pool_options, image, OPT_STRING, "image", 'i', "IMAGE", "Image."),
 	OPT(struct pool_options, env, OPT_LIST, "env", 'e', "KEY=VALUE", "Set a variable of the environment."),
 	OPT(struct pool_options, resource, OPT_LIST, "resource", 0, "KEY=VALUE", "Limit each: 'cpu=2', 'memory=1Gi'."),
-	OPT(struct pool_options, entrypoint, OPT_LIST, "entrypoint", 0, "WORD", "A word of their first program."),
+	OPT(struct pool_options, entrypoint, OPT_LIST, "entrypoint", 0, "WORD",
+	    "One argument of their first program."),
 	OPT(struct pool_options, template, OPT_STRING, "template", 0, "FILE",
 	    "A whole create request, or a pod template, as JSON; instead of the options above.", .is_file = true),
 	CAPACITY, OUTPUT, { 0 },
@@ -251,17 +252,18 @@ static int volume_remove(int argc, char **argv, void *arg)
 }
 
 const struct opt_command cli_pool_commands[] = {
-	{ .name = "create", .summary = "make a pool of sandboxes that wait", .operands = "NAME", .opts = create_opts, .min_operands = 1,
+	{ .name = "create", .summary = "create a pool of idle sandboxes", .operands = "NAME",
+	  .opts = create_opts, .min_operands = 1,
 	  .max_operands = 1, .run = pool_create,
 	  .about = "Sandboxes of it are taken with 'osb run --pool NAME' or the extension poolRef=NAME of a create, and replaced." },
 	{ .name = "ls", .summary = "list pools", .opts = cli_table_opts, .run = pool_list },
 	{ .name = "get", .summary = "show a pool", .operands = "NAME", .opts = cli_table_opts, .min_operands = 1, .max_operands = 1,
 	  .run = pool_get },
 	{ .name = "resize", .summary = "change how many a pool has", .operands = "NAME", .opts = resize_opts, .min_operands = 1,
-	  .max_operands = 1, .run = pool_resize, .about = "What is not said stays as it is." },
+	  .max_operands = 1, .run = pool_resize, .about = "Options that are not given change nothing." },
 	{ .name = "rm", .summary = "delete pools", .operands = "NAME...", .opts = cli_table_opts, .min_operands = 1,
 	  .max_operands = OPT_OPERANDS_ANY, .run = pool_remove,
-	  .about = "Sandboxes that wait are removed, those that were taken live on." },
+	  .about = "Idle sandboxes are removed; those that were taken continue." },
 	{ 0 },
 };
 

@@ -26,9 +26,12 @@ struct list_options {
 
 const struct opt sandbox_list_opts[] = {
 	OPT(struct list_options, states, OPT_LIST, "state", 's', "STATE", "Only sandboxes in this state: Running, Paused, ..."),
-	OPT(struct list_options, metadata, OPT_LIST, "metadata", 'm', "KEY=VALUE", "Only sandboxes with this in their metadata."),
-	OPT(struct list_options, page, OPT_INT, "page", 0, "NUMBER", "Which page, from 1 on.", .min = 1, .max = INT64_MAX),
-	OPT(struct list_options, page_size, OPT_INT, "page-size", 0, "NUMBER", "How many on a page.", .min = 1, .max = INT64_MAX),
+	OPT(struct list_options, metadata, OPT_LIST, "metadata", 'm', "KEY=VALUE",
+	    "Only sandboxes with this metadata."),
+	OPT(struct list_options, page, OPT_INT, "page", 0, "NUMBER", "Page number, from 1.", .min = 1,
+	    .max = INT64_MAX),
+	OPT(struct list_options, page_size, OPT_INT, "page-size", 0, "NUMBER", "Entries per page.", .min = 1,
+	    .max = INT64_MAX),
 	OPT_OUTPUT(struct list_options, output_table),
 	{ 0 },
 };
@@ -188,8 +191,10 @@ struct resume_options {
 };
 
 static const struct opt resume_opts[] = {
-	OPT(struct resume_options, skip_health_check, OPT_FLAG, "skip-health-check", 0, NULL, "Do not wait until it answers."),
-	OPT(struct resume_options, timeout, OPT_STRING, "resume-timeout", 0, "DURATION", "Wait this long for it to answer: 30s."),
+	OPT(struct resume_options, skip_health_check, OPT_FLAG, "skip-health-check", 0, NULL,
+	    "Do not wait until the sandbox answers."),
+	OPT(struct resume_options, timeout, OPT_STRING, "resume-timeout", 0, "DURATION",
+	    "Timeout for its first answer: 30s."),
 	OPT_OUTPUT(struct resume_options, output_table),
 	{ 0 },
 };
@@ -217,7 +222,9 @@ struct renew_options {
 };
 
 static const struct opt renew_opts[] = {
-	OPT(struct renew_options, timeout, OPT_STRING, "timeout", 't', "DURATION", "From now on: 30m, 2h.", .is_required = true),
+	OPT(struct renew_options, timeout, OPT_STRING, "timeout", 't', "DURATION",
+	    "New lifetime, from now: 30m, 2h.",
+	    .is_required = true),
 	OPT_OUTPUT(struct renew_options, output_table),
 	{ 0 },
 };
@@ -264,7 +271,8 @@ struct endpoint_options {
 };
 
 static const struct opt endpoint_opts[] = {
-	OPT(struct endpoint_options, port, OPT_INT, "port", 'p', "PORT", "Inside of the sandbox.", .min = 1, .max = 65535,
+	OPT(struct endpoint_options, port, OPT_INT, "port", 'p', "PORT", "Path in the sandbox.", .min = 1,
+	    .max = 65535,
 	    .is_required = true),
 	OPT_OUTPUT(struct endpoint_options, output_table),
 	{ 0 },
@@ -337,14 +345,18 @@ const struct opt_command sandbox_commands[] = {
 	{ .name = "get", .summary = "show everything about a sandbox", .opts = cli_table_opts, .run = sandbox_get, ONE_SANDBOX },
 	{ .name = "kill", .summary = "end sandboxes", .opts = cli_table_opts, .run = sandbox_kill, .operands = "SANDBOX...",
 	  .min_operands = 1, .max_operands = OPT_OPERANDS_ANY, CLI_COMPLETES_SANDBOX,
-	  .about = "Ends them one after the other; the first that cannot be ended is where it stops." },
+	  .about = "Ends them one after the other, and stops at the first failure." },
 	{ .name = "pause", .summary = "pause a sandbox", .opts = cli_table_opts, .run = sandbox_pause, ONE_SANDBOX },
 	{ .name = "resume", .summary = "resume a paused sandbox", .opts = resume_opts, .run = sandbox_resume, ONE_SANDBOX },
-	{ .name = "renew", .summary = "let a sandbox live longer", .opts = renew_opts, .run = sandbox_renew, ONE_SANDBOX },
-	{ .name = "endpoint", .summary = "show where a port of a sandbox is reached", .opts = endpoint_opts, .run = sandbox_endpoint,
+	{ .name = "renew", .summary = "extend the lifetime of a sandbox", .opts = renew_opts,
+	  .run = sandbox_renew, ONE_SANDBOX },
+	{ .name = "endpoint", .summary = "show the address of a port of a sandbox", .opts = endpoint_opts,
+	  .run = sandbox_endpoint,
 	  ONE_SANDBOX },
-	{ .name = "health", .summary = "see whether a sandbox answers", .opts = cli_table_opts, .run = sandbox_health, ONE_SANDBOX,
-	  .about = "The status is 0 also when it does not answer: what is shown tells." },
-	{ .name = "metrics", .summary = "show what a sandbox uses", .opts = sandbox_metrics_opts, .run = sandbox_metrics, ONE_SANDBOX },
+	{ .name = "health", .summary = "check whether a sandbox answers", .opts = cli_table_opts,
+	  .run = sandbox_health, ONE_SANDBOX,
+	  .about = "The exit status is 0 even if it does not answer; see the output." },
+	{ .name = "metrics", .summary = "show resource usage of a sandbox", .opts = sandbox_metrics_opts,
+	  .run = sandbox_metrics, ONE_SANDBOX },
 	{ 0 },
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/cmd/cmd_sandbox.h - those commands of 'osb sandbox' that have files of their own, or short names. */
+/* cli/cmd/cmd_sandbox.h - commands of 'osb sandbox' that have files of their own, or short names. */
 #pragma once
 #include "base/opt.h"
 

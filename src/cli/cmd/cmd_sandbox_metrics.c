@@ -20,7 +20,8 @@ struct metrics_options {
 };
 
 const struct opt sandbox_metrics_opts[] = {
-	OPT(struct metrics_options, watch, OPT_FLAG, "watch", 0, NULL, "Go on showing them, one line each, until Ctrl-C."),
+	OPT(struct metrics_options, watch, OPT_FLAG, "watch", 0, NULL,
+	    "Repeat once a second, one line each, until Ctrl-C."),
 	OPT_OUTPUT(struct metrics_options, output_table_raw),
 	{ 0 },
 };

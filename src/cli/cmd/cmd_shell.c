@@ -21,10 +21,12 @@ struct shell_options {
 };
 
 const struct opt cli_shell_opts[] = {
-	OPT(struct shell_options, workdir, OPT_STRING, "workdir", 'w', "FOLDER", "Begin in FOLDER."),
-	OPT(struct shell_options, session, OPT_STRING, "session", 's', "SESSION", "Come back to a shell that was left running with '~d'."),
-	OPT(struct shell_options, takeover, OPT_FLAG, "takeover", 0, NULL, "Of a SESSION: take it from whoever is connected to it."),
-	OPT(struct shell_options, no_escape, OPT_FLAG, "no-escape", 0, NULL, "Pass '~' on, whatever follows it."),
+	OPT(struct shell_options, workdir, OPT_STRING, "workdir", 'w', "FOLDER", "Start it in FOLDER."),
+	OPT(struct shell_options, session, OPT_STRING, "session", 's', "SESSION",
+	    "Reconnect to a shell that was left running with '~d'."),
+	OPT(struct shell_options, takeover, OPT_FLAG, "takeover", 0, NULL,
+	    "With a SESSION: disconnect its current client."),
+	OPT(struct shell_options, no_escape, OPT_FLAG, "no-escape", 0, NULL, "Disable the escape key '~'."),
 	{ 0 },
 };
 

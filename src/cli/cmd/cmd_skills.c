@@ -20,7 +20,7 @@ struct skills_options {
 };
 
 #define TARGET_AND_SCOPE \
-	OPT(struct skills_options, target, OPT_STRING, "target", 't', "TARGET", "The assistant, or all of them.", .choices = target_names, \
+	OPT(struct skills_options, target, OPT_STRING, "target", 't', "TARGET", "Assistant. Default: all.", .choices = target_names, \
 	    .is_required = true), \
 		OPT(struct skills_options, scope, OPT_STRING, "scope", 0, "SCOPE", "For this folder, or for all of yours.", \
 		    .choices = skill_scopes, .is_required = true)

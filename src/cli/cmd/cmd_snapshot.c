@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 #include "cli/commands_more.h"
 #include "cli/copy/copy.h"
-#include "cli/copy/transfer.h"
+#include "cli/copy/file_transfer.h"
 #include "cli/values.h"
 
 #include "base/banned.h"
@@ -30,7 +30,7 @@ struct snapshot_options {
 #define ENV OPT(struct snapshot_options, env, OPT_LIST, "env", 'e', "KEY=VALUE", "Set a variable of the environment.")
 #define NEW_SANDBOX \
 	OPT(struct snapshot_options, timeout, OPT_STRING, "timeout", 't', "DURATION", "End it after DURATION ('10m', '2h'), or 'none'."), ENV, \
-	OPT(struct snapshot_options, metadata, OPT_LIST, "metadata", 'm', "KEY=VALUE", "Note something about it."), \
+	OPT(struct snapshot_options, metadata, OPT_LIST, "metadata", 'm', "KEY=VALUE", "Add metadata."), \
 	OPT(struct snapshot_options, resource, OPT_LIST, "resource", 0, "KEY=VALUE", "Limit it: 'cpu=2', 'memory=1Gi'.")
 
 static const struct opt create_opts[] = {
@@ -154,23 +154,27 @@ static int snapshot_remove(int argc, char **argv, void *arg)
 
 static int snapshot_export(int argc, char **argv, void *arg)
 {
-	AUTO(cargo_done) struct cargo t = CARGO_INIT;
+	AUTO(file_transfer_done) struct file_transfer t = FILE_TRANSFER_INIT;
 	struct snapshot_options o = { 0 };
 	struct cli *cli = arg;
 	struct err e = { 0 };
 
 	if (!cli_begin(cli, argc, argv, &o))
 		return cli->status;
-	if (cargo_open_out(&t, cli, cli->operands[1], str_of(cli->operands[0]), PROGRESS_UNKNOWN, o.quiet, &e) < 0)
+	if (file_transfer_open_out(&t, cli, cli->operands[1], str_of(cli->operands[0]), PROGRESS_UNKNOWN,
+				   o.quiet,
+			      &e) < 0)
 		return cli_fail_err(cli, &e);
 	if (!cli_client(cli))
 		return cli->status;
-	return more_save(cli, &t, cli_wait(cli, NULL, osb_snapshot_export(cli->client, cli->operands[0], cargo_write, &t, cli_call(cli))));
+	return more_save(cli, &t, cli_wait(cli, NULL, osb_snapshot_export(cli->client, cli->operands[0],
+									  file_transfer_write, &t,
+										  cli_call(cli))));
 }
 
 static int snapshot_import(int argc, char **argv, void *arg)
 {
-	AUTO(cargo_done) struct cargo t = CARGO_INIT;
+	AUTO(file_transfer_done) struct file_transfer t = FILE_TRANSFER_INIT;
 	AUTO(osb_free) struct osb_snapshot *s = NULL;
 	struct snapshot_options o = { 0 };
 	struct cli *cli = arg;
@@ -179,11 +183,13 @@ static int snapshot_import(int argc, char **argv, void *arg)
 
 	if (!cli_begin(cli, argc, argv, &o))
 		return cli->status;
-	if (cargo_open_in(&t, cli, cli->operands[0], copy_base_name(cli->operands[0]), o.quiet, &e) < 0)
+	if (file_transfer_open_in(&t, cli, cli->operands[0], copy_base_name(cli->operands[0]), o.quiet,
+				  &e) < 0)
 		return cli_fail_err(cli, &e);
 	if (!cli_client(cli))
 		return cli->status;
-	begun = cli_wait(cli, NULL, osb_snapshot_import(cli->client, o.name, cargo_read, &t, &s, cli_call(cli)));
+	begun = cli_wait(cli, NULL, osb_snapshot_import(cli->client, o.name, file_transfer_read, &t, &s,
+							cli_call(cli)));
 	if (more_carried(cli, &t, begun) != CLI_OK)
 		return cli->status;
 	return show_snapshot(cli, s, "Snapshot imported");
@@ -271,7 +277,7 @@ int cmd_rollback(int argc, char **argv, void *arg)
 const struct opt_command cli_snapshot_commands[] = {
 	{ .name = "create", .summary = "take a snapshot of a sandbox", .operands = "SANDBOX", .opts = create_opts, .min_operands = 1,
 	  .max_operands = 1, CLI_COMPLETES_SANDBOX, .run = snapshot_create,
-	  .about = "Keeps the files of SANDBOX as they are now; its programs wait for a moment meanwhile." },
+	  .about = "Saves the files of SANDBOX as they are now. Its programs are stopped for a moment." },
 	{ .name = "ls", .summary = "list snapshots", .opts = list_opts, .run = snapshot_list },
 	{ .name = "get", .summary = "show a snapshot", .operands = "SNAPSHOT", .opts = cli_table_opts, .min_operands = 1, .max_operands = 1,
 	  .run = snapshot_get },
@@ -279,9 +285,11 @@ const struct opt_command cli_snapshot_commands[] = {
 	  .max_operands = OPT_OPERANDS_ANY, .run = snapshot_remove },
 	{ .name = "export", .summary = "write a snapshot to an archive", .operands = "SNAPSHOT FILE|-", .opts = export_opts,
 	  .min_operands = 2, .max_operands = 2, .run = snapshot_export, .about = "The archive is an OCI layout, as a tar, with all layers." },
-	{ .name = "import", .summary = "take a snapshot from an archive", .operands = "FILE|-", .opts = import_opts, .min_operands = 1,
+	{ .name = "import", .summary = "import a snapshot from an archive", .operands = "FILE|-",
+	  .opts = import_opts, .min_operands = 1,
 	  .max_operands = 1, .run = snapshot_import },
-	{ .name = "restore", .summary = "make a sandbox that begins with a snapshot", .operands = "SNAPSHOT", .opts = restore_opts,
+	{ .name = "restore", .summary = "create a sandbox from a snapshot", .operands = "SNAPSHOT",
+	  .opts = restore_opts,
 	  .min_operands = 1, .max_operands = 1, .run = snapshot_restore },
 	{ 0 },
 };

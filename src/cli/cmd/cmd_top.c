@@ -39,8 +39,9 @@ struct top_options {
 };
 
 const struct opt cli_top_opts[] = {
-	OPT(struct top_options, interval, OPT_INT, "interval", 'd', "SECONDS", "Look again after SECONDS (2).", .min = 1, .max = 3600),
-	OPT(struct top_options, once, OPT_FLAG, "once", '1', NULL, "Show it once, and end."),
+	OPT(struct top_options, interval, OPT_INT, "interval", 'd', "SECONDS", "Refresh every SECONDS (2).",
+	    .min = 1, .max = 3600),
+	OPT(struct top_options, once, OPT_FLAG, "once", '1', NULL, "Print once and exit."),
 	OPT(struct top_options, states, OPT_LIST, "state", 's', "STATE", "Only sandboxes in STATE."),
 	OPT_OUTPUT(struct top_options, output_table),
 	{ 0 },

@@ -34,14 +34,16 @@ struct up_options {
 };
 
 const struct opt cli_up_opts[] = {
-	OPT(struct up_options, port, OPT_INT, "port", 'p', "PORT", "Serve on PORT instead of what its configuration says (8080).", .min = 1,
+	OPT(struct up_options, port, OPT_INT, "port", 'p', "PORT",
+	    "Listen on PORT instead of the configured port (8080).", .min = 1,
 	    .max = 65535),
 	OPT(struct up_options, force, OPT_FLAG, "force", 0, NULL, "Point the settings at it even if they name another server."),
 	OPT_OUTPUT(struct up_options, output_table),
 	{ 0 },
 };
 const struct opt cli_down_opts[] = {
-	OPT(struct up_options, keep, OPT_FLAG, "keep", 'k', NULL, "Leave its sandboxes running; the next 'osb up' finds them."),
+	OPT(struct up_options, keep, OPT_FLAG, "keep", 'k', NULL,
+	    "Leave its sandboxes running; the next 'osb up' adopts them."),
 	OPT_OUTPUT(struct up_options, output_table),
 	{ 0 },
 };
@@ -108,7 +110,7 @@ static bool is_healthy(struct osb_client *c)
 	return is_well;
 }
 
-/* The last that it wrote, which says why it ended. */
+/* The last that it wrote, which gives the reason it ended. */
 static void show_log(const struct home *h)
 {
 	AUTO_FD fd = openat(h->dirfd, HOME_LOG, O_RDONLY | O_CLOEXEC);

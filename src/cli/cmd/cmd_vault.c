@@ -19,7 +19,8 @@ struct payload_options {
 };
 
 static const struct opt payload_opts[] = {
-	OPT(struct payload_options, file, OPT_STRING, "file", 0, "FILE", "What to do, as JSON or YAML; '-' is standard input.",
+	OPT(struct payload_options, file, OPT_STRING, "file", 0, "FILE",
+	    "Changes, as JSON or YAML; '-' is standard input.",
 	    .is_required = true, .is_file = true),
 	OPT_OUTPUT(struct payload_options, output_table),
 	{ 0 },
@@ -291,9 +292,10 @@ const struct opt_command vault_commands[] = {
 	{ .name = "create", .summary = "make the vault of a sandbox", .opts = payload_opts, .run = vault_create, OPERANDS("SANDBOX", 1),
 	  .about = "The file is an object with two lists, credentials and bindings." },
 	{ .name = "get", .summary = "show what is in it, without the values", .opts = cli_table_opts, .run = vault_get, OPERANDS("SANDBOX", 1) },
-	{ .name = "patch", .summary = "change what is in it", .opts = payload_opts, .run = vault_patch, OPERANDS("SANDBOX", 1),
+	{ .name = "patch", .summary = "change its contents", .opts = payload_opts, .run = vault_patch,
+	  OPERANDS("SANDBOX", 1),
 	  .about = "The file is an object with credentials, bindings or both, each with add, replace and delete, and perhaps with "
-		   "expectedRevision: the change is refused if that is not the vault's revision any more." },
+		   "expectedRevision: the change is refused if the vault has another revision." },
 	{ .name = "delete", .summary = "remove the vault of a sandbox", .opts = cli_table_opts, .run = vault_delete, OPERANDS("SANDBOX", 1) },
 	{ .name = "credential", .summary = "look at the credentials", .commands = credential_commands },
 	{ .name = "binding", .summary = "look at the bindings", .commands = binding_commands },

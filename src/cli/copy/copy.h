@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/copy/copy.h - what `osb cp` is asked for, and the list of what it will copy. Pure.
+/* cli/copy/copy.h - the arguments of `osb cp`, and the list of files to copy. Pure.
  *
- * Names that come from a sandbox are hostile: nothing gets on the list that could be anywhere but below the folder that the list
- * is for. Paths in it are relative, without ".", ".." and empty components. */
+ * Names from a sandbox are hostile: the list contains only paths below its folder. They are relative, without
+ * ".", ".." and empty components. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ struct copy_entry {
 	bool is_made;       /* a folder that was not there before */
 	uint64_t size;      /* of a file */
 	const char *path;   /* below the top; "" is the top itself */
-	const char *target; /* of a link, or NULL as long as nobody asked */
+	const char *target; /* of a link; NULL: not asked for yet */
 };
 
 struct copy_list {

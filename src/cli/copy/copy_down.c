@@ -155,7 +155,7 @@ static int ask_targets(struct copy_job *j, struct copy_list *l, const char *top)
 
 /* ---- making it here ---- */
 
-static int keep_file(struct copy_job *j, struct cargo *t, const char *path, unsigned mode)
+static int keep_file(struct copy_job *j, struct file_transfer *t, const char *path, unsigned mode)
 {
 	struct err e = { 0 };
 
@@ -163,7 +163,7 @@ static int keep_file(struct copy_job *j, struct cargo *t, const char *path, unsi
 		progress_clear(&j->bar);
 		(void)fprintf(stderr, "osb: '%s' has grown while it was copied\n", SHOWN(str_of(path)));
 	}
-	if (cargo_finish(t, mode, &e) < 0)
+	if (file_transfer_finish(t, mode, &e) < 0)
 		return copy_refuse(j, &e);
 	j->n_files++;
 	j->n_bytes += t->done;
@@ -175,17 +175,17 @@ static int begin_file(struct copy_ship *s, void *arg)
 	const int *top = arg;
 	struct err e = { 0 };
 
-	if (landing_open(&s->cargo.landing, *top, s->entry->path, &e) < 0)
+	if (landing_open(&s->transfer.landing, *top, s->entry->path, &e) < 0)
 		return copy_refuse(s->j, &e);
-	s->cargo.fd = s->cargo.landing.fd;
-	s->cargo.limit = s->entry->size; /* or a sandbox could fill the disk with what it said was small */
-	return osb_file_download(s->j->sandbox, s->path, NULL, cargo_write, &s->cargo, s->call);
+	s->transfer.fd = s->transfer.landing.fd;
+	s->transfer.limit = s->entry->size; /* or a sandbox could fill the disk with what it said was small */
+	return osb_file_download(s->j->sandbox, s->path, NULL, file_transfer_write, &s->transfer, s->call);
 }
 
 static int end_file(struct copy_ship *s, void *arg)
 {
 	(void)arg;
-	return keep_file(s->j, &s->cargo, s->path, s->entry->mode);
+	return keep_file(s->j, &s->transfer, s->path, s->entry->mode);
 }
 
 static int take_link(struct copy_job *j, int top_fd, const struct copy_entry *entry)
@@ -264,15 +264,18 @@ static const char *plain(struct copy_job *j, const char *path)
 
 static int take_single(struct copy_job *j, const char *path, const char *to, const struct osb_file_info *info)
 {
-	AUTO(cargo_done) struct cargo t = CARGO_INIT;
+	AUTO(file_transfer_done) struct file_transfer t = FILE_TRANSFER_INIT;
 	struct err e = { 0 };
 
-	if (cargo_open_out(&t, j->cli, to, copy_base_name(path), info->size > 0 ? (uint64_t)info->size : PROGRESS_UNKNOWN, j->is_quiet,
+	if (file_transfer_open_out(&t, j->cli, to, copy_base_name(path), info->size > 0 ?
+			      (uint64_t)info->size : PROGRESS_UNKNOWN, j->is_quiet,
 			      &e) < 0)
 		return copy_refuse(j, &e);
 	j->bar = t.own_bar;
 	t.bar = &j->bar;
-	if (copy_ended(j, &t, cli_wait(j->cli, NULL, osb_file_download(j->sandbox, path, NULL, cargo_write, &t, cli_call(j->cli)))) < 0)
+	if (copy_ended(j, &t, cli_wait(j->cli, NULL, osb_file_download(j->sandbox, path, NULL,
+								       file_transfer_write,
+								       &t, cli_call(j->cli)))) < 0)
 		return -1;
 	return keep_file(j, &t, path, mode_here(j, info->mode, FILE_MODE));
 }

@@ -37,15 +37,15 @@ static int launch(struct fleet *f, struct copy_ship *s, const struct copy_entry 
 	}
 	s->j = f->j;
 	s->entry = entry;
-	s->cargo = CARGO_INIT;
+	s->transfer = FILE_TRANSFER_INIT;
 	s->path = copy_join(f->j, f->top, str_of(entry->path));
 	if (!s->path)
 		return -1;
-	s->cargo.cli = f->j->cli;
-	s->cargo.bar = &f->j->bar;
-	s->cargo.what = f->j->bar.what = copy_base_name(s->path);
+	s->transfer.cli = f->j->cli;
+	s->transfer.bar = &f->j->bar;
+	s->transfer.what = f->j->bar.what = copy_base_name(s->path);
 	if (f->begin(s, f->arg) < 0) {
-		cargo_done(&s->cargo);
+		file_transfer_done(&s->transfer);
 		return -1;
 	}
 	s->is_under_way = true;
@@ -59,16 +59,16 @@ static int land(struct fleet *f, struct copy_ship *s)
 	int rc = -1;
 
 	s->is_under_way = false;
-	if (e->kind == OSB_OK || s->cargo.is_cut) {
+	if (e->kind == OSB_OK || s->transfer.is_cut) {
 		rc = f->end(s, f->arg);
 	} else {
 		progress_clear(&f->j->bar);
-		if (s->cargo.why.code)
-			(void)cli_fail_err(f->j->cli, &s->cargo.why);
+		if (s->transfer.why.code)
+			(void)cli_fail_err(f->j->cli, &s->transfer.why);
 		else
 			run_fail(f->j->cli, e);
 	}
-	cargo_done(&s->cargo);
+	file_transfer_done(&s->transfer);
 	return rc;
 }
 
@@ -122,7 +122,7 @@ int copy_fleet(struct copy_job *j, const struct copy_list *l, const char *top, c
 	for (size_t i = 0; i < COPY_FLEET; i++) {
 		osb_call_free(f.ships[i].call); /* what is under way ends here */
 		if (f.ships[i].is_under_way)
-			cargo_done(&f.ships[i].cargo);
+			file_transfer_done(&f.ships[i].transfer);
 	}
 	return rc < 0 ? -1 : 0;
 }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/copy/copy_fleet.h - the files of a list, several on their way at a time: most are small, and a round trip each is what they cost. */
+/* cli/copy/copy_fleet.h - transfers the files of a list, several at a time, because small files cost mainly a
+ * round trip each. */
 #pragma once
 #include <stdbool.h>
 
 #include "cli/copy/copy_job.h"
-#include "cli/copy/transfer.h"
+#include "cli/copy/file_transfer.h"
 
 #define COPY_FLEET 8
 
 struct copy_ship {
 	struct copy_job *j;
 	struct osb_call *call; /* for the operation that is begun */
-	struct cargo cargo;
+	struct file_transfer transfer;
 	const struct copy_entry *entry;
 	const char *path; /* in the sandbox */
 	bool is_under_way;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/copy/copy_job.h - one run of `osb cp`: what both directions share. */
+/* cli/copy/copy_job.h - one run of `osb cp`: shared by both directions. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "cli/copy/copy.h"
-#include "cli/copy/transfer.h"
+#include "cli/copy/file_transfer.h"
 #include "cli/progress.h"
 #include "client/opensandbox.h"
 
@@ -32,7 +32,7 @@ int copy_down(struct copy_job *j, const struct copy_place *from, const struct co
 /* Waits for a call; Ctrl-C that came between two calls counts, too. */
 int copy_wait(struct copy_job *j, int begun);
 /* The end of one transfer: BEGUN is what cli_wait() returned. */
-int copy_ended(struct copy_job *j, const struct cargo *t, int begun);
+int copy_ended(struct copy_job *j, const struct file_transfer *t, int begun);
 int copy_refuse(struct copy_job *j, const struct err *e); /* says it, and returns -1 */
 
 /* Whether PATH is one that a shell finds as well: the API expands a '~' at its beginning and '$'. If not, it has been said. */

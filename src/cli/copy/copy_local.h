@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/copy/copy_local.h - this machine's side of `osb cp`: reading a tree, and making one that cannot spread.
+/* cli/copy/copy_local.h - the local side of `osb cp`: reads a tree, and creates one that stays below its top.
  *
- * Everything is done relative to the descriptor of the top folder, and no symbolic link is followed below it, whoever made it. */
+ * Everything is relative to the descriptor of the top folder, and no symlink below it is followed. */
 #pragma once
 #include <stdint.h>
 #include <sys/types.h>

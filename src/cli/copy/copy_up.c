@@ -22,14 +22,16 @@
 
 /* ---- files ---- */
 
-static int send_file(struct copy_job *j, struct cargo *t, int64_t size, const char *path, int digits)
+static int send_file(struct copy_job *j, struct file_transfer *t, int64_t size, const char *path, int digits)
 {
 	const struct osb_entry entry = { .path = path, .mode = digits };
 
 	t->cli = j->cli;
 	t->what = j->bar.what = copy_base_name(path);
 	t->bar = &j->bar;
-	if (copy_ended(j, t, cli_wait(j->cli, NULL, osb_file_upload(j->sandbox, &entry, size, cargo_read, t, cli_call(j->cli)))) < 0)
+	if (copy_ended(j, t, cli_wait(j->cli, NULL, osb_file_upload(j->sandbox, &entry, size,
+								    file_transfer_read,
+								    t, cli_call(j->cli)))) < 0)
 		return -1;
 	j->n_files++;
 	j->n_bytes += t->done;
@@ -42,18 +44,19 @@ static int begin_file(struct copy_ship *s, void *arg)
 	const int *top = arg;
 	struct err e = { 0 };
 
-	s->cargo.fd = copy_local_read(*top, s->entry->path, &e);
-	s->cargo.owns_fd = true;
-	if (s->cargo.fd < 0)
+	s->transfer.fd = copy_local_read(*top, s->entry->path, &e);
+	s->transfer.owns_fd = true;
+	if (s->transfer.fd < 0)
 		return copy_refuse(s->j, &e);
-	return osb_file_upload(s->j->sandbox, &entry, cargo_size(&s->cargo), cargo_read, &s->cargo, s->call);
+	return osb_file_upload(s->j->sandbox, &entry, file_transfer_size(&s->transfer), file_transfer_read,
+			       &s->transfer, s->call);
 }
 
 static int end_file(struct copy_ship *s, void *arg)
 {
 	(void)arg;
 	s->j->n_files++;
-	s->j->n_bytes += s->cargo.done;
+	s->j->n_bytes += s->transfer.done;
 	return 0;
 }
 
@@ -195,7 +198,7 @@ static int send_tree(struct copy_job *j, const char *from, const char *to, unsig
 
 static int send_stream(struct copy_job *j, const char *to)
 {
-	AUTO(cargo_done) struct cargo t = CARGO_INIT;
+	AUTO(file_transfer_done) struct file_transfer t = FILE_TRANSFER_INIT;
 
 	t.fd = STDIN_FILENO;
 	progress_init(&j->bar, STDERR_FILENO, j->is_quiet, STR(""), PROGRESS_UNKNOWN);
@@ -204,7 +207,7 @@ static int send_stream(struct copy_job *j, const char *to)
 
 int copy_up(struct copy_job *j, const struct copy_place *from, const struct copy_place *to, bool to_is_dir)
 {
-	AUTO(cargo_done) struct cargo t = CARGO_INIT;
+	AUTO(file_transfer_done) struct file_transfer t = FILE_TRANSFER_INIT;
 	struct str name = copy_base_name(from->path);
 	const char *path = to->path[0] ? to->path : ".";
 	struct err e = { 0 };
@@ -227,5 +230,5 @@ int copy_up(struct copy_job *j, const struct copy_place *from, const struct copy
 	if (t.fd < 0)
 		return err_sys(&e, errno, "open '%s'", from->path), copy_refuse(j, &e);
 	progress_init(&j->bar, STDERR_FILENO, j->is_quiet, name, S_ISREG(st.st_mode) ? (uint64_t)st.st_size : PROGRESS_UNKNOWN);
-	return send_file(j, &t, cargo_size(&t), path, copy_digits(st.st_mode));
+	return send_file(j, &t, file_transfer_size(&t), path, copy_digits(st.st_mode));
 }

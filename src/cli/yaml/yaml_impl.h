@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/yaml/yaml_impl.h - between yaml_read.c and yaml_scalar.c. */
+/* cli/yaml/yaml_impl.h - shared by yaml_read.c and yaml_scalar.c. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/yaml/yaml_plain.h - whether a string may stand in YAML as it is, or needs quotes. Pure. */
+/* cli/yaml/yaml_plain.h - decides whether a string can be plain in YAML, or needs quotes. Pure. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

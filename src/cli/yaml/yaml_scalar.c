@@ -155,7 +155,7 @@ static int add_escape(struct yaml_reader *r, struct buf *b)
 	return yaml_fail(r, "an escape that is not known");
 }
 
-/* A line end inside of quotes is a blank, empty lines are line ends. */
+/* A line end inside quotes is a blank, empty lines are line ends. */
 static void fold_line(struct yaml_reader *r, struct buf *b)
 {
 	size_t n = 0;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/code/code.h - contexts: interpreters that stay, each with the state that the code which it ran has left.
+/* execd/code/code.h - contexts: interpreters that keep their state between runs of code.
  *
- * A context has a driver (code_driver.h) from its making until that dies; then the stream of what ran says so, and the next run gets a
- * new driver, without the state. Runs of one context happen one after the other, those of different ones at the same time. What a client
- * that goes away has begun to run goes on. A context that has run nothing for its idle time is deleted. */
+ * A context has a driver (code_driver.h) until the driver dies; then the stream of the current run reports
+ * it, and the next run gets a new driver, without the state. Runs of one context are sequential, those of
+ * different ones parallel. A run continues when its client disconnects. A context that has run nothing for
+ * its idle time is deleted. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

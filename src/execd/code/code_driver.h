@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/code/code_driver.h - between contexts (code.h) and what runs their code: a child process with a program of ours (code_process.h),
- * a Jupyter kernel, a Jupyter server.
+/* execd/code/code_driver.h - the interface between contexts (code.h) and the engines that run their code: a
+ * child process with a program of ours (code_process.h), a Jupyter kernel, a Jupyter server.
  *
- * A driver knows nothing of requests, streams and ids of contexts. It is made by start(), says code_ready() once, gets one run() at a
- * time, tells what comes of it in order and ends it with code_done(). When what it drives is gone it says code_died(), from then on says
- * nothing more, and waits for end(). What was running then needs no code_done(); the context says what happened to its client, and makes
- * a new driver when there is something to run again.
+ * A driver knows nothing of requests, streams and ids of contexts. It is made by start(), calls code_ready()
+ * once, gets one run() at a time, reports its output in order and ends it with code_done(). When its engine
+ * is gone it calls code_died(), reports nothing further, and waits for end(). A run in progress then needs no
+ * code_done(); the context informs its client, and makes a new driver for the next run.
  *
- * Nothing nests: a driver's functions are never called from within what it tells, and it tells nothing from within start(), run(),
- * interrupt() and end(): what fails there is their error, what happens later comes from the loop. proceed() alone may tell. */
+ * Calls never nest: a driver's functions are not called from within its reports, and it reports nothing from
+ * within start(), run(), interrupt() and end(): failures there are returned, later ones come from the loop.
+ * Only proceed() may report. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,7 +51,7 @@ struct code_spec {
 	const char *kernel;        /* the name of a kernelspec that the client asks for, or NULL */
 	const struct env *env;     /* of its program */
 	const char *cwd;           /* absolute; it was there when the context was made */
-	const struct identity *as; /* whom its program runs as; NULL: who we are */
+	const struct identity *as; /* user of its program; NULL: our own */
 };
 
 struct code_driver_type {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/code/code_frame.h - messages of the programs in drivers/: a letter, a length in decimal, a newline, and so many bytes; what has several
- * parts is a row of "NAME LENGTH\n" and so many bytes each. Code of a user can write such messages, too: nothing in them is believed. */
+/* execd/code/code_frame.h - messages of the programs in drivers/: a letter, a length in decimal, a newline,
+ * and that many bytes. Messages with several parts are a row of "NAME LENGTH\n", each with its bytes. User
+ * code can forge such messages, so their content is untrusted. */
 #pragma once
 #include <stddef.h>
 

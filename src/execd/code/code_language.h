@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/code/code_language.h - the languages for which a program of ours is all that an interpreter needs, and how those are started. */
+/* execd/code/code_language.h - languages that need only an interpreter and a program of ours, and how to
+ * start them. */
 #pragma once
 #include <stdbool.h>
 

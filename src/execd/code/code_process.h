@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* execd/code/code_process.h - the driver for languages with a program of ours (code_language.h).
  *
- * The program says what it has to say in messages (code_frame.h) on one socket, in order; what other programs write to its descriptors 1
- * and 2 comes by pipes. It sends no message while its pipes hold anything that was written before, so messages are read first. All that
- * comes is bounded: a message is passed on in pieces, or collected by the budget's leave, or left out. One that makes no sense ends the
- * process, and nobody else's. */
+ * The program sends messages (code_frame.h) on one socket, in order; output of other programs on its
+ * descriptors 1 and 2 comes through pipes. It sends no message while its pipes hold earlier output, so
+ * messages are read first. All input is bounded: a message is passed on in pieces, or collected if the budget
+ * grants it, or omitted. An invalid message ends that process only. */
 #pragma once
 
 struct code_driver_type;

@@ -49,7 +49,7 @@ struct code_driver {
 	char left_type;
 	bool is_half;       /* a message has begun that is not complete: looked at from time to time */
 	unsigned n_silent;  /* how many times in a row nothing of it came and the process slept */
-	uint64_t used;      /* of processor time when it was looked at, in ticks */
+	uint64_t used;      /* of CPU time when it was looked at, in ticks */
 	struct buf out; /* code on its way */
 	size_t out_at, out_granted;
 

@@ -229,7 +229,7 @@ static bool is_half(const struct code_driver *d)
 	return d->control >= 0 && !d->is_dead && !d->is_blocked && !d->is_finishing && d->why.code == ERR_NONE && (d->in.n > 0 || d->left > 0);
 }
 
-/* Processor time in field 14 and 15 of /proc/PID/stat, and whether the process sleeps. What is in front is a name that it has chosen. */
+/* CPU time in field 14 and 15 of /proc/PID/stat, and whether the process sleeps. What is in front is a name that it has chosen. */
 static bool stat_read(struct str text, uint64_t *ret_used)
 {
 	const char *at = text.n > 0 ? memrchr(text.p, ')', text.n) : NULL;
@@ -344,7 +344,7 @@ bool process_fill_control(struct code_driver *d)
 	return false;
 }
 
-/* An interpreter that does not come to life says why. */
+/* An interpreter that does not come to life gives the reason. */
 static void keep_words(struct code_driver *d, struct str text)
 {
 	struct str last = str_skip(text, text.n > sizeof(d->words) / 2 ? text.n - sizeof(d->words) / 2 : 0);

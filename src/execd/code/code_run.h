@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/code/code_run.h - one run of code as a stream of events: output as it was written, results, and how it ended.
+/* execd/code/code_run.h - one run of code as a stream of events: output, results, and the end.
  *
- * What arrives within a few milliseconds becomes one event, as long as it is of one stream; the first of it is told at once. A reader who is slow makes the code wait, one who goes away does
- * not end it: what it still says is dropped. */
+ * Output of one stream that arrives within a few milliseconds becomes one event; the first piece is sent at
+ * once. A slow reader makes the code wait. A reader that disconnects does not end it: its further output is
+ * dropped. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,7 +25,7 @@ struct code_run {
 	struct code_context *context;
 	struct codes *owner;
 	const struct execution_host *host;
-	struct reply *rp; /* NULL: nobody listens */
+	struct reply *rp; /* NULL: no reader */
 	struct outbox out;
 	struct buf text;  /* output that is no event yet */
 	enum event_stream text_kind;
@@ -36,7 +37,7 @@ struct code_run {
 	uint64_t began_ms;
 	bool has_begun;    /* the driver has it */
 	bool is_interrupted; /* before it began */
-	bool is_blocked;   /* the driver was told that there is no room */
+	bool is_blocked;   /* the driver knows that there is no room */
 	bool has_error;
 	bool has_ended;
 	bool has_terminal; /* the last event is in `out` */

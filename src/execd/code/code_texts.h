@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/code/code_texts.h - the programs of drivers/, which tools/embed-drivers makes part of execd. They reach their interpreters by a socket:
- * no file of a sandbox is needed. */
+/* execd/code/code_texts.h - the programs of drivers/, embedded into execd by tools/embed-drivers.
+ * Interpreters read them from a socket, so no file of the sandbox is needed. */
 #pragma once
 #include "base/str.h"
 

@@ -98,7 +98,7 @@ static int send_modules(struct code_warm *w, struct err *e)
 	if (names.failed || text.failed)
 		return err_set(e, ERR_LIMIT, "EXECD_CODE_WARM is longer than %d bytes", CODE_WARM_MODULES_MAX);
 	if (send(w->control, text.p, text.n, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)text.n)
-		return err_sys(e, errno, "tell it what to import");
+		return err_sys(e, errno, "send the list of imports");
 	w->state = CODE_WARM_IMPORTING;
 	return 0;
 }

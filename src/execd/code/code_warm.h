@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/code/code_warm.h - a python that has imported what contexts will want, and from which new ones are forked.
+/* execd/code/code_warm.h - a Python process with preloaded modules, from which new contexts are forked.
  *
- * It runs no code of anybody, so its forks share nothing but what it has imported. It is made a moment after the first context that had to
- * be started without it, for the environment and user of that one: a context with others starts an interpreter of its own,
- * and when two such come in a row what waits is made anew for them. Its memory is the
- * sandbox's. It ends when nobody wanted a fork for a while.
+ * It runs no user code, so its forks share only the imported modules. It is made a moment after the first
+ * context that had to start without it, for the environment and user of that context. A context with another
+ * environment starts its own interpreter; after two such contexts in a row the warm process is replaced by
+ * one for them. Its memory is charged to the sandbox. It ends when no fork was needed for a while.
  *
  * EXECD_CODE_WARM in the environment of execd names modules to import ("numpy,pandas"), or is "off". */
 #pragma once

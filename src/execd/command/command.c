@@ -25,7 +25,7 @@ struct waiter {
 struct command {
 	struct commands *of;
 	struct command *prev, *next;
-	struct past *past;
+	struct command_record *record;
 	struct execution run;    /* what it writes */
 	struct execution answer; /* in the background: what the client is told */
 	bool is_background;
@@ -60,8 +60,8 @@ static void command_free(struct command *c)
 	struct commands *cs = c->of;
 
 	answer_waiters(c);
-	if (c->past)
-		c->past->user = NULL;
+	if (c->record)
+		c->record->user = NULL;
 	if (c->run.lingers)
 		cs->lingering--;
 	if (!c->has_ended)
@@ -92,12 +92,12 @@ void commands_signal(struct commands *cs, int signo)
 		child_signal(&c->child, signo);
 }
 
-static void on_forgotten(struct past *p)
+static void on_forgotten(struct command_record *p)
 {
 	struct command *c = p->user;
 
-	c->past = NULL;
-	c->run.streams[0].kept = c->run.streams[1].kept = NULL;
+	c->record = NULL;
+	c->run.streams[0].tail = c->run.streams[1].tail = NULL;
 	command_free(c);
 }
 
@@ -138,8 +138,8 @@ static void note_end(struct command *c, int exit_code, const char *error)
 	input_done(&c->input);
 	timer_cancel(&c->timeout);
 	timer_cancel(&c->grace);
-	if (c->past)
-		history_end(c->past, exit_code, error, loop_now_ms(c->of->host.loop));
+	if (c->record)
+		history_end(c->record, exit_code, error, loop_now_ms(c->of->host.loop));
 	answer_waiters(c);
 }
 
@@ -160,7 +160,8 @@ static void on_ended(const struct process_end *end, void *arg)
 	/* The leader has just been collected: its number names its group and nothing else yet. */
 	if (c->must_go)
 		(void)kill(-c->child.pid, SIGKILL);
-	log_debug("command ended", LOG_S("id", c->past ? c->past->id : ""), LOG_D("exit_code", exit_code_of(end)));
+	log_debug("command ended", LOG_S("id", c->record ? c->record->id : ""),
+		  LOG_D("exit_code", exit_code_of(end)));
 	note_end(c, exit_code_of(end), end->by_signal || end->code != 0 ? end_text(end, &text) : "");
 	execution_end(&c->run, end, is_oom);
 }
@@ -169,7 +170,7 @@ static void on_failed(const struct err *why, void *arg)
 {
 	struct command *c = arg;
 
-	log_info("a command could not be started", LOG_S("id", c->past ? c->past->id : ""), LOG_ERR(why));
+	log_info("a command could not be started", LOG_S("id", c->record ? c->record->id : ""), LOG_ERR(why));
 	note_end(c, 255, why->msg);
 	if (c->is_background)
 		execution_fail(&c->answer, why);
@@ -249,11 +250,11 @@ static int remember(struct command *c, const struct command_spec *sp, struct err
 
 	if (uuid_hex32(&cs->random, id, e) < 0)
 		return -1;
-	c->past = history_add(&cs->history, str_of(id), sp->content, loop_now_ms(cs->host.loop), e);
-	if (!c->past)
+	c->record = history_add(&cs->history, str_of(id), sp->content, loop_now_ms(cs->host.loop), e);
+	if (!c->record)
 		return -1;
-	c->past->user = c;
-	c->past->forget = on_forgotten;
+	c->record->user = c;
+	c->record->forget = on_forgotten;
 	return 0;
 }
 
@@ -267,12 +268,12 @@ static int open_input(struct command *c, struct str text, int *ret, struct err *
 static int begin(struct command *c, struct reply *rp, struct err *e)
 {
 	const struct execution_host *host = &c->of->host;
-	struct str id = str_of(c->past->id);
+	struct str id = str_of(c->record->id);
 
 	c->is_answered = !c->is_background;
 	if (!c->is_background)
-		return execution_begin(&c->run, host, id, &c->past->output, rp, e);
-	if (execution_begin_unheard(&c->run, host, &c->past->output, e) < 0)
+		return execution_begin(&c->run, host, id, &c->record->output, rp, e);
+	if (execution_begin_unheard(&c->run, host, &c->record->output, e) < 0)
 		return -1;
 	return execution_begin(&c->answer, host, id, NULL, rp, e);
 }
@@ -290,8 +291,8 @@ int command_run(struct commands *cs, const struct command_spec *sp, struct reply
 		return -1;
 	c->is_background = sp->is_background;
 	if (open_input(c, sp->input, &in, e) < 0 || remember(c, sp, e) < 0 || begin(c, rp, e) < 0) {
-		if (c->past)
-			history_end(c->past, 255, "it was never started", loop_now_ms(cs->host.loop));
+		if (c->record)
+			history_end(c->record, 255, "it was never started", loop_now_ms(cs->host.loop));
 		command_free(c);
 		return -1;
 	}
@@ -326,7 +327,7 @@ static void on_waiter_gone(void *arg)
 
 int command_interrupt(struct commands *cs, struct str id, struct reply *rp, struct err *e)
 {
-	struct past *p = history_find(&cs->history, id, loop_now_ms(cs->host.loop));
+	struct command_record *p = history_find(&cs->history, id, loop_now_ms(cs->host.loop));
 	struct command *c = p ? p->user : NULL;
 	struct waiter *w;
 

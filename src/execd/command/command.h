@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/command/command.h - commands: a shell each, in a process group of its own, and what is remembered of it.
+/* execd/command/command.h - commands: a shell each, in a process group of its own, and a record of it.
  *
- * One in the foreground is told as a stream of events until it ends (execution.h). One in the background is told to have
- * started. Both have a record (history.h) from before they start, with all that they write: a client that went away loses
- * nothing. What a command leaves running goes on; what it writes in the background is still kept. */
+ * A command in the foreground is streamed as events until it ends (execution.h). One in the background is
+ * answered when it has started. Both have a record (history.h) from before they start, with all of their
+ * output: a client that disconnects loses nothing. Processes that a command leaves running are not killed;
+ * output of the background is still recorded. */
 #pragma once
 #include <stdint.h>
 
@@ -19,7 +20,7 @@ struct init;
 struct leaf;
 struct reply;
 
-#define COMMANDS_LINGERING_MAX 64 /* that have ended, while somebody still holds their pipe */
+#define COMMANDS_LINGERING_MAX 64 /* that have ended, with their pipe still open in other processes */
 #define COMMAND_WAITERS_MAX 16    /* interrupts of one command at the same time */
 #define COMMAND_GRACE_MS 3000     /* from SIGTERM to SIGKILL */
 

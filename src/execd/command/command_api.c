@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* POST /command; what is remembered of commands is in command_past.c.
+/* POST /command; what is remembered of commands is in command_history_api.c.
  *
- * `uid` and `gid` are numbers, or strings: digits are a number, anything else is a name of the sandbox's passwd and group
- * files (C2). An unknown name is answered 400. A uid without a gid has the groups that the files give it; one that they
- * do not know has the group of the same number, never 0. A gid without a uid is refused.
+ * `uid` and `gid` are numbers, or strings: digits are a number, anything else is a name of the sandbox's
+ * passwd and group files (C2). An unknown name is answered 400. A uid without a gid has the groups that the
+ * files give it; one that they do not know has the group of the same number, never 0. A gid without a uid is
+ * refused.
  *
- * `stdin` is text of at most INPUT_MAX bytes that the command reads, and then the end; in the background as well. By default
- * there is nothing to read (/dev/null). A command that does not read it is not waited for, and what it has not read by its
- * end is dropped. 503 when too much of other commands' input waits. */
+ * `stdin` is text of at most INPUT_MAX bytes that the command reads, and then the end; in the background as
+ * well. By default there is nothing to read (/dev/null). A command that does not read it is not waited for,
+ * and what it has not read by its end is dropped. 503 when too much of other commands' input waits. */
 #include <fcntl.h>
 #include <inttypes.h>
 

@@ -17,7 +17,7 @@
 #define START_HEADER "EXECD-COMMANDS-LOG-START" /* where the answer begins, when what was asked for is gone */
 #define LOG_PIECE ((size_t)16 * 1024)
 
-static struct past *find(struct execd *x, struct str id)
+static struct command_record *find(struct execd *x, struct str id)
 {
 	return history_find(&x->commands.history, id, loop_now_ms(x->loop));
 }
@@ -25,12 +25,12 @@ static struct past *find(struct execd *x, struct str id)
 int command_status(struct request *rq, struct reply *rp, struct err *e)
 {
 	AUTO(buf_done) struct buf json = BUF_INIT(STATUS_MAX);
-	const struct past *p = find(execd_of(rq), rq->params[0]);
+	const struct command_record *p = find(execd_of(rq), rq->params[0]);
 
 	(void)e;
 	if (!p)
 		return reply_error(rp, 404, CODE_INVALID_BODY, "command '%.*s' not found", STR_ARG(str_first(rq->params[0], 64)));
-	past_write(p, &json);
+	command_record_write(p, &json);
 	return json.failed ? err_no_memory(e) : reply_json(rp, 200, &json);
 }
 
@@ -52,12 +52,13 @@ static void on_stop(void *arg)
 static void on_proceed(void *arg)
 {
 	struct reading *r = arg;
-	const struct past *p = find(r->x, str_of(r->id));
+	const struct command_record *p = find(r->x, str_of(r->id));
 	char piece[LOG_PIECE];
 	size_t n = 1;
 
 	while (r->at < r->end && n > 0 && reply_room(r->rp) > 0) {
-		n = p ? kept_read(&p->output, r->at, piece, (size_t)MIN((uint64_t)sizeof(piece), r->end - r->at)) : 0;
+		n = p ? tail_file_read(&p->output, r->at, piece, (size_t)MIN((uint64_t)sizeof(piece),
+									     r->end - r->at)) : 0;
 		reply_write(r->rp, (struct str){ piece, n });
 		r->at += n;
 	}
@@ -109,7 +110,7 @@ static int add_offset(struct reply *rp, const char *name, uint64_t offset)
 int command_logs(struct request *rq, struct reply *rp, struct err *e)
 {
 	static const struct reply_source source = { .proceed = on_proceed, .stop = on_stop };
-	const struct past *p = find(execd_of(rq), rq->params[0]);
+	const struct command_record *p = find(execd_of(rq), rq->params[0]);
 	struct reading *r;
 	uint64_t cursor, end;
 

@@ -186,21 +186,24 @@ static void on_stderr(unsigned ready, void *arg)
 
 /* ---- begin and end ---- */
 
-int execution_begin_unheard(struct execution *x, const struct execution_host *host, struct kept *kept, struct err *e)
+int execution_begin_unheard(struct execution *x, const struct execution_host *host, struct tail_file *tail,
+			    struct err *e)
 {
 	*x = (struct execution){ .host = host, .out = OUTBOX_INIT(host->budget), .began_ms = loop_now_ms(host->loop) };
 	for (int i = 0; i < 2; i++)
 		x->streams[i] = (struct stream){ .kind = i == 0 ? EVENT_STDOUT : EVENT_STDERR, .budget = host->budget,
-						 .drains = host->drains, .kept = kept, .fd = -1, .is_bounded = true };
+						 .drains = host->drains, .tail = tail, .fd = -1,
+							 .is_bounded = true };
 	return timer_init(&x->ping, host->loop, on_ping, x, "execution ping", e);
 }
 
-int execution_begin(struct execution *x, const struct execution_host *host, struct str id, struct kept *kept, struct reply *rp,
+int execution_begin(struct execution *x, const struct execution_host *host, struct str id,
+		    struct tail_file *tail, struct reply *rp,
 		    struct err *e)
 {
 	static const struct reply_source source = { .proceed = on_proceed, .stop = on_reader_gone };
 
-	if (execution_begin_unheard(x, host, kept, e) < 0)
+	if (execution_begin_unheard(x, host, tail, e) < 0)
 		return -1;
 	event_init(&x->out.b, id);
 	event_ping(&x->out.b);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/command/execution.h - a run of something as a stream of events: what its two pipes say, pings meanwhile, and how it ended.
+/* execd/command/execution.h - one run of a program as a stream of events: the output of two pipes, pings, and
+ * the end.
  *
- * The owner starts the program, hands over the pipes' read ends, and says when and how it ended; what is in the pipes by then
- * is sent, then the end, and the stream closes, whoever else still holds the pipes. A reader who is slow makes the program
- * wait, through full pipes; one who goes away does not end it: it runs on, and its output goes to `kept` alone. */
+ * The owner starts the program, passes the read ends of the pipes, and reports when and how it ended. Data
+ * that is in the pipes by then is sent, then the end, and the stream closes, even if other processes still
+ * hold the pipes. A slow reader makes the program wait, through full pipes. A reader that disconnects does
+ * not end the program; its output then goes to `tail` only. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,7 +29,7 @@ struct execution_host {
 
 struct execution {
 	const struct execution_host *host;
-	struct reply *rp; /* NULL: nobody listens */
+	struct reply *rp; /* NULL: no reader */
 	struct stream streams[2];
 	struct outbox out;
 	struct event_stamp stamp; /* of the texts being added */
@@ -46,12 +48,14 @@ struct execution {
 	void *arg;
 };
 
-/* Begins the answer with the events `init` and `ping`. Answers nothing and returns -1 when it cannot. `done`, `gone` and `arg`
- * are the caller's to set afterwards. KEPT may be NULL. */
-int execution_begin(struct execution *x, const struct execution_host *host, struct str id, struct kept *kept, struct reply *rp,
+/* Begins the answer with the events `init` and `ping`. Answers nothing and returns -1 when it cannot. `done`,
+ * `gone` and `arg` are the caller's to set afterwards. KEPT may be NULL. */
+int execution_begin(struct execution *x, const struct execution_host *host, struct str id,
+		    struct tail_file *tail, struct reply *rp,
 		    struct err *e);
-/* The same without anybody who listens. */
-int execution_begin_unheard(struct execution *x, const struct execution_host *host, struct kept *kept, struct err *e);
+/* The same without a reader. */
+int execution_begin_unheard(struct execution *x, const struct execution_host *host, struct tail_file *tail,
+			    struct err *e);
 
 /* Takes the read end of a pipe: 0 for what becomes stdout, 1 for stderr. One that is not given has nothing to say. */
 int execution_pipe(struct execution *x, int which, int fd, struct err *e);

@@ -14,14 +14,14 @@
 
 #include "base/banned.h"
 
-static void past_free(struct history *h, struct past *p)
+static void record_free(struct history *h, struct command_record *p)
 {
 	if (p->user)
 		p->forget(p);
 	*(p->older ? &p->older->newer : &h->oldest) = p->newer;
 	*(p->newer ? &p->newer->older : &h->newest) = p->older;
 	h->n--;
-	kept_done(&p->output);
+	tail_file_done(&p->output);
 	free(p->content);
 	free(p);
 }
@@ -29,21 +29,21 @@ static void past_free(struct history *h, struct past *p)
 void history_done(struct history *h)
 {
 	while (h->oldest)
-		past_free(h, h->oldest);
+		record_free(h, h->oldest);
 }
 
 static uint64_t all_bytes(const struct history *h)
 {
 	uint64_t n = 0;
 
-	for (const struct past *p = h->oldest; p; p = p->newer)
-		n += kept_bytes(&p->output);
+	for (const struct command_record *p = h->oldest; p; p = p->newer)
+		n += tail_file_bytes(&p->output);
 	return n;
 }
 
-static struct past *oldest_ended(const struct history *h)
+static struct command_record *oldest_ended(const struct history *h)
 {
-	struct past *p = h->oldest;
+	struct command_record *p = h->oldest;
 
 	while (p && p->is_running)
 		p = p->newer;
@@ -54,19 +54,19 @@ static struct past *oldest_ended(const struct history *h)
 static void make_room(struct history *h, uint64_t now_ms)
 {
 	uint64_t bytes = all_bytes(h);
-	struct past *p;
+	struct command_record *p;
 
 	while ((p = oldest_ended(h)) && (h->n >= HISTORY_MAX || bytes > HISTORY_BYTES_MAX ||
 					 now_ms - p->finished_ms > HISTORY_KEEP_MS)) {
-		bytes -= kept_bytes(&p->output);
-		past_free(h, p);
+		bytes -= tail_file_bytes(&p->output);
+		record_free(h, p);
 	}
 }
 
 /* Without half a character at the end. */
 static char *copy_content(struct str content)
 {
-	struct str part = str_first(content, PAST_CONTENT_MAX);
+	struct str part = str_first(content, COMMAND_RECORD_CONTENT_MAX);
 	char *copy;
 
 	for (size_t k = 1; k <= 3 && part.n < content.n && k < part.n; k++)
@@ -82,9 +82,10 @@ static char *copy_content(struct str content)
 	return copy;
 }
 
-struct past *history_add(struct history *h, struct str id, struct str content, uint64_t now_ms, struct err *e)
+struct command_record *history_add(struct history *h, struct str id, struct str content, uint64_t now_ms,
+				   struct err *e)
 {
-	struct past *p;
+	struct command_record *p;
 
 	make_room(h, now_ms);
 	p = calloc(1, sizeof(*p));
@@ -96,7 +97,7 @@ struct past *history_add(struct history *h, struct str id, struct str content, u
 	(void)snprintf(p->id, sizeof(p->id), "%.*s", STR_ARG(id)); /* ids have one length */
 	(void)clock_gettime(CLOCK_REALTIME, &p->started);
 	p->is_running = true;
-	p->output = KEPT_INIT(h->dir);
+	p->output = TAIL_FILE_INIT(h->dir);
 	p->older = h->newest;
 	*(h->newest ? &h->newest->newer : &h->oldest) = p;
 	h->newest = p;
@@ -104,7 +105,7 @@ struct past *history_add(struct history *h, struct str id, struct str content, u
 	return p;
 }
 
-void history_end(struct past *p, int exit_code, const char *error, uint64_t now_ms)
+void history_end(struct command_record *p, int exit_code, const char *error, uint64_t now_ms)
 {
 	p->is_running = false;
 	p->exit_code = exit_code;
@@ -113,14 +114,14 @@ void history_end(struct past *p, int exit_code, const char *error, uint64_t now_
 	(void)snprintf(p->error, sizeof(p->error), "%s", error); /* cut, it still says most */
 }
 
-struct past *history_find(struct history *h, struct str id, uint64_t now_ms)
+struct command_record *history_find(struct history *h, struct str id, uint64_t now_ms)
 {
-	struct past *p = h->newest;
+	struct command_record *p = h->newest;
 
 	while (p && !str_is(id, p->id))
 		p = p->older;
 	if (p && !p->is_running && now_ms - p->finished_ms > HISTORY_KEEP_MS) {
-		past_free(h, p);
+		record_free(h, p);
 		return NULL;
 	}
 	return p;
@@ -134,7 +135,7 @@ static void write_time(struct json_out *o, const char *key, struct timespec t)
 	json_key(o, key), json_cstr(o, text);
 }
 
-void past_write(const struct past *p, struct buf *json)
+void command_record_write(const struct command_record *p, struct buf *json)
 {
 	struct json_out o = json_out(json);
 

@@ -15,11 +15,11 @@
 
 #include "base/banned.h"
 
-static struct past *add(struct history *h, unsigned number, uint64_t now_ms)
+static struct command_record *add(struct history *h, unsigned number, uint64_t now_ms)
 {
 	char id[UUID_HEX_LEN + 1];
 	struct err e = { 0 };
-	struct past *p;
+	struct command_record *p;
 
 	(void)snprintf(id, sizeof(id), "%032x", number);
 	p = history_add(h, str_of(id), STR("true"), now_ms, &e);
@@ -56,7 +56,7 @@ static void the_oldest_ended_ones_go_first(void **state)
 static void a_record_has_a_lifetime_after_its_end(void **state)
 {
 	struct history h = { .dir = "/tmp" };
-	struct past *runs = add(&h, 1, 0);
+	struct command_record *runs = add(&h, 1, 0);
 
 	(void)state;
 	history_end(add(&h, 2, 0), 0, "", 1000);
@@ -72,14 +72,14 @@ static void a_record_has_a_lifetime_after_its_end(void **state)
 static void outputs_have_a_bound_together(void **state)
 {
 	struct history h = { .dir = "/tmp" };
-	char *piece = calloc(1, (size_t)KEPT_MAX);
+	char *piece = calloc(1, (size_t)TAIL_FILE_MAX);
 
 	(void)state;
 	assert_non_null(piece);
 	for (unsigned i = 0; i < 5; i++) {
-		struct past *p = add(&h, i, i);
+		struct command_record *p = add(&h, i, i);
 
-		kept_add(&p->output, (struct str){ piece, (size_t)KEPT_MAX });
+		tail_file_add(&p->output, (struct str){ piece, (size_t)TAIL_FILE_MAX });
 		history_end(p, 0, "", i);
 	}
 	(void)add(&h, 9, 9);
@@ -89,7 +89,7 @@ static void outputs_have_a_bound_together(void **state)
 	free(piece);
 }
 
-static void forget_once(struct past *p)
+static void forget_once(struct command_record *p)
 {
 	*(int *)p->user += 1;
 	p->user = NULL;
@@ -98,7 +98,7 @@ static void forget_once(struct past *p)
 static void who_still_writes_is_told(void **state)
 {
 	struct history h = { .dir = "/tmp" };
-	struct past *p = add(&h, 1, 0);
+	struct command_record *p = add(&h, 1, 0);
 	int told = 0;
 
 	(void)state;
@@ -112,17 +112,17 @@ static void a_status_says_what_is_known(void **state)
 {
 	AUTO(buf_done) struct buf b = BUF_INIT(65536);
 	struct history h = { .dir = "/tmp" };
-	struct past *p = add(&h, 1, 0);
+	struct command_record *p = add(&h, 1, 0);
 
 	(void)state;
 	p->started = (struct timespec){ 0 };
-	past_write(p, &b);
+	command_record_write(p, &b);
 	assert_string_equal(buf_z(&b), "{\"id\":\"00000000000000000000000000000001\",\"content\":\"true\",\"running\":true,"
 				       "\"started_at\":\"1970-01-01T00:00:00Z\"}");
 	history_end(p, 1, "exit status 1", 0);
 	p->finished = (struct timespec){ .tv_sec = 1, .tv_nsec = 500000000 };
 	buf_clear(&b);
-	past_write(p, &b);
+	command_record_write(p, &b);
 	assert_string_equal(buf_z(&b), "{\"id\":\"00000000000000000000000000000001\",\"content\":\"true\",\"running\":false,"
 				       "\"exit_code\":1,\"error\":\"exit status 1\",\"started_at\":\"1970-01-01T00:00:00Z\","
 				       "\"finished_at\":\"1970-01-01T00:00:01.5Z\"}");
@@ -132,15 +132,15 @@ static void a_status_says_what_is_known(void **state)
 static void long_commands_are_cut_between_characters(void **state)
 {
 	struct history h = { .dir = "/tmp" };
-	char text[PAST_CONTENT_MAX + 2];
+	char text[COMMAND_RECORD_CONTENT_MAX + 2];
 	struct err e = { 0 };
-	struct past *p;
+	struct command_record *p;
 
 	(void)state;
 	memset(text, 'x', sizeof(text));
-	memcpy(text + PAST_CONTENT_MAX - 1, "\xc3\xa9", 2);
+	memcpy(text + COMMAND_RECORD_CONTENT_MAX - 1, "\xc3\xa9", 2);
 	p = history_add(&h, STR("a"), (struct str){ text, sizeof(text) }, 0, &e);
-	assert_int_equal(strlen(p->content), PAST_CONTENT_MAX - 1);
+	assert_int_equal(strlen(p->content), COMMAND_RECORD_CONTENT_MAX - 1);
 	history_done(&h);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/command/record.h - records for the warden: what became of the entrypoint. */
+/* execd/command/record.h - records for the warden: how the entrypoint ended. */
 #pragma once
 #include <stdbool.h>
 

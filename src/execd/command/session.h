@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/command/session.h - shells that stay: what one run changes, the next one finds.
+/* execd/command/session.h - sessions: shells that keep their state between runs.
  *
- * A session is one bash (sh where there is none) that reads commands from us. It evaluates them itself, so variables,
- * functions, options, traps, descriptors and the directory stay as a run left them. After each run it writes its state to a
- * file without a name; a run that ends the shell itself (exit, exec, a timeout) costs no more than what that run had
- * changed: the next one starts a new shell with that state. sh keeps what is exported and the directory.
+ * A session is one bash (sh where there is none) that reads commands from us. It evaluates them itself, so
+ * variables, functions, options, traps, descriptors and the directory persist. After each run it writes its
+ * state to an unnamed file. A run that ends the shell itself (exit, exec, a timeout) loses only its own
+ * changes: the next run starts a new shell with that state. sh keeps exported variables and the directory.
  *
- * Runs of one session happen one after the other. Programs see none of our descriptors: they are closed for as long as a
- * run takes. A run whose reader goes away is ended, with all that it started. */
+ * Runs of one session are sequential. Programs see none of our descriptors, which are closed during a run. A
+ * run whose reader disconnects is killed, with all that it started. */
 #pragma once
 #include <stdint.h>
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/command/session_shell.h - what the shells of sessions are told to do, and how we talk to them.
+/* execd/command/session_shell.h - the driver script of session shells, and our protocol with it.
  *
- * From shell_fds() on there are five descriptors. A plain sh cannot name those from 10 on; in bash they are where
- * hardly anybody looks for free ones.
+ * From shell_fds() on there are five descriptors. A plain sh cannot name descriptors from 10 on; in bash they
+ * have high numbers that programs rarely use.
  *
  *     SHELL_SCRIPT  a file: the command to evaluate
- *     SHELL_STATE   a file: what the next shell begins with
+ *     SHELL_STATE   a file: the state for the next shell
  *     SHELL_GO      a line for each command
- *     SHELL_DONE    its status comes back: "7\n"
- *     SHELL_NULL    what the driver writes and nobody is to see */
+ *     SHELL_DONE    its status: "7\n"
+ *     SHELL_NULL    output of the driver that nobody sees */
 #pragma once
 #include <stdbool.h>
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/files/files.h - files and directories for clients: what the files_*.c share.
+/* execd/files/files.h - the file API: shared by the files_*.c.
  *
- * All but the download of a whole file happens in a worker (execd/work.h). A path of a request is turned into a place once;
- * from then on descriptors are used, opened in our root without magic links (O1). Content is read from and written to
- * regular files only (O2). Every write goes to a file without a name, or with a temporary one, in the directory where it
- * will be, and takes its final name when it is complete (O3).
+ * Everything except the download of a whole file happens in a worker (execd/work.h). A path of a request is
+ * resolved once; afterwards descriptors are used, opened in our root without magic links (O1). Content is
+ * read from and written to regular files only (O2). Every write goes to an unnamed or temporary file in the
+ * target directory, which gets its final name when it is complete (O3).
  *
- * Of several paths in one request the first that fails ends it; what was done before stays done. */
+ * Of several paths in one request, the first failure ends the request; earlier changes stay. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -114,7 +114,7 @@ struct draft {
 	char temp[DRAFT_NAME_SIZE]; /* its name meanwhile; empty: it has none */
 };
 #define DRAFT_INIT ((struct draft){ .fd = -1, .dir = -1 })
-int draft_temp_name(char out[DRAFT_NAME_SIZE], struct err *e); /* one that nobody has */
+int draft_temp_name(char out[DRAFT_NAME_SIZE], struct err *e); /* an unused one */
 int draft_open(struct draft *d, int dir, struct err *e);
 int draft_keep(struct draft *d, const char *name, struct err *e); /* gives it the name, in place of what had it */
 void draft_done(struct draft *d);                                /* a draft that was not kept leaves nothing */

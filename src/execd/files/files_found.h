@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/files/files_found.h - what a walk has found, until all of it is known.
+/* execd/files/files_found.h - the results of a walk, stored until all of them are known.
  *
- * A list that goes out while the walk is on its way may turn out to be incomplete, when its first byte has been read long ago
- * (G12). So it is kept first: of each path what differs from the one before, and of each entry what is told of it. In the order
- * of a walk a name is kept at most once, so that 100,000 entries take 33 MiB at the very most, and some 9 as trees go. */
+ * A list that is sent during the walk could turn out to be incomplete after its first byte has been read
+ * (G12b). So it is stored first: of each path the difference to the one before, and of each entry its
+ * attributes. In the order of a walk each name is stored at most once: 100,000 entries take 33 MiB at most,
+ * and about 9 MiB in typical trees. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

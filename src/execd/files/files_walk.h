@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/files/files_walk.h - a walk over a directory and what is below it, in order (O4).
+/* execd/files/files_walk.h - walks a directory tree in order (O4).
  *
- * Names come in the order of their bytes, a directory before what is in it; symlinks are told and never entered. What goes
- * away meanwhile and what may not be read is passed over. There is a ceiling for depth, for names and for time: beyond each
- * the walk fails (ERR_LIMIT), it never ends early as if that were all. */
+ * Names come in byte order, a directory before its entries; symlinks are reported and never entered. Entries
+ * that disappear or cannot be read are skipped. Depth, number of names and time have limits: beyond each the
+ * walk fails (ERR_LIMIT); it never ends early as if complete. */
 #pragma once
 #include <stddef.h>
 #include <sys/stat.h>

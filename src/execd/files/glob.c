@@ -200,7 +200,7 @@ static bool has_negation(struct str s)
 	return false;
 }
 
-/* Takes the next alternative of the inside of a '{}'. */
+/* Takes the next alternative of the inside a '{}'. */
 static bool next_alternative(struct str *in, struct str *ret)
 {
 	struct err never = { 0 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/files/upload_plan.h - which parts of an upload belong together.
+/* execd/files/upload_plan.h - pairs the parts of an upload.
  *
- * The i-th part named "metadata" and the i-th named "file" are a pair, in whatever order they come; parts with other names
- * are nobody's. */
+ * The i-th part named "metadata" and the i-th named "file" are a pair, in any order; other parts are
+ * ignored. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

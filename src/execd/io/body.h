@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/io/body.h - request bodies taken whole, within the budget.
+/* execd/io/body.h - complete request bodies, within the budget.
  *
- * For handlers of ROUTE_STREAM_IN routes: bytes are kept only until the body is complete and has been acted upon,
- * not for as long as a stream of events takes. A body for which the budget has no room is answered 503. */
+ * For handlers of ROUTE_STREAM_IN routes: the bytes are freed once the body has been acted upon, not at the
+ * end of a stream of events. A body for which the budget has no room is answered 503. */
 #pragma once
 #include "base/str.h"
 

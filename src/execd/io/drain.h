@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/io/drain.h - pipes that nobody reads any more but somebody still writes to.
+/* execd/io/drain.h - pipes without a reader that programs still write to.
  *
- * What a command leaves running in the background goes on writing to the command's pipe. Closing that would end it
- * (SIGPIPE), and leaving it full would stop it; so it is read and dropped, slowly, so that a program which
- * does nothing but write costs next to no processor time of ours. */
+ * Background processes of a command keep writing to the command's pipe. Closing it would kill them (SIGPIPE),
+ * and a full pipe would stop them. So it is read and the data dropped, slowly, so that a program that only
+ * writes costs execd almost no CPU time. */
 #pragma once
 #include <stddef.h>
 
@@ -17,7 +17,7 @@ struct drains {
 	struct loop *loop;
 	struct drain *newest, *oldest;
 	size_t n, max;             /* one more ends the oldest */
-	char scratch[DRAIN_PIECE]; /* for whoever reads to drop */
+	char scratch[DRAIN_PIECE]; /* for data that is read and dropped */
 };
 
 void drains_init(struct drains *ds, struct loop *l, size_t max);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/io/input.h - text that a program reads as its standard input, and then the end.
+/* execd/io/input.h - text that a program reads as its standard input, followed by end of file.
  *
- * The text waits here until the program reads: a small pipe, fed from the loop. What waits, and the pipe itself, whose
- * pages are ours by the kernel's account, are paid for by the budget. */
+ * The text waits here until the program reads it, through a small pipe fed from the loop. The budget pays for
+ * the text and for the pages of the pipe, which the kernel charges to us. */
 #pragma once
 #include <stddef.h>
 

@@ -26,7 +26,7 @@ static void skip_lines(struct line_window *w, struct str *in)
 	}
 }
 
-/* CRs turned out to be inside of the line. False: there are more of them. */
+/* CRs turned out to be inside the line. False: there are more of them. */
 static bool give_held(struct line_window *w, struct buf *out)
 {
 	char cr[256];

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/io/line_window.h - some of the lines of a text that comes in pieces, joined by LF.
+/* execd/io/line_window.h - a range of lines of a text that arrives in pieces, joined by LF.
  *
- * Lines end with LF; CRs before it, or before the end of the text, do not belong to them. There is no LF after the last. */
+ * Lines end with LF; CRs before it, or before the end of the text, are not part of them. There is no LF after
+ * the last. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/io/outbox.h - events on their way to a reader: OUTBOX_BASE bytes without asking, more by the budget's leave. */
+/* execd/io/outbox.h - events waiting for their reader: OUTBOX_BASE bytes without the budget, more if the
+ * budget grants it. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/io/output.h - the entrypoint's output, line by line with the time, into two log segments written in turn.
+/* execd/io/output.h - the entrypoint's output, line by line with timestamps, into two log segments used in
+ * turn.
  *
- * Each line is "2026-06-15T09:46:58.120431123Z text\n". A segment that is full is left alone and the other one is
- * emptied, so the last GUEST_LOG_SEGMENT_MAX bytes are always there. Without segments (or with a disk that is
- * full) the output is read and lost: the entrypoint never waits for us. */
+ * Each line is "2026-06-15T09:46:58.120431123Z text\n". When a segment is full, the other one is emptied and
+ * used, so the last GUEST_LOG_SEGMENT_MAX bytes are always available. Without segments, or with a full disk,
+ * the output is read and dropped: the entrypoint never waits for us. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -145,8 +145,8 @@ static size_t room(struct stream *s)
 
 static void keep(const struct stream *s, const char *p, size_t n)
 {
-	if (s->kept)
-		kept_add(s->kept, (struct str){ p, n });
+	if (s->tail)
+		tail_file_add(s->tail, (struct str){ p, n });
 }
 
 bool stream_fill(struct stream *s)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/io/stream.h - one pipe of a program: bytes come in, the texts of events go out.
+/* execd/io/stream.h - one pipe of a program: bytes in, texts of events out.
  *
- * Input waits within the budget's leave; a full stream is not read, so that the program waits. */
+ * Input is buffered as far as the budget grants it. A full stream is not read, so that the program waits. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 struct budget;
 struct drains;
 struct err;
-struct kept;
+struct tail_file;
 
 #define STREAM_BASE ((size_t)4 * 1024)          /* input that needs no grant of the budget */
 #define STREAM_READ ((size_t)8 * 1024)         /* and this is asked for, to read in larger pieces */
@@ -25,7 +25,7 @@ struct stream {
 	enum event_stream kind;
 	struct budget *budget;
 	struct drains *drains;
-	struct kept *kept; /* gets a copy of every byte; or NULL */
+	struct tail_file *tail; /* gets a copy of every byte; or NULL */
 	int fd;            /* -1: at its end, or given away */
 	struct io io;
 	struct buf in;     /* waiting, from `at` on */

@@ -64,7 +64,7 @@ int unnamed_file(const char *dir, struct err *e)
 }
 
 /* Most programs write little or nothing: the file comes with the first byte. */
-static void open_first(struct kept *k)
+static void open_first(struct tail_file *k)
 {
 	struct err why = { 0 };
 
@@ -74,14 +74,14 @@ static void open_first(struct kept *k)
 		log_warn("what a command writes is not kept, ignoring", LOG_ERR(&why));
 }
 
-void kept_done(struct kept *k)
+void tail_file_done(struct tail_file *k)
 {
 	closep(&k->fd);
-	*k = KEPT_INIT(NULL);
+	*k = TAIL_FILE_INIT(NULL);
 }
 
 /* One piece, up to where the ring begins anew. */
-static size_t add_piece(struct kept *k, struct str bytes)
+static size_t add_piece(struct tail_file *k, struct str bytes)
 {
 	uint64_t at = k->end % k->max;
 	size_t n = MIN(bytes.n, (size_t)(k->max - at));
@@ -95,7 +95,7 @@ static size_t add_piece(struct kept *k, struct str bytes)
 	return n;
 }
 
-void kept_add(struct kept *k, struct str bytes)
+void tail_file_add(struct tail_file *k, struct str bytes)
 {
 	if (k->fd < 0 && k->dir && bytes.n > 0)
 		open_first(k);
@@ -107,7 +107,7 @@ void kept_add(struct kept *k, struct str bytes)
 	}
 }
 
-size_t kept_read(const struct kept *k, uint64_t offset, void *out, size_t cap)
+size_t tail_file_read(const struct tail_file *k, uint64_t offset, void *out, size_t cap)
 {
 	uint64_t at, n;
 	ssize_t got;

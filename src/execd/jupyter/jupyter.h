@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/jupyter/jupyter.h - the drivers of Jupyter kernels: one that starts them and speaks with them itself, and one for a Jupyter server
- * that the image runs (JUPYTER_HOST). */
+/* execd/jupyter/jupyter.h - the drivers of Jupyter kernels: one that starts kernels and connects to them
+ * itself, and one for a Jupyter server that the image runs (JUPYTER_HOST). */
 #pragma once
 #include "execd/code/code_driver.h"
 

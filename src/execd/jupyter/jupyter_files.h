@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/jupyter/jupyter_files.h - what a kernel is told where to listen by: five ports and a file that names them.
+/* execd/jupyter/jupyter_files.h - the connection file of a kernel: five ports and a key.
  *
- * A kernel binds ports that it is given. They are taken beforehand by sockets of ours, which do not listen: others are not given
- * them meanwhile, while the kernel, whose sockets allow for that (SO_REUSEADDR, as ours do), can bind them all the same. Who binds
- * one in its place cannot sign what a kernel signs.
+ * A kernel binds ports that it is given. They are reserved by sockets of ours that do not listen: the kernel
+ * does not assign them to other programs meanwhile, while the Jupyter kernel can bind them (SO_REUSEADDR on
+ * both sides). A program that binds one first cannot sign messages.
  *
- * The file belongs to whoever runs the kernel and can be read by nobody else, for it holds the key. */
+ * The file belongs to the user that runs the kernel and is readable by that user only, because it contains
+ * the key. */
 #pragma once
 #include "execd/jupyter/jupyter_message.h"
 

@@ -80,7 +80,7 @@ struct jupyter_in {
 	char channel;                    /* of a server's: the first letter of its channel */
 	bool is_idle, is_gone;           /* of a status: done; a server says that the kernel is no more, or another one */
 	bool is_error, is_aborted;       /* of a reply: anything but "ok"; it may not have been run */
-	uint64_t count;                  /* of executions; 0: not told */
+	uint64_t count;                  /* of executions; 0: absent */
 	struct jupyter_values *values;   /* or NULL */
 	bool is_cut;                     /* some were left out: they are too large, or there is no memory for them */
 
@@ -96,7 +96,7 @@ struct jupyter_in {
 
 enum jupyter_step { JUPYTER_MORE, JUPYTER_MESSAGE, JUPYTER_BROKEN };
 
-/* A piece of a message of frames. JUPYTER_MESSAGE: it is there, until jupyter_next(). JUPYTER_BROKEN: in->what says why. */
+/* A piece of a message of frames. JUPYTER_MESSAGE: it is there, until jupyter_next(). JUPYTER_BROKEN: in->what gives the reason. */
 enum jupyter_step jupyter_take(struct jupyter_in *in, const struct zmtp_event *ev);
 
 /* A message of one object: its heads first, then its content, in pieces of the caller's choice. */

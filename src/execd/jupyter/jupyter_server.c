@@ -118,7 +118,7 @@ static struct http_fetch *ask(struct code_driver *d, const char *method, const c
 			  fn, d, e);
 }
 
-/* The answer as JSON. NULL: d->why says why. */
+/* The answer as JSON. NULL: d->why gives the reason. */
 static const struct json *read_answer(struct code_driver *d, const struct http_answer *answer, const struct err *e, struct arena *a)
 {
 	d->fetch = NULL;

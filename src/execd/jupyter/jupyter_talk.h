@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/jupyter/jupyter_talk.h - what a kernel says, told to a context: the same whether it comes from the kernel or by a server.
+/* execd/jupyter/jupyter_talk.h - translates messages of a kernel for a context; the same for direct kernels
+ * and for Jupyter servers.
  *
  *     stream                              output, in pieces as they come
  *     display_data, update_display_data   a value
  *     execute_result                      a value, with the count of executions
  *     error                               the error of the run
  *     execute_reply                       the end of the run, together with...
- *     status idle                         ...this one; what a reply says of an error counts if no error was told
+ *     status idle                         ...this one; an error in a reply is used if none was reported
  *     everything else                     nothing
  *
- * Only what answers the request that runs counts. Whatever has no room with the context waits here, and nothing more is to be
- * given to us meanwhile. */
+ * Only messages that answer the current request are used. Data for which the context has no room waits here;
+ * no further data may be passed in meanwhile. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,12 +32,12 @@ struct talk {
 	char run[TALK_ID_MAX + 1]; /* id of the request that runs; "": none does */
 	unsigned n_requests;
 	struct jupyter_in shell, iopub; /* replies; what is published */
-	struct buf text;                /* of a stream, told up to text_at */
+	struct buf text;                /* of a stream, passed on up to text_at */
 	size_t text_at;
 	enum event_stream stream;
-	bool waits;  /* the message in `iopub` is complete, and has not been told */
+	bool waits;  /* the message in `iopub` is complete, and not passed on yet */
 	bool has_reply, has_idle, has_error;
-	bool is_dead; /* and that was told */
+	bool is_dead; /* and that was reported */
 	talk_hang_up_fn *hang_up;
 	void *arg;
 };

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/jupyter/kernelspec.h - the Jupyter kernels that an image has, and how each is started.
+/* execd/jupyter/kernelspec.h - the Jupyter kernels of an image, and how each is started.
  *
- * A kernel is a folder NAME with a kernel.json, in the folder "kernels" of a data directory: those of JUPYTER_PATH; JUPYTER_DATA_DIR
- * or else XDG_DATA_HOME/jupyter or ~/.local/share/jupyter; PREFIX/share/jupyter for each PREFIX/bin in PATH, which is where an
- * environment of python has its own; /usr/local/share/jupyter and /usr/share/jupyter. Of equal names the first counts.
+ * A kernel is a folder NAME with a kernel.json, in the folder "kernels" of a data directory: those of
+ * JUPYTER_PATH; JUPYTER_DATA_DIR or else XDG_DATA_HOME/jupyter or ~/.local/share/jupyter;
+ * PREFIX/share/jupyter for each PREFIX/bin in PATH, where Python environments have theirs;
+ * /usr/local/share/jupyter and /usr/share/jupyter. Of equal names the first is used.
  *
- * All of it was written inside of the sandbox: files have a ceiling, and what is not well-formed is skipped. */
+ * All of it is under the sandbox's control: files have a size limit, and malformed ones are skipped. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -63,7 +63,7 @@ static bool take_piece(struct pty *p, struct pty_pipe *s)
 		return false;
 	}
 	s->left -= is_ending ? (uint64_t)n : 0;
-	kept_add(&p->ring, (struct str){ room + 1, (size_t)n });
+	tail_file_add(&p->ring, (struct str){ room + 1, (size_t)n });
 	room[0] = (char)s->tag;
 	if (p->client && p->client->is_live)
 		client_send(p->client, (struct str){ room, 1 + (size_t)n });
@@ -208,7 +208,7 @@ static void pty_free(struct pty *p)
 	timer_done(&p->stall);
 	timer_done(&p->idle);
 	defer_cancel(&p->later);
-	kept_done(&p->ring);
+	tail_file_done(&p->ring);
 	*(p->prev ? &p->prev->next : &ps->first) = p->next;
 	if (p->next)
 		p->next->prev = p->prev;
@@ -292,7 +292,7 @@ struct pty *pty_new(struct ptys *ps, const char *cwd, const char *command, struc
 		return NULL;
 	}
 	*p = (struct pty){ .of = ps, .next = ps->first, .arena = ARENA_INIT(PTY_ARENA_MAX), .in = -1,
-			   .ring = KEPT_INIT_MAX(ps->temp_dir, PTY_RING),
+			   .ring = TAIL_FILE_INIT_MAX(ps->temp_dir, PTY_RING),
 			   .out = { { .of = p, .fd = -1, .tag = PTY_STDOUT }, { .of = p, .fd = -1, .tag = PTY_STDERR } } };
 	if (p->next)
 		p->next->prev = p;

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/pty/pty.h - terminals: a shell that a client sees through a WebSocket, and that stays when the client goes.
+/* execd/pty/pty.h - terminals: a shell that a client uses through a WebSocket, and that survives the client's
+ * disconnect.
  *
- * A session has at most one shell and at most one client. The shell is started when a client comes and there is none; it
- * has a terminal of its own, or three pipes. All that it writes goes to a ring of PTY_RING bytes in a file without a name
- * on the sandbox's disk (no memory of ours, which 32 rings would use up), and on to the client. Offsets count the
- * bytes of all shells of the session.
+ * A session has at most one shell and at most one client. The shell is started when a client connects and
+ * there is none; it has a terminal of its own, or three pipes. All output goes to a ring of PTY_RING bytes in
+ * an unnamed file on the sandbox's disk (not in our memory, which 32 rings would exhaust), and on to the
+ * client. Offsets count the bytes of all shells of the session.
  *
- * A client that does not keep up makes the shell wait, but not for ever: after PTY_STALL_MS the shell may write
- * PTY_ALLOWANCE bytes more, and so on; the client gets them from the ring, in replay messages. What has left the ring by then
- * is skipped, as the offset of the next replay message tells. Nothing is buffered for a client beyond one message.
+ * A slow client makes the shell wait, but not for ever: after PTY_STALL_MS the shell may write PTY_ALLOWANCE
+ * bytes more, and so on; the client gets them from the ring, in replay messages. Output that has left the
+ * ring by then is skipped, which the offset of the next replay message shows. At most one message is buffered
+ * for a client.
  *
- * A shell with pipes is waited for as a pipe's writer is: who reads gets every byte, and may take PTY_PIPE_STALL_MS over it. */
+ * The writer of a pipe waits for its reader: with pipes, a client gets every byte, and may take
+ * PTY_PIPE_STALL_MS for it. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -57,7 +60,7 @@ struct pty *pty_find(const struct ptys *ps, struct str id);
 const char *pty_id(const struct pty *p);
 bool pty_is_running(const struct pty *p);
 uint64_t pty_offset(const struct pty *p); /* bytes ever written */
-void pty_delete(struct pty *p);           /* and its shell; the client is told */
+void pty_delete(struct pty *p);           /* and its shell; the client is informed */
 bool pty_has_room(const struct ptys *ps); /* one more could be made */
 
 struct pty_attach {

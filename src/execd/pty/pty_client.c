@@ -123,7 +123,7 @@ static void replay_piece(struct pty_client *c)
 	struct pty *p = c->of;
 	char *room = c->ptys->host.drains->scratch;
 	uint64_t at = MAX(c->at, p->ring.start);
-	size_t n = kept_read(&p->ring, at, room + PTY_REPLAY_HEAD, PTY_PIECE);
+	size_t n = tail_file_read(&p->ring, at, room + PTY_REPLAY_HEAD, PTY_PIECE);
 
 	if (n == 0) /* the disk had no room for it: only the offset is told */
 		at = p->ring.end;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/pty/pty_frame.h - the language of a terminal's WebSocket. Pure.
+/* execd/pty/pty_frame.h - the messages of a terminal's WebSocket. Pure.
  *
- * Bytes travel in binary messages whose first byte says what follows, orders and news in text messages of JSON. */
+ * Data is in binary messages whose first byte is their type, commands and notifications are JSON text
+ * messages. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

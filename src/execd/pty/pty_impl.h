@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/pty/pty_impl.h - what the files of terminals share: pty.c moves the output and keeps the list, pty_shell.c starts
- * shells, pty_client.c is the WebSocket. */
+/* execd/pty/pty_impl.h - shared by the files of terminals: pty.c moves the output and keeps the list,
+ * pty_shell.c starts shells, pty_client.c is the WebSocket. */
 #pragma once
 #include "base/arena.h"
 #include "base/buf.h"
@@ -46,7 +46,7 @@ struct pty {
 	struct io in_io;        /* while stdin waits */
 	struct process_end end;
 
-	struct kept ring;
+	struct tail_file ring;
 	struct pty_client *client; /* open, not sent away */
 	unsigned n_opening;        /* handshakes on their way */
 	struct timer stall;

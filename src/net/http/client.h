@@ -44,7 +44,7 @@ struct http_dialer {
 	int (*begin)(struct http_dial *d, void *arg, struct err *e);
 	void (*cancel)(struct http_dial *d, void *arg);
 };
-void http_dial_done(struct http_dial *d, struct transport *t, const struct err *e); /* takes T; NULL: E says why */
+void http_dial_done(struct http_dial *d, struct transport *t, const struct err *e); /* takes T; NULL: E gives the reason */
 
 struct http_client_options { /* defaults in HTTP_CLIENT_OPTIONS */
 	const struct sockaddr *to; /* copied */
@@ -148,7 +148,7 @@ struct http_answer {
 	struct str body;
 };
 
-/* The answer is valid during the call; or it is NULL and E says why. */
+/* The answer is valid during the call; or it is NULL and E gives the reason. */
 typedef void http_fetch_fn(const struct http_answer *answer, const struct err *e, void *arg);
 
 struct http_fetch *http_fetch(struct http_client *c, const struct http_request *rq, http_fetch_fn *fn, void *arg,

@@ -44,7 +44,7 @@ enum call_state {
 	CALL_DIAL,
 	CALL_HEAD, /* connected, until the response's head is complete */
 	CALL_BODY,
-	CALL_OVER, /* unlinked, without a connection; freed when nobody runs it */
+	CALL_OVER, /* unlinked, without a connection; freed when it is not running */
 };
 
 struct http_call {

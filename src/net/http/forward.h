@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* net/http/forward.h - one request of a server sent on through a client, and its answer sent back.
+/* net/http/forward.h - forwards one request of a server through a client, and its reply back.
  *
- * Bytes go on as they come, both ways, and whoever is slow slows the other side. Long bodies of known length may go through
- * a pipe without being copied, which holds CONDUIT_WIDE bytes for each direction. An answer 101 to a request for an upgrade
- * makes a tunnel of the two connections; any other answer is passed on like every answer. The owner decides about
- * headers and about what is said when nothing answers. */
+ * Bytes are passed on as they arrive, both ways, with back-pressure. Long bodies of known length may pass
+ * through a pipe without being copied, which holds CONDUIT_WIDE bytes for each direction. A 101 reply to an
+ * upgrade request turns the two connections into a tunnel; any other reply is passed on as usual. The owner
+ * decides about headers, and about the reply when the target does not answer. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

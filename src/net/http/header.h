@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* net/http/header.h - the grammar inside HTTP and MIME header values: lists, parameters, file names. */
+/* net/http/header.h - the grammar of HTTP and MIME header values: lists, parameters, file names. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

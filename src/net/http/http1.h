@@ -62,7 +62,7 @@ struct http_fault {
 int http_scan(struct http_scan *s, struct str in, struct http_fault *f);
 
 /* IN is everything received so far, from the start of the head. 1: *h is complete and its views point into IN;
- * 0: more is needed; -1: *f says why not. */
+ * 0: more is needed; -1: *f gives the reason. */
 int http_request_head(struct http_scan *s, struct str in, struct http_head *h, struct http_fault *f);
 int http_response_head(struct http_scan *s, struct str in, bool is_head_request, struct http_head *h,
 		       struct http_fault *f);

@@ -192,7 +192,7 @@ static void write_error(unsigned status, const char *code, const char *message, 
 	json_close(&o, '}');
 }
 
-/* Who is told to come back later is told when (G12), by the handler or here. */
+/* Who is told to come back later is told when (G12b), by the handler or here. */
 static void say_when(struct reply *rp, unsigned status)
 {
 	static const char name[] = "Retry-After";

@@ -277,7 +277,7 @@ static bool drop_one(struct http_server *s, int listener)
 	return fd >= 0;
 }
 
-/* Whatever it is that fails, trying again at once would only burn the processor. */
+/* Whatever it is that fails, trying again at once would only burn the CPU. */
 static void rest(struct listener *l)
 {
 	io_want(&l->io, 0);

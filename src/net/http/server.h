@@ -69,7 +69,7 @@ struct http_service {
 
 /* ---- the server ---- */
 
-struct http_limits { /* defaults in HTTP_LIMITS; the table of limits in security.md 7 */
+struct http_limits { /* defaults in HTTP_LIMITS; the table in docs/threat-model.md */
 	unsigned connections;     /* total; one more is answered 503 and closed */
 	unsigned per_address;     /* one more is closed */
 	unsigned streams;         /* event streams and upgrades; one more is answered 503 */
@@ -81,7 +81,7 @@ struct http_limits { /* defaults in HTTP_LIMITS; the table of limits in security
 	unsigned reader_ms;       /* bytes wait for the peer and none is taken */
 	unsigned silent_ms;       /* a reply that was held, or a stream that has begun, says nothing */
 	unsigned linger_ms;       /* after an answer that ends the connection, for the peer to read it */
-	size_t high_water;        /* bytes waiting for a peer before a stream's producer is told to stop */
+	size_t high_water;        /* bytes waiting for a peer before a stream's producer is stopped */
 	unsigned send_buffer;     /* of each socket, as the kernel counts it; 0: what it gives */
 	unsigned wide_files;      /* long files at once whose sockets may hold HTTP_WIDE bytes of them, in the kernel's pages */
 };
@@ -98,7 +98,7 @@ struct http_limits { /* defaults in HTTP_LIMITS; the table of limits in security
 
 struct http_server *http_server_new(struct loop *l, const struct http_service *service, const struct http_limits *limits,
 				    struct err *e);
-/* Closes every connection but those that were upgraded: they belong to whoever took them. */
+/* Closes every connection except upgraded ones, which belong to their new owners. */
 void http_server_free(struct http_server *s);
 DEFINE_AUTO(struct http_server *, http_server_free)
 
@@ -160,7 +160,7 @@ void request_resume(struct request *rq);
 
 /* ---- pace ----
  *
- * What moves many small pieces keeps the processors busy in the kernel, where nobody else gets a turn. All streams that report
+ * What moves many small pieces keeps the CPUs busy in the kernel, where nobody else gets a turn. All streams that report
  * what they move share HTTP_PACE_BYTES in HTTP_PACE_MS as long as the server has other requests as well; those that move
  * little are not held up by it. */
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Security requirement A4: a request that could be read in two ways is answered 400 and the connection closed, and no
+/* Requirement A4: a request that could be read in two ways is answered 400 and the connection closed, and no
  * byte that follows it is ever taken for a second request. */
 #include "net/http/test_server.h"
 

@@ -153,7 +153,7 @@ size_t conn_pending(const struct conn *c); /* bytes of `out` and `tail` not sent
 void conn_out(struct conn *c, struct str bytes);
 void conn_widen(struct conn *c); /* for the file that it is to send */
 ssize_t conn_pass(struct conn *c, int from, uint64_t n); /* like reply_pass() */
-void conn_continue(struct conn *c); /* tells a client that waits for it to send its body */
+void conn_continue(struct conn *c); /* sends 100 Continue to a client that waits for it */
 bool conn_can_skip_body(const struct conn *c); /* what is left of the request is complete or short */
 
 /* exchange.c */
@@ -175,5 +175,5 @@ const char *server_date(struct http_server *s);
 
 /* route.c */
 enum route_result { ROUTE_FOUND, ROUTE_NONE, ROUTE_METHOD, ROUTE_SLASH, ROUTE_BAD };
-/* Fills rq->route, params and rest. ROUTE_METHOD: *allow lists what would do. ROUTE_BAD: E says why. */
+/* Fills rq->route, params and rest. ROUTE_METHOD: *allow lists what would do. ROUTE_BAD: E gives the reason. */
 enum route_result route_find(const struct http_service *service, struct request *rq, struct buf *allow, struct err *e);

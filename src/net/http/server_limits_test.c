@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The limits of security.md 7 that the server itself keeps, with a clock that is turned by hand. */
+/* The limits of docs/threat-model.md that the server itself keeps, with a clock that is turned by hand. */
 #include "net/http/test_server.h"
 
 #include <netinet/in.h>
@@ -430,7 +430,7 @@ static void streams_beyond_the_total_get_503(void **state)
 	rig_send(r, two, STR(GET("/stream")));
 	assert_false(rig_talk(r, STR(GET("/stream")), &a));
 	rig_begins(&a, "HTTP/1.1 503 ");
-	assert_int_equal(rig_count(&a, "Retry-After: 1\r\n"), 1); /* G12 */
+	assert_int_equal(rig_count(&a, "Retry-After: 1\r\n"), 1); /* G12b */
 	(void)close(take_fd(&one));
 	buf_clear(&a);
 	assert_false(rig_talk(r, STR(GET("/stream")), &a));

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* net/zmtp/zmtp.h - ZMTP 3.0 (RFC 23 of ZeroMQ), the framing below its sockets, with the NULL mechanism.
+/* net/zmtp/zmtp.h - ZMTP 3.0 (RFC 23 of ZeroMQ), the framing of its sockets, with the NULL mechanism.
  *
  *     peer:  greeting    command READY    messages, each of one or more frames
  *     we:    greeting    command READY    the same
  *
- * The decoder keeps greetings and commands, which are small; the bytes of frames are given out as they arrive, for who
- * receives them to keep or not. A later minor version speaks 3.0 to us, because that is what we say. */
+ * The decoder stores greetings and commands, which are small. Bytes of frames are passed on as they arrive;
+ * the receiver decides whether to store them. A peer of a later minor version uses 3.0 with us, because we
+ * announce that. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

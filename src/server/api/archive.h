@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/api/archive.h - an image as an archive that others can read: an OCI layout with docker's manifest.json in it, sent as a
- * tar. All of its files are at hand before the first byte is sent. */
+/* server/api/archive.h - an image as an archive for other tools: an OCI layout with Docker's manifest.json,
+ * sent as a tar. All of its files are available before the first byte is sent. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

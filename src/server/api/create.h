@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/api/create.h - the request for a new sandbox: its shape (422), and what is allowed here (400). */
+/* server/api/create.h - the create request: its schema (422), and the values that are allowed here (400). */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -390,7 +390,7 @@ static int check_base(const struct create_rules *rules, struct sandbox_order *o,
 
 	if (rules->runtime->ops->check_image(rules->runtime, o->image, &e) == 0)
 		return 0;
-	return fault_set(f, 409, "SNAPSHOT", "INVALID_RESTORE_CONFIG", "the image that it stands on cannot be used: %s", e.msg);
+	return fault_set(f, 409, "SNAPSHOT", "INVALID_RESTORE_CONFIG", "its image cannot be used: %s", e.msg);
 }
 
 static int check_snapshot(const struct create_request *rq, const struct create_rules *rules, struct sandbox_order *o, struct fault *f)

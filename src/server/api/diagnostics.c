@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* /sandboxes/:id/diagnostics/...: plain text, or with a scope the same inside of a JSON object.
+/* /sandboxes/:id/diagnostics/...: plain text, or with a scope the same inside a JSON object.
  *
  * What the runtime has to be asked for is asked for one thing after the other, then all is put together. */
 #include "server/api/diagnostics.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/api/diagnostics.h - what is known of a sandbox, as text for people. Pure. */
+/* server/api/diagnostics.h - diagnostics of a sandbox, as text. Pure. */
 #pragma once
 #include <stdbool.h>
 

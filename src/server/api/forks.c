@@ -149,7 +149,7 @@ int sandbox_rollback_post(struct request *rq, struct reply *rp, struct err *e)
 	struct rolling r = { 0 };
 	const struct snapshot *sn;
 	struct sandbox *sb;
-	struct pending *p;
+	struct waiting_reply *p;
 	struct decode d;
 	struct fault f;
 	int rc = service_decode(rq, rp, rollback_fields, &r, &d, e);
@@ -162,11 +162,11 @@ int sandbox_rollback_post(struct request *rq, struct reply *rp, struct err *e)
 	sn = check_rollback(rq, &r, sb, &f);
 	if (!sn)
 		return reply_fault(rp, &f);
-	p = pending_new(rq, rp, 200, e);
+	p = waiting_reply_new(rq, rp, 200, e);
 	if (!p)
 		return -1;
-	p->shows = PENDING_SANDBOX;
-	if (sandbox_rollback(sb, sn->row.id, &sn->row.layers, &r.env, pending_done, p, &f) == 0)
+	p->shows = REPLY_SHOWS_SANDBOX;
+	if (sandbox_rollback(sb, sn->row.id, &sn->row.layers, &r.env, waiting_reply_done, p, &f) == 0)
 		return 0;
 	free(p);
 	return reply_fault(rp, &f);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/api/images.h - what the handlers of images share. */
+/* server/api/images.h - shared by the handlers of images. */
 #pragma once
 #include <stdbool.h>
 

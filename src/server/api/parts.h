@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/api/parts.h - what serves a plane to clients: its proxy, ports of the host, audit log, and the rules for requests. */
+/* server/api/parts.h - what exposes a plane to clients: its proxy, host ports, audit log, and request
+ * rules. */
 #pragma once
 #include <stdint.h>
 

@@ -71,7 +71,7 @@ int sandboxes_post(struct request *rq, struct reply *rp, struct err *e)
 	struct pool *pool = NULL;
 	struct sandbox *sb = NULL;
 	struct decode d;
-	struct pending *p;
+	struct waiting_reply *p;
 	struct fault f;
 	int rc;
 
@@ -89,13 +89,13 @@ int sandboxes_post(struct request *rq, struct reply *rp, struct err *e)
 	pools_give_way(plane->pools);
 	order.ignored = d.unknown;
 	order.n_ignored = d.n_unknown;
-	p = pending_new(rq, rp, 202, e);
+	p = waiting_reply_new(rq, rp, 202, e);
 	if (!p)
 		return -1;
-	p->shows = PENDING_CREATED;
+	p->shows = REPLY_SHOWS_CREATED;
 	p->entrypoint = &cr->entrypoint;
-	rc = pool ? pool_take(pool, &order, pending_done, p, &sb, &f) :
-		    sandboxes_create(plane->sandboxes, &order, pending_done, p, &sb, &f);
+	rc = pool ? pool_take(pool, &order, waiting_reply_done, p, &sb, &f) :
+		    sandboxes_create(plane->sandboxes, &order, waiting_reply_done, p, &sb, &f);
 	if (rc == 0 && sb && sb->row.n_ports > 0)
 		host_ports_claim(plane->host_ports, sb);
 	if (rc == 0) {
@@ -123,15 +123,15 @@ typedef int change_fn(struct sandbox *sb, sandbox_fn *fn, void *arg, struct faul
 static int change(struct request *rq, struct reply *rp, unsigned status, change_fn *fn, struct err *e)
 {
 	struct sandbox *sb = request_sandbox(rq, rp);
-	struct pending *p;
+	struct waiting_reply *p;
 	struct fault f;
 
 	if (!sb)
 		return 0;
-	p = pending_new(rq, rp, status, e);
+	p = waiting_reply_new(rq, rp, status, e);
 	if (!p)
 		return -1;
-	if (fn(sb, pending_done, p, &f) == 0)
+	if (fn(sb, waiting_reply_done, p, &f) == 0)
 		return 0;
 	free(p);
 	return reply_fault(rp, &f);
@@ -180,7 +180,7 @@ int sandbox_renew_post(struct request *rq, struct reply *rp, struct err *e)
 	struct timespec t = { 0 };
 	struct sandbox *sb;
 	struct decode d;
-	struct pending *p;
+	struct waiting_reply *p;
 	struct fault f;
 	int rc = service_decode(rq, rp, renewal_fields, &r, &d, e);
 
@@ -191,11 +191,11 @@ int sandbox_renew_post(struct request *rq, struct reply *rp, struct err *e)
 	sb = request_sandbox(rq, rp);
 	if (!sb)
 		return 0;
-	p = pending_new(rq, rp, 200, e);
+	p = waiting_reply_new(rq, rp, 200, e);
 	if (!p)
 		return -1;
-	p->shows = PENDING_EXPIRY;
-	if (sandbox_renew(sb, timespec_to_us(t), pending_done, p, &f) == 0)
+	p->shows = REPLY_SHOWS_EXPIRY;
+	if (sandbox_renew(sb, timespec_to_us(t), waiting_reply_done, p, &f) == 0)
 		return 0;
 	free(p);
 	return reply_fault(rp, &f);
@@ -267,7 +267,7 @@ static int check_patch(const struct patch *p, struct fault *f)
 int sandbox_metadata_patch(struct request *rq, struct reply *rp, struct err *e)
 {
 	struct sandbox *sb;
-	struct pending *p;
+	struct waiting_reply *p;
 	struct patch patch = { 0 };
 	struct fault f;
 	int rc = decode_patch(rq, rp, &patch, e);
@@ -281,11 +281,11 @@ int sandbox_metadata_patch(struct request *rq, struct reply *rp, struct err *e)
 		return reply_fault(rp, &f);
 	if (patch.n == 0)
 		return reply_sandbox(rp, 200, sb);
-	p = pending_new(rq, rp, 200, e);
+	p = waiting_reply_new(rq, rp, 200, e);
 	if (!p)
 		return -1;
-	p->shows = PENDING_SANDBOX;
-	if (sandbox_patch(sb, patch.changes, patch.n, pending_done, p, &f) == 0)
+	p->shows = REPLY_SHOWS_SANDBOX;
+	if (sandbox_patch(sb, patch.changes, patch.n, waiting_reply_done, p, &f) == 0)
 		return 0;
 	free(p);
 	return reply_fault(rp, &f);

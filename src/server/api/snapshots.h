@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/api/snapshots.h - what the handlers of snapshots share. */
+/* server/api/snapshots.h - shared by the handlers of snapshots. */
 #pragma once
 
 struct reply;

@@ -53,7 +53,7 @@ struct serving {
 	struct puller *puller;   /* NULL: images of registries are none of this runtime's */
 	struct plane *plane;
 	struct renewals *renewals; /* NULL: there is no queue of them */
-	struct door *door;         /* NULL: no gateway of this host has a way of its own */
+	struct gateway_socket *gateway_socket; /* NULL: not configured */
 	char boot_id[BOOT_ID_SIZE];
 	struct log_file log;
 	struct timer log_timer;
@@ -125,12 +125,12 @@ static int open_port(const struct config *c, int64_t port, struct serve_port *re
 
 int serve_listen(const struct config *c, struct serve_sockets *ret, struct err *e)
 {
-	const char *door = c->ingress.door;
+	const char *path = c->ingress.gateway_socket;
 
-	*ret = (struct serve_sockets){ .door = -1 };
+	*ret = (struct serve_sockets){ .gateway_socket = -1 };
 	if (open_port(c, c->server.port, &ret->api, e) == 0 && open_port(c, c->server.proxy_port, &ret->proxy, e) == 0) {
-		ret->door = door && door[0] ? door_listen(door, e) : -1;
-		if (ret->door >= 0 || !door || !door[0])
+		ret->gateway_socket = path && path[0] ? gateway_socket_listen(path, e) : -1;
+		if (ret->gateway_socket >= 0 || !path || !path[0])
 			return 0;
 	}
 	serve_sockets_done(ret);
@@ -147,8 +147,8 @@ void serve_sockets_done(struct serve_sockets *s)
 {
 	close_port(&s->api);
 	close_port(&s->proxy);
-	closep(&s->door);
-	s->door = -1;
+	closep(&s->gateway_socket);
+	s->gateway_socket = -1;
 }
 
 /* ---- the key ---- */
@@ -368,12 +368,12 @@ static int start_renewals(struct serving *s, struct err *e)
 	return s->renewals ? 0 : -1;
 }
 
-static int start_door(struct serving *s, const struct serve_spec *spec, struct err *e)
+static int start_gateway_socket(struct serving *s, const struct serve_spec *spec, struct err *e)
 {
-	if (!s->plane || spec->sockets->door < 0)
+	if (!s->plane || spec->sockets->gateway_socket < 0)
 		return 0;
-	s->door = door_new(s->plane, spec->auth, &spec->sockets->door, e);
-	return s->door ? 0 : -1;
+	s->gateway_socket = gateway_socket_new(s->plane, spec->auth, &spec->sockets->gateway_socket, e);
+	return s->gateway_socket ? 0 : -1;
 }
 
 /* ---- all together ---- */
@@ -420,7 +420,7 @@ static int start(struct serving *s, const struct serve_spec *spec, struct err *e
 	if (start_plane(s, spec, e) < 0 || start_renewals(s, e) < 0 || start_fronts(s, spec, e) < 0)
 		return -1;
 	if (start_signals(s, e) < 0 || start_listening(s, &s->api, e) < 0 ||
-	    start_listening(s, &s->proxy, e) < 0 || start_door(s, spec, e) < 0)
+	    start_listening(s, &s->proxy, e) < 0 || start_gateway_socket(s, spec, e) < 0)
 		return -1;
 	if (timer_init(&s->log_timer, s->loop, on_log_timer, s, "log rotation", e) < 0)
 		return -1;
@@ -436,7 +436,7 @@ static void serving_done(struct serving *s)
 	http_server_free(s->api.http);
 	http_server_free(s->proxy.http);
 	renewals_free(s->renewals);
-	door_free(s->door);
+	gateway_socket_free(s->gateway_socket);
 	service_done(&s->api.service);
 	service_done(&s->proxy.service);
 	plane_close(s->plane);

@@ -26,7 +26,7 @@ struct serve_port {
 
 struct serve_sockets {
 	struct serve_port api, proxy;
-	int door; /* for gateways; -1: none */
+	int gateway_socket; /* -1: none */
 };
 
 int serve_listen(const struct config *c, struct serve_sockets *ret, struct err *e);

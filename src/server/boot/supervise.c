@@ -679,7 +679,7 @@ int supervise(const struct serve_spec *spec, struct err *e)
 		.warden = { .name = "warden", .pidfd = -1, .pulse = -1, .silent_max_s = WARDEN_SILENT_S },
 		.server = { .name = "server", .pidfd = -1, .pulse = -1, .silent_max_s = SERVER_SILENT_S },
 		.egress = { .name = "egress", .pidfd = -1, .pulse = -1, .silent_max_s = EGRESS_SILENT_S },
-		.begun_ms = clock_mono_ms(), .kill_points = -1, .sockets = { .door = -1 },
+		.begun_ms = clock_mono_ms(), .kill_points = -1, .sockets = { .gateway_socket = -1 },
 	};
 	int r;
 

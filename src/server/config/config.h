@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* server/config/config.h - the configuration: defaults, then a TOML file, then the environment, then flags.
  *
- * Tables of fields (config_tables.c) say what there is; loading, the environment's names, the written example and
- * `opensandbox-server config` all follow from them. Unknown keys and bad values are refused. Keys of runtimes that
- * are not in use are checked and kept. Optional strings are NULL when they are not set or empty. */
+ * Tables of fields (config_tables.c) define all settings; loading, the environment's names, the generated
+ * example and `opensandbox-server config` follow from them. Unknown keys and bad values are refused. Keys of
+ * runtimes that are not in use are checked and kept. Optional strings are NULL when they are absent or
+ * empty. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -152,7 +153,7 @@ struct config_secure_access {
 struct config_ingress {
 	int mode;
 	const char *host_ports; /* NULL: none */
-	const char *door;       /* NULL: none */
+	const char *gateway_socket; /* path; NULL: none */
 	struct config_gateway gateway;
 	bool has_gateway;
 	struct config_secure_access secure_access;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/config/config_impl.h - what the config_*.c files share. Nothing else includes it. */
+/* server/config/config_impl.h - shared by the config_*.c files; not for others. */
 #pragma once
 #include "base/buf.h"
 #include "server/config/config.h"

@@ -184,7 +184,7 @@ static const char *check_key_id(const void *value)
 	return (id[0] >= '0' && id[0] <= '9') || (id[0] >= 'a' && id[0] <= 'z') ? NULL : "must be one of 0-9 and a-z";
 }
 
-static const char *check_door(const void *value)
+static const char *check_gateway_socket(const void *value)
 {
 	const char *path = *(const char *const *)value;
 
@@ -205,19 +205,19 @@ static const struct field server_fields[] = {
 	SERVER(proxy_port, FIELD_INT, .min = 1, .max = 65535,
 	       .help = "port of the endpoint proxy; default: the API's port + 1"),
 	SERVER(api_key, FIELD_STRING, .max = 1024, .secret = true, .check = check_api_key,
-	       .help = "what clients send as OPEN-SANDBOX-API-KEY; at least 22 characters"),
+	       .help = "API key: clients send it as OPEN-SANDBOX-API-KEY; at least 22 characters"),
 	SERVER(unsafe_no_auth, FIELD_BOOL, .help = "allow to run without a key, on a loopback address only"),
 	SERVER(unsafe_weak_key, FIELD_BOOL, .help = "allow a key of less than 22 characters beyond loopback addresses"),
 	SERVER(tls_cert, FIELD_STRING, PATH_LEN, .help = "PEM file with the certificate chain; with tls_key: serve https"),
 	SERVER(tls_key, FIELD_STRING, PATH_LEN, .help = "PEM file with the private key of tls_cert"),
-	SERVER(eip, FIELD_STRING, .max = 253, .help = "host part of the endpoints that clients are given"),
+	SERVER(eip, FIELD_STRING, .max = 253, .help = "host name in the endpoints that clients get"),
 	SERVER(max_sandbox_timeout_seconds, FIELD_INT, .min = 60, .max = 3650 * DAY,
-	       .help = "longest timeout that a create may ask for; default: no ceiling"),
+	       .help = "maximum timeout of a create; default: none"),
 	SERVER(timeout_keep_alive, FIELD_INT, .min = 1, .max = DAY,
-	       .help = "seconds that an idle connection is kept; clients pool for up to 90"),
+	       .help = "keep-alive timeout in seconds; clients pool for up to 90"),
 	SERVER(limit_concurrency, FIELD_INT, .min = 0, .max = 1000000,
-	       .help = "requests in progress before new ones get 503; 0: no limit of its own"),
-	SERVER(backlog, FIELD_INT, .min = 1, .max = 65535, .help = "connections that may wait to be accepted"),
+	       .help = "maximum of requests in progress, then 503; 0: no separate limit"),
+	SERVER(backlog, FIELD_INT, .min = 1, .max = 65535, .help = "backlog of the listening socket"),
 	SERVER(thread_pool_size, FIELD_INT, .min = 1, .max = 65535, .help = "known, without effect here"),
 	SERVER(loop, FIELD_ENUM, .names = loops, .help = "known, without effect here"),
 	SERVER(http, FIELD_ENUM, .names = https, .help = "known, without effect here"),
@@ -228,7 +228,7 @@ static const struct field log_fields[] = {
 	LOG(level, FIELD_STRING, .min = 3, .max = 16, .check = check_level,
 	    .help = "DEBUG, INFO, WARNING or ERROR"),
 	LOG(format, FIELD_ENUM, .names = log_formats, .help = "text or json, one event per line"),
-	LOG(file_enabled, FIELD_BOOL, .help = "write to a file instead of standard error"),
+	LOG(file_enabled, FIELD_BOOL, .help = "log to a file instead of standard error"),
 	LOG(file_path, FIELD_STRING, .min = 1, PATH_LEN, .help = "with file_enabled: the log"),
 	LOG(access_file_path, FIELD_STRING, .min = 1, PATH_LEN,
 	    .help = "known; requests are in the log with everything else"),
@@ -239,21 +239,24 @@ static const struct field log_fields[] = {
 
 static const struct field limits_fields[] = {
 	LIMIT(connections, .min = 1, .max = 1000000,
-	      .help = "open connections in all, or what the descriptor limit leaves; more get 503"),
+	      .help = "maximum of open connections, or what the descriptor limit leaves; more get 503"),
 	LIMIT(connections_per_address, .min = 1, .max = 1000000, .help = "connections of one client address"),
-	LIMIT(streams, .min = 1, .max = 1000000, .help = "event streams and WebSockets in all; more get 503"),
-	LIMIT(requests_per_key, .min = 1, .max = 1000000, .help = "requests in progress of one key; more get 429"),
-	LIMIT(head_seconds, .min = 1, .max = 3600, .help = "time for the head of a request to arrive"),
-	LIMIT(body_idle_seconds, .min = 1, .max = 3600, .help = "longest pause inside the body of a request"),
-	LIMIT(reader_seconds, .min = 1, .max = 3600, .help = "longest time without progress of a peer that reads"),
-	LIMIT(silent_seconds, .min = 1, .max = 7 * DAY, .help = "longest silence of an answer that has begun"),
-	LIMIT(drain_seconds, .min = 1, .max = 10, .help = "time for requests in progress to end when stopping"),
+	LIMIT(streams, .min = 1, .max = 1000000,
+	      .help = "maximum of event streams and WebSockets; more get 503"),
+	LIMIT(requests_per_key, .min = 1, .max = 1000000,
+	      .help = "maximum of requests in progress of one key; more get 429"),
+	LIMIT(head_seconds, .min = 1, .max = 3600, .help = "timeout of a request's head"),
+	LIMIT(body_idle_seconds, .min = 1, .max = 3600, .help = "maximum pause within a request's body"),
+	LIMIT(reader_seconds, .min = 1, .max = 3600,
+	      .help = "maximum time without progress of a reading peer"),
+	LIMIT(silent_seconds, .min = 1, .max = 7 * DAY, .help = "maximum pause within a response"),
+	LIMIT(drain_seconds, .min = 1, .max = 10, .help = "time for requests in progress at shutdown"),
 	{ 0 },
 };
 
 static const struct field runtime_fields[] = {
 	FIELD(struct config_runtime, type, FIELD_ENUM, "type", .names = runtimes,
-	      .help = "what sandboxes run on: native, docker or kubernetes"),
+	      .help = "runtime: native, docker or kubernetes"),
 	FIELD(struct config_runtime, execd_image, FIELD_STRING, "execd_image", .max = 512,
 	      .help = "docker and kubernetes: the image that holds execd"),
 	{ 0 },
@@ -270,35 +273,39 @@ static const char *check_range(const void *value)
 
 static const struct field native_fields[] = {
 	FIELD(struct config_native, state_dir, FIELD_STRING, "state_dir", .min = 1, PATH_LEN, .check = check_absolute,
-	      .help = "what survives a reboot: records, images, disks"),
+	      .help = "persistent data: records, images, disks"),
 	FIELD(struct config_native, run_dir, FIELD_STRING, "run_dir", .min = 1, PATH_LEN, .check = check_absolute,
-	      .help = "what does not: sockets and mounts"),
+	      .help = "data until a reboot: sockets and mounts"),
 	FIELD(struct config_native, default_image, FIELD_STRING, "default_image", .min = 1, .max = 512,
-	      .help = "what the image 'default' stands for: host (this machine's own files, read-only) or one of native.images"),
+	      .help =
+		      "image that is used for 'default': host (this machine's own files, read-only) or one of native.images"),
 	FIELD(struct config_native, user, FIELD_STRING, "user", .min = 1, .max = 32,
-	      .help = "the account that the server runs as; where there is none, a spare id"),
+	      .help = "account that the server runs as; if it does not exist, an unused id"),
 	FIELD(struct config_native, prefix, FIELD_STRING, "prefix", .min = 1, .max = 10, .check = check_prefix,
-	      .help = "of names in the kernel; several servers on one machine need different ones"),
+	      .help = "prefix of names in the kernel; must differ between servers on one machine"),
 	FIELD(struct config_native, slots, FIELD_INT, "slots", .min = 0, .max = 256,
-	      .help = "sandboxes that are kept half-made, ready for the next creates"),
+	      .help = "slots kept ready for the next creates"),
 	FIELD(struct config_native, execd, FIELD_STRING, "execd", .min = 1, PATH_LEN, .check = check_absolute,
-	      .help = "the program that becomes PID 1 of each sandbox; the one beside this program"),
+	      .help = "program that becomes PID 1 of each sandbox; default: the one beside this program"),
 	FIELD(struct config_native, disk_size, FIELD_STRING, "disk_size", .max = 32, .check = check_disk_size,
-	      .help = "what all sandboxes together may fill; can grow later; default: 80 % of what is free at first"),
+	      .help =
+		      "disk space of all sandboxes together; it can grow later; default: 80 % of the free space at first"),
 	FIELD(struct config_native, disk_reserve, FIELD_STRING, "disk_reserve", .max = 32, .check = check_disk_reserve,
-	      .help = "what stays free on the disk of state_dir: below it creates, pulls and uploads of images get 507; default: 5 %, at most 4Gi"),
+	      .help =
+		      "reserve on the disk of state_dir: below it creates, pulls and uploads of images get 507; default: 5 %, at most 4Gi"),
 	FIELD(struct config_native, max_cpu, FIELD_STRING, "max_cpu", .max = 32, .check = check_max_cpu,
-	      .help = "the most processors that one sandbox may ask for, as 4 or 500m; default: 1024"),
+	      .help = "maximum CPU limit of one sandbox, as 4 or 500m; default: 1024"),
 	FIELD(struct config_native, max_memory, FIELD_STRING, "max_memory", .max = 32, .check = check_max_memory,
-	      .help = "the most memory that one sandbox may ask for, as 16Gi; default: no ceiling"),
+	      .help = "maximum memory limit of one sandbox, as 16Gi; default: none"),
 	FIELD(struct config_native, max_disk, FIELD_STRING, "max_disk", .max = 32, .check = check_max_disk,
-	      .help = "the largest disk and the largest named volume that one sandbox may ask for, as 50Gi; default: no ceiling"),
+	      .help = "maximum disk limit of one sandbox and size of one named volume, as 50Gi; default: none"),
 	FIELD(struct config_native, unsafe_no_disk_limit, FIELD_BOOL, "unsafe_no_disk_limit",
 	      .help = "allow a host without btrfs, where every sandbox can fill the disk"),
 	FIELD(struct config_native, network, FIELD_ENUM, "network", .names = networks,
-	      .help = "of sandboxes whose create says nothing: default (the Internet, but no private addresses) or none"),
+	      .help =
+		      "network of sandboxes without a network policy: default (the Internet, but no private addresses) or none"),
 	FIELD(struct config_native, network_range, FIELD_STRING, "network_range", .max = 32, .check = check_range,
-	      .help = "the addresses of sandboxes, as 10.20.0.0/16; default: a part of 10.0.0.0/8 that this host does not use"),
+	      .help = "address range of sandboxes, as 10.20.0.0/16; default: an unused part of 10.0.0.0/8"),
 	FIELD(struct config_native, images, FIELD_MAP, "images", .min = 0, .max = CONFIG_IMAGES_MAX,
 	      .help = "further images, name = \"path\" of a root directory or of a tar of one (plain, gzip, zstd, xz)"),
 	{ 0 },
@@ -346,32 +353,33 @@ static const struct field registry_fields[] = {
 	REGISTRY(host, .required = true, .min = 1, .max = REFERENCE_REGISTRY_MAX, .check = check_registry,
 		 .help = "as in the names of images: docker.io, ghcr.io, registry.example:5000"),
 	REGISTRY(mirror, .max = REFERENCE_REGISTRY_MAX, .check = check_registry,
-		 .help = "a host that has the same images, asked first where no credentials are needed"),
+		 .help = "mirror: a host with the same images, tried first where no credentials are needed"),
 	REGISTRY(auth_host, .max = REFERENCE_REGISTRY_MAX, .check = check_registry,
-		 .help = "a host of another domain that may see credentials, in exchange for tokens"),
+		 .help = "host of another domain that may get credentials in exchange for tokens"),
 	REGISTRY(ca_file, PATH_LEN, .help = "PEM file with the certificates to trust; images.user must be able to read it"),
 	FIELD(struct config_registry, insecure, FIELD_BOOL, "insecure", .help = "allow any certificate, and http where there is no https"),
 	FIELD(struct config_registry, is_private, FIELD_BOOL, "private",
-	      .help = "allow it, and where it leads, to be on private addresses and on this host"),
+	      .help = "allow it, and its redirects, on private addresses and on this host"),
 	{ 0 },
 };
 
 static const struct field images_fields[] = {
 	FIELD(struct config_images, user, FIELD_STRING, "user", .min = 1, .max = 32,
-	      .help = "native: the account that opensandbox-fetch runs as; where there is none, a spare id"),
+	      .help = "native: account that opensandbox-fetch runs as; if it does not exist, an unused id"),
 	FIELD(struct config_images, pull_seconds, FIELD_INT, "pull_seconds", .min = 1, .max = FETCH_SECONDS_MAX,
-	      .help = "time for one image to arrive"),
+	      .help = "timeout of one pull"),
 	FIELD(struct config_images, stall_seconds, FIELD_INT, "stall_seconds", .min = 1, .max = FETCH_STALL_SECONDS_MAX,
 	      .help = "a registry that sends less than 1 KiB/s for this long is given up"),
 	FIELD(struct config_images, keep_blobs, FIELD_BOOL, "keep_blobs",
-	      .help = "keep layers as they came once they are unpacked: 'image save' needs them"),
+	      .help = "keep downloaded layers after unpacking: 'image save' needs them"),
 	FIELD(struct config_images, proxy, FIELD_STRING, "proxy", .max = FETCH_PROXY_MAX, .secret = true, .check = check_proxy,
 	      .help = "registries are asked by this proxy, \"http://host:port\"; what it leads to is its own business. The environment says nothing"),
 	FIELD(struct config_images, no_proxy, FIELD_STRINGS, "no_proxy", .min = 0, .max = FETCH_NO_PROXY_MAX, .check_item = check_no_proxy,
-	      .help = "hosts that are asked without it: \"registry.example\", \".example\" for all below"),
+	      .help =
+		      "hosts that are reached without the proxy: \"registry.example\", \".example\" for all below"),
 	FIELD(struct config_images, registries, FIELD_OBJECTS, "registries", .fields = registry_fields,
 	      .size = sizeof(struct config_registry), .min = 0, .max = CONFIG_REGISTRIES_MAX,
-	      .help = "what is special about a registry; those without an entry are public, and https"),
+	      .help = "settings of one registry; registries without an entry are public, with https"),
 	{ 0 },
 };
 
@@ -384,25 +392,27 @@ static const struct field docker_fields[] = {
 	DOCKER(no_new_privileges, FIELD_BOOL, .help = "set-uid programs gain nothing"),
 	DOCKER(seccomp_profile, FIELD_STRING, PATH_LEN, .help = "name or file of the system call filter"),
 	DOCKER(unsafe_weaker_isolation, FIELD_BOOL,
-	       .help = "allow values of this section that switch a wall between sandboxes and host off"),
+	       .help = "allow values of this section that disable isolation between sandboxes and host"),
 	DOCKER(pids_limit, FIELD_INT, .min = 1, .max = 4194304, .help = "processes in one container"),
 	{ 0 },
 };
 
 static const struct field storage_fields[] = {
 	FIELD(struct config_storage, allowed_host_paths, FIELD_STRINGS, "allowed_host_paths", .max = CONFIG_HOST_PATHS_MAX,
-	      .check = check_absolute_list, .help = "folders of the host that sandboxes may have as volumes, with all that is in them; empty: none"),
+	      .check = check_absolute_list,
+		      .help =
+			      "host folders that sandboxes may mount as volumes, with everything below; empty: none"),
 	FIELD(struct config_storage, volume_default_size, FIELD_STRING, "volume_default_size", .min = 1, .max = 32,
-	      .check = check_size, .help = "how much a named volume holds whose request names no size; never more than native.max_disk"),
+	      .check = check_size, .help = "size of a named volume whose request has none; never more than native.max_disk"),
 	FIELD(struct config_storage, ossfs_mount_root, FIELD_STRING, "ossfs_mount_root", .min = 1, PATH_LEN,
 	      .check = check_absolute, .help = "where object storage is mounted on the host"),
 	{ 0 },
 };
 
 static const struct field store_fields[] = {
-	FIELD(struct config_store, type, FIELD_ENUM, "type", .names = stores, .help = "sqlite is all there is"),
+	FIELD(struct config_store, type, FIELD_ENUM, "type", .names = stores, .help = "always sqlite"),
 	FIELD(struct config_store, path, FIELD_STRING, "path", .min = 1, PATH_LEN,
-	      .help = "file of the database; folders above it are made"),
+	      .help = "file of the database; missing parent folders are created"),
 	{ 0 },
 };
 
@@ -425,16 +435,19 @@ static const struct field egress_fields[] = {
 	FIELD(struct config_egress, disable_ipv6, FIELD_BOOL, "disable_ipv6",
 	      .help = "sandboxes with a policy get no IPv6; those of native never do"),
 	FIELD(struct config_egress, user, FIELD_STRING, "user", .min = 1, .max = 32,
-	      .help = "native: the account that opensandbox-egress runs as; where there is none, a spare id"),
+	      .help = "native: account that opensandbox-egress runs as; if it does not exist, an unused id"),
 	FIELD(struct config_egress, upstreams, FIELD_STRINGS, "upstreams", .max = CONFIG_UPSTREAMS_MAX, .check = check_upstreams,
-	      .help = "native: resolvers to ask, address or address:port; empty: those of /etc/resolv.conf"),
+	      .help =
+		      "native: upstream resolvers, address or address:port; empty: those of /etc/resolv.conf"),
 	FIELD(struct config_egress, rules_dir, FIELD_STRING, "rules_dir", .min = 1, PATH_LEN, .check = check_absolute,
-	      .help = "native: where deny.always, allow.always and log_skip.always may be; rules for every sandbox"),
+	      .help =
+		      "native: folder of operator rules for every sandbox: deny.always, allow.always, doh.always and log_skip.always"),
 	FIELD(struct config_egress, deny_webhook, FIELD_STRING, "deny_webhook", .max = 2048, .check = check_webhook,
-	      .help = "native: URL that is told of names that were denied"),
-	FIELD(struct config_egress, max_rules, FIELD_INT, "max_rules", .min = 1, .max = 4096, .help = "rules of one policy"),
+	      .help = "native: URL to which denied names are posted"),
+	FIELD(struct config_egress, max_rules, FIELD_INT, "max_rules", .min = 1, .max = 4096,
+	      .help = "maximum number of rules of one policy"),
 	FIELD(struct config_egress, allow_private, FIELD_STRINGS, "allow_private", .max = CONFIG_PRIVATE_MAX, .check = check_nets,
-	      .help = "native: private networks that sandboxes may reach, as far as their policies allow; empty: none"),
+	      .help = "native: private networks that policies may allow; empty: none"),
 	{ 0 },
 };
 
@@ -458,7 +471,7 @@ static const struct field gateway_fields[] = {
 	FIELD(struct config_gateway, address, FIELD_STRING, "address", .required = true, .min = 1, .max = 253,
 	      .help = "host of the gateway, without a scheme; *.domain with wildcard routes"),
 	FIELD(struct config_gateway, route, FIELD_OBJECT, "route", .required = true, .fields = route_fields,
-	      .help = "how the gateway finds the sandbox"),
+	      .help = "route mode of the gateway"),
 	{ 0 },
 };
 
@@ -483,13 +496,16 @@ static const struct field secure_access_fields[] = {
 static const struct field ingress_fields[] = {
 	FIELD(struct config_ingress, mode, FIELD_ENUM, "mode", .names = ingress_modes, .help = "direct or gateway"),
 	FIELD(struct config_ingress, host_ports, FIELD_STRING, "host_ports", .max = 16, .check = check_host_ports,
-	      .help = "FIRST-LAST: ports of this host that creates may ask for, to lead straight to ports of sandboxes; empty: none"),
-	FIELD(struct config_ingress, door, FIELD_STRING, "door", .max = 107, .check = check_door,
-	      .help = "path of a socket where gateways of this host, with the key, get connections into sandboxes; empty: none"),
+	      .help = "FIRST-LAST: host ports that creates may publish for ports of sandboxes; empty: none"),
+	FIELD(struct config_ingress, gateway_socket, FIELD_STRING, "gateway_socket", .max = 107,
+	      .check = check_gateway_socket,
+	      .help =
+		      "path of a socket from which gateways on this host, with the API key, get connections into sandboxes; empty: none"),
 	FIELD(struct config_ingress, gateway, FIELD_OBJECT, "gateway", .fields = gateway_fields,
 	      .has = HAS(struct config_ingress, has_gateway), .help = "with mode = \"gateway\" only"),
 	FIELD(struct config_ingress, secure_access, FIELD_OBJECT, "secure_access", .fields = secure_access_fields,
-	      .has = HAS(struct config_ingress, has_secure_access), .help = "signed routes: with a gateway, or with the embedded runtime's own proxy"),
+	      .has = HAS(struct config_ingress, has_secure_access),
+		      .help = "signed routes, with a gateway or with the endpoint proxy"),
 	{ 0 },
 };
 

@@ -112,7 +112,7 @@ static void write_value(struct buf *b, const struct field *f, const char *at)
 	}
 }
 
-/* Not set: a string that is NULL, or a number outside of its range. */
+/* Not set: a string that is NULL, or a number outside its range. */
 static bool is_unset(const struct field *f, const char *at)
 {
 	if (f->kind == FIELD_STRING)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/config/init_config.h - leaves a commented configuration with a key of its own for its owner to edit. */
+/* server/config/init_config.h - writes a commented configuration with a random key, for the operator to
+ * edit. */
 #pragma once
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/config/port_range.h - ports of the host as the configuration names them: "40000-49999". Pure. */
+/* server/config/port_range.h - ranges of host ports in the configuration: "40000-49999". Pure. */
 #pragma once
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/http/assets.h - documents that are part of the program, made from specs/ and src/server/assets/ by tools/embed.
- * Only main.c links them; everything else gets asset_find() handed in. */
+/* server/http/assets.h - documents embedded into the program, from specs/ and src/server/assets/, by
+ * tools/embed. Only main.c links them; other code gets asset_find() as a parameter. */
 #pragma once
 #include "base/str.h"
 

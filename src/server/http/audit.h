@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/http/audit.h - who called what, with which outcome, and what sandboxes were denied: one JSON object per line and call, or
- * target, appended to a file.
+/* server/http/audit.h - the audit log: API calls with caller and outcome, and denied targets of sandboxes;
+ * one JSON object per line, appended to a file.
  *
- * No query, no body, no header but the request's id: nothing that could be a secret. A file that has grown is kept as
- * FILE.1 and begun anew. Like the log it neither fails nor waits: a line that cannot be written is counted, and the next
- * one that can be says how many are missing. */
+ * No query, no body, no header except the request's id, so that it contains no secret. A full file is renamed
+ * to FILE.1. Like the log it neither fails nor blocks: lost lines are counted, and the next line that is
+ * written has their number. */
 #pragma once
 #include <stdint.h>
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/http/auth.h - who may call: the API key, the paths that need none, and what protects a server without one.
+/* server/http/auth.h - authentication: the API key, the paths that need none, and the protection of a server
+ * without a key.
  *
- * Decisions are made from the raw head, before routing and before the body is read. Only a digest of the key is
- * kept. Without a key the server listens on loopback addresses alone, and a browser is the one peer that could
- * be talked into calling it: so Host must name a loopback address and Origin, if there is one, this very server. */
+ * Decisions are made from the raw head, before routing and before the body is read. Only a digest of the key
+ * is stored. Without a key the server listens on loopback addresses only. A browser could be made to call it
+ * by a foreign page, so Host must name a loopback address, and Origin, if present, this server. */
 #pragma once
 #include <stdbool.h>
 #include <sys/socket.h>
@@ -55,7 +56,7 @@ bool auth_is_proxy_path(struct str path);
 /* /{id}/{port}/{expires}/{signature}[/...]: what the port of the endpoint proxy serves to whoever has been given it. */
 bool auth_is_signed_path(struct str path);
 
-/* Whether the request has the key, or nobody needs one. */
+/* Whether the request has the key, or none is needed. */
 bool auth_has_key(const struct auth *a, const struct http_head *head);
 
 /* The same of what came by another way than a request. */

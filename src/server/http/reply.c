@@ -220,42 +220,42 @@ int reply_created(struct request *rq, struct reply *rp, const struct sandbox *sb
 
 /* ---- waiting ---- */
 
-static void pending_hangup(void *arg)
+static void waiting_reply_hangup(void *arg)
 {
-	struct pending *p = arg;
+	struct waiting_reply *p = arg;
 
 	p->rq = NULL; /* what was begun goes on */
 }
 
-struct pending *pending_new(struct request *rq, struct reply *rp, unsigned status, struct err *e)
+struct waiting_reply *waiting_reply_new(struct request *rq, struct reply *rp, unsigned status, struct err *e)
 {
-	struct pending *p = calloc(1, sizeof(*p));
+	struct waiting_reply *p = calloc(1, sizeof(*p));
 
 	if (!p) {
 		(void)err_no_memory(e);
 		return NULL;
 	}
-	*p = (struct pending){ .rq = rq, .rp = rp, .status = status };
-	(void)reply_hold(rp, pending_hangup, p);
+	*p = (struct waiting_reply){ .rq = rq, .rp = rp, .status = status };
+	(void)reply_hold(rp, waiting_reply_hangup, p);
 	return p;
 }
 
-static void pending_answer(const struct pending *p, const struct sandbox *sb)
+static void waiting_reply_answer(const struct waiting_reply *p, const struct sandbox *sb)
 {
 	AUTO(buf_done) struct buf body = BUF_INIT(SANDBOX_BODY_MAX);
 	struct json_out o = json_out(&body);
 
 	switch (p->shows) {
-	case PENDING_EMPTY:
+	case REPLY_SHOWS_EMPTY:
 		(void)reply_empty(p->rp, p->status);
 		return;
-	case PENDING_SANDBOX:
+	case REPLY_SHOWS_SANDBOX:
 		write_sandbox(&o, sb);
 		break;
-	case PENDING_CREATED:
+	case REPLY_SHOWS_CREATED:
 		(void)reply_created(p->rq, p->rp, sb, p->entrypoint);
 		return;
-	case PENDING_EXPIRY:
+	case REPLY_SHOWS_EXPIRY:
 		json_open(&o, '{');
 		write_time(&o, "expiresAt", sb->row.expires_us);
 		json_close(&o, '}');
@@ -264,15 +264,15 @@ static void pending_answer(const struct pending *p, const struct sandbox *sb)
 	(void)reply_json(p->rp, p->status, &body);
 }
 
-void pending_done(struct sandbox *sb, const struct fault *f, void *arg)
+void waiting_reply_done(struct sandbox *sb, const struct fault *f, void *arg)
 {
-	struct pending *p = arg;
+	struct waiting_reply *p = arg;
 
 	if (p->rq && f) {
 		service_note(p->rq, ""); /* what could not be made is nobody's */
 		(void)reply_fault(p->rp, f);
 	} else if (p->rq) {
-		pending_answer(p, sb);
+		waiting_reply_answer(p, sb);
 	}
 	free(p);
 }

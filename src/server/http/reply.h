@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/http/reply.h - what the handlers of sandboxes share: parameters, faults, objects as JSON. */
+/* server/http/reply.h - shared by the handlers of sandboxes: parameters, errors, objects as JSON. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,15 +41,15 @@ extern const struct field paging_fields[];
 bool paging_has(const struct paging *p, size_t at); /* whether the AT-th of all is on the page */
 void write_pagination(struct json_out *o, const struct paging *p, size_t total);
 
-/* A reply that waits for a sandbox_fn. The request may go before it: then nobody is answered. */
-struct pending {
+/* A held reply that waits for a sandbox_fn. If the request ends before, nothing is sent. */
+struct waiting_reply {
 	struct request *rq; /* NULL: gone */
 	struct reply *rp;
 	unsigned status;    /* of success */
-	enum { PENDING_EMPTY, PENDING_SANDBOX, PENDING_CREATED, PENDING_EXPIRY } shows;
+	enum { REPLY_SHOWS_EMPTY, REPLY_SHOWS_SANDBOX, REPLY_SHOWS_CREATED, REPLY_SHOWS_EXPIRY } shows;
 	const struct string_list *entrypoint; /* of a create, in the request's arena */
 };
 
-/* Holds the reply; NULL: E. The caller passes pending_done and it to what it waits for, or ends it. */
-struct pending *pending_new(struct request *rq, struct reply *rp, unsigned status, struct err *e);
-void pending_done(struct sandbox *sb, const struct fault *f, void *arg); /* answers */
+/* Holds the reply; NULL: E. The caller passes waiting_reply_done and it to what it waits for, or ends it. */
+struct waiting_reply *waiting_reply_new(struct request *rq, struct reply *rp, unsigned status, struct err *e);
+void waiting_reply_done(struct sandbox *sb, const struct fault *f, void *arg); /* answers */

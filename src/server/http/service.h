@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/http/service.h - what all routes have in common: request ids, CORS, key, limits, error bodies, access log.
+/* server/http/service.h - what all routes share: request ids, CORS, key, limits, error bodies, access log.
  *
- * A struct service is the ctx of its requests: handlers find it with service_of(). */
+ * A struct service is the ctx of its requests: handlers get it with service_of(). */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,7 +29,7 @@ struct service_spec {
 	const struct asset *(*find_asset)(const char *name); /* documents that come with the program */
 	struct plane *plane;      /* sandboxes and what they run on; NULL: there are none */
 	bool is_proxy_origin;     /* answers on the port of the endpoint proxy alone */
-	/* One line per call for whoever has to know later who did what; NULL: nobody. */
+	/* The audit: one line per call; NULL: none. */
 	void (*audit)(const struct request *rq, unsigned status, uint64_t body_bytes);
 	/* How many calls were not told, because anybody can make as many as they like. */
 	void (*audit_left_out)(const struct plane *p, const char *what, uint64_t n);

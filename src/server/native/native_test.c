@@ -567,7 +567,7 @@ static struct wire_reply busy_reply(const struct wire_request *rq)
 	return rp;
 }
 
-/* G12: a socket whose listener is busy says so at once; whoever dials waits. */
+/* G12b: a socket whose listener is busy says so at once; whoever dials waits. */
 static void a_busy_execd_is_dialled_again(void **state)
 {
 	struct fixture *f = *state;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/proxy/access.h - who may reach a sandbox that was made with secureAccess, and what those are given who may. */
+/* server/proxy/access.h - authentication for sandboxes with secureAccess, and the tokens in their
+ * endpoints. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /* server/proxy/gateway_socket.h - connections into sandboxes for gateways of this host.
  *
- * A gateway that sends its requests through the server's proxy pays for two proxies. One on the same host may ask for the
- * connections themselves (access/gateway_socket.h), if it has the key and the operator has made the socket (ingress.door). */
+ * A request through a gateway normally passes two proxies: the gateway and the server. A gateway on the same
+ * host can instead request the connections themselves (protocol: access/gateway_socket.h), if the operator
+ * has configured the socket (ingress.gateway_socket) and the gateway has the API key. */
 #pragma once
 #include "base/own.h"
 
 struct auth;
-struct door;
+struct gateway_socket;
 struct err;
 struct plane;
 
-#define DOOR_PEERS_MAX 16
-#define DOOR_HELLO_MS 5000
+#define GATEWAY_CONNECTIONS_MAX 16
+#define GATEWAY_HELLO_MS 5000
 
-/* The socket that gateways connect to. What is left of an earlier start is replaced; anything else at PATH is not touched. */
-int door_listen(const char *path, struct err *e);
+/* Creates the listening socket. A socket at PATH is replaced; any other file there is an error. */
+int gateway_socket_listen(const char *path, struct err *e);
 
 /* *listener is taken on success. */
-struct door *door_new(struct plane *p, const struct auth *auth, int *listener, struct err *e);
-void door_free(struct door *d); /* before the plane closes; NULL is fine */
-DEFINE_AUTO(struct door *, door_free)
+struct gateway_socket *gateway_socket_new(struct plane *p, const struct auth *auth, int *listener,
+					  struct err *e);
+void gateway_socket_free(struct gateway_socket *d); /* before the plane closes; NULL is fine */
+DEFINE_AUTO(struct gateway_socket *, gateway_socket_free)

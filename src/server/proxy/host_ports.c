@@ -33,7 +33,7 @@ struct stream {
 	struct relay *relay;
 };
 
-struct door {
+struct listener {
 	struct published *port;
 	int fd;
 	struct io io;
@@ -44,8 +44,8 @@ struct published {
 	struct host_ports *of;
 	struct row_port numbers;
 	char id[ID_MAX + 1]; /* empty: nobody's yet */
-	struct door doors[LISTEN_ADDRESSES_MAX];
-	size_t n_doors;
+	struct listener listeners[LISTEN_ADDRESSES_MAX];
+	size_t n_listeners;
 	struct list streams;
 };
 
@@ -156,9 +156,9 @@ static void stream_start(struct published *p, int *fd, const struct sandbox *sb)
 static void want_all(struct host_ports *h, unsigned want)
 {
 	LIST_EACH (struct published, p, &h->ports, at)
-		for (size_t i = 0; i < p->n_doors; i++)
-			if (p->doors[i].io.loop)
-				io_want(&p->doors[i].io, want);
+		for (size_t i = 0; i < p->n_listeners; i++)
+			if (p->listeners[i].io.loop)
+				io_want(&p->listeners[i].io, want);
 	if (want == 0)
 		timer_in(&h->rest, REST_MS);
 }
@@ -168,9 +168,9 @@ static void on_rested(void *arg)
 	want_all(arg, IO_IN);
 }
 
-static void on_door(unsigned ready, void *arg)
+static void on_connection(unsigned ready, void *arg)
 {
-	const struct door *d = arg;
+	const struct listener *d = arg;
 	struct published *p = d->port;
 	const struct plane *plane = p->of->plane;
 
@@ -198,15 +198,15 @@ static void published_free(struct published *p)
 {
 	while (p->streams.first)
 		stream_cut(LIST_FIRST(&p->streams, struct stream, at));
-	for (size_t i = 0; i < p->n_doors; i++) {
-		io_del(&p->doors[i].io);
-		closep(&p->doors[i].fd);
+	for (size_t i = 0; i < p->n_listeners; i++) {
+		io_del(&p->listeners[i].io);
+		closep(&p->listeners[i].fd);
 	}
 	list_remove(&p->of->ports, &p->at);
 	free(p);
 }
 
-static int open_doors(struct published *p, struct err *e)
+static int open_listeners(struct published *p, struct err *e)
 {
 	struct listen_plan plan = { .n = p->of->plan.n };
 	int fds[LISTEN_ADDRESSES_MAX];
@@ -221,10 +221,11 @@ static int open_doors(struct published *p, struct err *e)
 	}
 	if (listen_open(&plan, BACKLOG, fds, &n, e) < 0)
 		return -1;
-	for (; p->n_doors < n; p->n_doors++)
-		p->doors[p->n_doors] = (struct door){ .port = p, .fd = fds[p->n_doors] };
+	for (; p->n_listeners < n; p->n_listeners++)
+		p->listeners[p->n_listeners] = (struct listener){ .port = p, .fd = fds[p->n_listeners] };
 	for (size_t i = 0; i < n; i++)
-		if (io_add(&p->doors[i].io, p->of->plane->spec.loop, p->doors[i].fd, IO_IN, on_door, &p->doors[i], "published port", e) < 0)
+		if (io_add(&p->listeners[i].io, p->of->plane->spec.loop, p->listeners[i].fd, IO_IN,
+			   on_connection, &p->listeners[i], "published port", e) < 0)
 			return -1;
 	return 0;
 }
@@ -241,7 +242,7 @@ static struct published *publish(struct host_ports *h, struct row_port numbers, 
 	p->of = h;
 	p->numbers = numbers;
 	list_prepend(&h->ports, &p->at);
-	if (open_doors(p, e) == 0)
+	if (open_listeners(p, e) == 0)
 		return p;
 	published_free(p);
 	return NULL;

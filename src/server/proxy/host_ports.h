@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/proxy/host_ports.h - ports of this host that lead straight to ports of sandboxes, where the operator has set some aside.
+/* server/proxy/host_ports.h - ports of this host that lead directly to ports of sandboxes, from a range that
+ * the operator has configured.
  *
- * A create asks for them (extension ports.publish); each gets a port of the range, for as long as the sandbox lives and with the
- * same number after a restart. Whoever connects there has a connection into the sandbox, byte for byte and without any check:
- * neither the API key nor tokens protect it. */
+ * A create requests them (extension ports.publish). Each gets a port of the range for the life of the
+ * sandbox, with the same number after a restart. Connections are copied byte for byte, without
+ * authentication: neither the API key nor tokens protect such a port. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

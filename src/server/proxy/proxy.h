@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/proxy/proxy.h - the endpoint proxy: requests into sandboxes, and WebSockets.
+/* server/proxy/proxy.h - the endpoint proxy: HTTP requests and WebSockets to ports of sandboxes.
  *
- * The target of a request is a sandbox's record and a port, dialled by the runtime: nothing that a client sends names an
- * address. proxy.c decides, proxy_call.c carries requests, proxy_tunnel.c WebSockets. */
+ * The target of a request is a sandbox's record and a port, dialled by the runtime; a client never names an
+ * address. proxy.c decides, proxy_call.c forwards requests, proxy_tunnel.c WebSockets. */
 #pragma once
 #include <stdbool.h>
 

@@ -38,7 +38,7 @@ static int on_headers(const struct request *rq, struct reply *rp, const struct h
 	return proxy_pass_headers(rq, rp, head, e);
 }
 
-/* G12: that many connections wait for the sandbox is no fault of what listens there. */
+/* G12b: that many connections wait for the sandbox is no fault of what listens there. */
 static void reply_busy(struct reply *rp)
 {
 	(void)reply_header(rp, "Retry-After", STR("1"));

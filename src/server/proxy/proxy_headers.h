@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/proxy/proxy_headers.h - which headers pass the endpoint proxy. Pure. */
+/* server/proxy/proxy_headers.h - the headers that the endpoint proxy forwards. Pure. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/proxy/renewals.h - takes renewals that gateways have seen from a queue in Redis, and extends lives by them.
+/* server/proxy/renewals.h - extends lifetimes by reports of gateways, from a queue in Redis.
  *
- * What is there extends a life as a request through our own proxy does: only if the sandbox was made so, and not more often
- * than its interval, whatever the gateway does. Without Redis nothing is lost but these: it is tried again every second. */
+ * A report has the effect of a request through our own proxy: only if the sandbox was created with renewal,
+ * and at most once per interval. While Redis is down, only these reports are lost; the connection is retried
+ * every second. */
 #pragma once
 #include "base/own.h"
 

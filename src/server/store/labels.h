@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* server/store/labels.h - the metadata of a sandbox: pairs that follow the rules of Kubernetes labels.
  *
- * A set of labels is never changed in place: a patch makes a new one. */
+ * A set of labels is immutable: a patch makes a new one. */
 #pragma once
 #include <stdbool.h>
 

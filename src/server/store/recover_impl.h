@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/store/recover_impl.h - what recover.c (the files, the new database) and salvage.c (reading the old one) share. */
+/* server/store/recover_impl.h - shared by recover.c (the files, the new database) and salvage.c (reading the
+ * old one). */
 #pragma once
 #include "base/map.h"
 #include "server/store/store_impl.h"

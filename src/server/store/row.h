@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/store/row.h - the record of a sandbox, and its form in a database row.
+/* server/store/row.h - the record of a sandbox, and its database row.
  *
- * After a crash, or after somebody else's hand, a row may hold anything: what is loaded is checked like a request. */
+ * After a crash or a manual change a row may contain anything, so loaded rows are validated like requests. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

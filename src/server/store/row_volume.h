@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/store/row_volume.h - volumes as they are recorded: what a sandbox has of them, and the named ones themselves. */
+/* server/store/row_volume.h - volumes in records: those of a sandbox, and named ones. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

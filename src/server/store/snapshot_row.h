@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/store/snapshot_row.h - the record of a snapshot, and its form in a database row. As with sandboxes, what is loaded
- * is checked like a request. */
+/* server/store/snapshot_row.h - the record of a snapshot, and its database row, validated when it is
+ * loaded. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

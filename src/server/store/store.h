@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/store/store.h - what outlives the server: records, events, intents and idempotency keys, in SQLite.
+/* server/store/store.h - persistent data in SQLite: records, events, intents and idempotency keys.
  *
- * There is one server per state directory. Everything is read once, at start; after that the caller's memory is the
- * truth that is read, and the store is written to. All writes and checkpoints happen on one thread, in the order in
- * which they were submitted, each transaction whole or not at all; completions come back through the loop.
+ * There is one server per state directory. Everything is read once, at start; afterwards the caller reads its
+ * own memory and writes to the store. All writes and checkpoints happen on one thread, in order, each
+ * transaction completely or not at all; completions come back through the loop.
  *
- * A write that fails (disk full, I/O error, busy) fails alone: the next one is tried again, on a new connection if need
- * be, so the store mends itself when the disk does. */
+ * A write that fails (disk full, I/O error, busy) fails alone: the next one is tried again, on a new
+ * connection if needed, so the store recovers when the disk does. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -75,7 +75,7 @@ struct store_image {
 	const char *name, *os, *arch;
 	struct digest digest; /* of the manifest */
 	struct str manifest, config;
-	bool is_private; /* nobody gets it who has no access to it in the registry (I5) */
+	bool is_private; /* used only by callers that the registry accepts (I5) */
 	bool is_kept;    /* for those who stand on it alone: it goes with the last of them */
 	int64_t pulled_us;
 };

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/store/store_impl.h - what the files of the store share.
+/* server/store/store_impl.h - shared by the files of the store.
  *
- * store.c owns the thread and its queues, store_tx.c builds transactions, store_sql.c runs them, store_load.c reads rows,
- * schema.c opens the file, durable.c keeps checksums of the durable tables, copy.c writes their copy and copy_settle.c compares
- * it, secret.c has the secret, state_dir.c the directory, recover.c makes a new file from a damaged one. */
+ * store.c owns the thread and its queues, store_tx.c builds transactions, store_sql.c runs them, store_load.c
+ * reads rows, schema.c opens the file, durable.c keeps checksums of the durable tables, copy.c writes their
+ * copy and copy_settle.c compares it, secret.c has the secret, state_dir.c the directory, recover.c makes a
+ * new file from a damaged one. */
 #pragma once
 #include <sqlite3.h>
 

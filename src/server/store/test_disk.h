@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/store/test_disk.h - for tests: a disk that fails or stalls when it is told to. It stands below SQLite. */
+/* server/store/test_disk.h - for tests: a disk below SQLite that fails or stalls on command. */
 #pragma once
 #include <sqlite3.h>
 #include <stdatomic.h>
