@@ -255,7 +255,7 @@ endif
 # Unit tests for another architecture run under qemu-user, and report what it does not emulate. They find their libraries by
 # themselves: with a prefix for them (qemu-user -L), "/" would be the prefix, and tests would write there.
 ifneq ($(TARGET),)
-EMULATED := $(B)/obj/top/tests/emulated.o
+EMULATED := $(B)/obj/top/tests/lib/emulated.o
 EMULATED_FLAGS := -Wl,--wrap=_cmocka_run_group_tests,--wrap=syscall,--wrap=prctl,--wrap=execve,--wrap=socket,--wrap=setsockopt \
 	-Wl,--dynamic-linker=$(SYSROOT)/lib/ld-linux-$(ARCH).so.1,--disable-new-dtags \
 	-Wl,-rpath,$(SYSROOT)/lib/$(ARCH)-linux-gnu,-rpath,$(SYSROOT)/usr/lib/$(ARCH)-linux-gnu

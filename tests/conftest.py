@@ -13,19 +13,23 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
 
 import jsonschema
-import network_left
 import pytest
 import yaml
 
-from api import Api, wait_for
-from way import ENTRYPOINT
-
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Helpers, and rooms whose tests lend something to those of others.
+sys.path[1:1] = [str(ROOT / "tests" / room) for room in ("lib", "server", "warden", "execd", "egress", "ingress", "images", "faults", "security")]
+
+import network_left  # noqa: E402
+from api import Api, wait_for  # noqa: E402
+from way import ENTRYPOINT  # noqa: E402
+
 BIN = pathlib.Path(os.environ.get("OPENSANDBOX_BIN", ROOT / "build/asan/bin")).resolve()
 SERVER = BIN / "opensandbox-server"
 EXECD = ROOT / "build/musl/bin/execd"  # the one that runs in sandboxes

@@ -19,12 +19,12 @@ ACCESS = '[ingress.secure_access]\nactive_key = "a"\n[[ingress.secure_access.key
 # What the tour cannot do here, and why.
 SKIPPED = {
     "export PATH=": "the programs under test are on it already",
-    "osb shell": "a terminal (tests/test_osb_terminal.py)",
-    "osb top": "goes on until it is stopped (tests/test_osb_terminal.py)",
-    "osb image": "needs a registry (tests/test_image_command.py)",
-    "deploy/": "needs the Internet (tests/test_code_interpreter.py)",
-    "osb snapshot export": "needs an image (tests/test_snapshot_archives.py)",
-    "opensandbox-ingress": "stays in the foreground (tests/test_gateway.py)",
+    "osb shell": "a terminal (tests/osb/test_osb_terminal.py)",
+    "osb top": "goes on until it is stopped (tests/osb/test_osb_terminal.py)",
+    "osb image": "needs a registry (tests/images/test_image_command.py)",
+    "deploy/": "needs the Internet (tests/execd/test_code_interpreter.py)",
+    "osb snapshot export": "needs an image (tests/images/test_snapshot_archives.py)",
+    "opensandbox-ingress": "stays in the foreground (tests/ingress/test_gateway.py)",
     "curl -s http://127.0.0.1:28888/": "of that gateway",
 }
 TOKEN = "65dc..."

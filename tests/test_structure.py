@@ -187,7 +187,7 @@ def benches():
         if path in seen or not path.exists():
             continue
         seen.add(path)
-        todo += [ROOT / "tests" / f"{name}.py" for name in re.findall(r"^(?:import|from) (\w+)", path.read_text(), re.M)]
+        todo += [ROOT / "tests/lib" / f"{name}.py" for name in re.findall(r"^(?:import|from) (\w+)", path.read_text(), re.M)]
     return seen
 
 
@@ -201,6 +201,6 @@ def test_what_benches_start_is_installed_for_them():
         words = re.findall(r"""["'](?:[\w./-]*/)?([\w.-]+)["']""", path.read_text())
         missing |= {f"{path.relative_to(ROOT)}: {word} is of {programs[word]}" for word in words if word in programs and len(word) > 2}
         modules = set(re.findall(r"^(?:import|from) (\w+)", path.read_text(), re.M)) - {*sys.stdlib_module_names, "jupyter_client"}  # kernels.py makes a place for that one
-        foreign = {name for name in modules if not any((folder / f"{name}.py").exists() for folder in (ROOT / "tests", ROOT / "bench/lib"))}
+        foreign = {name for name in modules if not any((folder / f"{name}.py").exists() for folder in (ROOT / "tests/lib", ROOT / "bench/lib"))}
         missing |= {f"{path.relative_to(ROOT)}: {name}" for name in foreign if f"python3-{name}" not in packages("bench")}
     assert not missing

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE / "vm"))
+sys.path.insert(0, str(HERE))
 
 import debian  # noqa: E402
 import machine  # noqa: E402

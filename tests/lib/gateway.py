@@ -68,7 +68,7 @@ class Gateway:
 
 
 class GatewayWay:
-    """One sandbox through a gateway, as tests/way.py has it through a server. SIGNED: "EXPIRES", "SIGNATURE"."""
+    """One sandbox through a gateway, as tests/lib/way.py has it through a server. SIGNED: "EXPIRES", "SIGNATURE"."""
 
     def __init__(self, gateway, sandbox_id, port=8080, signed=(), by_host=False):
         self.gateway, self.host, self.port = gateway, gateway.host, gateway.port

@@ -24,7 +24,7 @@ import census
 import network_left
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BIN = pathlib.Path(os.environ.get("OPENSANDBOX_BIN", ROOT / "build/asan/bin")).resolve()
 WARDEN = BIN / "opensandbox-warden"
 EXECD = pathlib.Path(os.environ.get("EXECD", ROOT / "build/musl/bin/execd")).resolve()

@@ -8,7 +8,7 @@ import socket
 
 from api import TIMEOUT_S
 
-BACKEND = (pathlib.Path(__file__).parent / "peers/backend.py").read_text()
+BACKEND = (pathlib.Path(__file__).parents[1] / "peers/backend.py").read_text()
 ENTRYPOINT = ["/usr/bin/python3", "-c", BACKEND]
 
 
