@@ -18,6 +18,8 @@ import time
 
 import pytest
 
+from ports import free_port
+
 OCI = "application/vnd.oci.image."
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 USER, PASSWORD = "somebody", "s3cret pass"
@@ -95,12 +97,6 @@ class Image:
 def index_of(*images):
     return json.dumps({"schemaVersion": 2, "mediaType": OCI + "index.v1+json",
                        "manifests": [i.descriptor() for i in images]}).encode()
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def make_certificate(folder, name="localhost"):

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from api import EXECD, TIMEOUT_S, Api, wait_for
-from conftest import free_port
+from ports import free_ports
 from way import ENTRYPOINT
 
 KEY = "ports.publish"
@@ -17,9 +17,9 @@ LIMITS = {"cpu": "2", "memory": "256Mi"}
 
 
 def config(ports):
-    """A few ports that are free now; tests of others may take some."""
-    first = free_port()
-    return first, f'[ingress]\nhost_ports = "{first}-{min(first + ports - 1, 65535)}"\n'
+    """A few ports that nobody else takes meanwhile."""
+    first = free_ports(ports)
+    return first, f'[ingress]\nhost_ports = "{first}-{first + ports - 1}"\n'
 
 
 def ask(address, path="/x"):
