@@ -386,7 +386,7 @@ def test_a_change_of_policy_ends_flows_and_forgets_what_was_learned(rig, certifi
         rig.warden.forget()
         assert rig.call("DELETE", "/sandboxes/box1/policy", ["web.test"]).status == 200
         began = time.monotonic()
-        assert is_cut(gone) and time.monotonic() - began < 1
+        assert is_cut(gone) and time.monotonic() - began < 5
         stays.sendall(b"still here")
         assert stays.recv(100) == b"still here"
     told = [(row["call"], row["net"], row["ports"]) for row in rig.warden.told]
@@ -706,6 +706,7 @@ def test_a_warden_that_does_not_answer_is_given_up():  # E31
         wait_for(lambda: rig.call("GET", "/healthz").status == 503, what="it is given up")
 
 
+@pytest.mark.alone("measures time")
 def test_a_resolver_that_is_dead_delays_one_query_alone():
     with own_rig(upstreams=("203.0.113.99:53", "203.0.113.53:53")) as rig:
         rig.warden.bind("box1", network=OPEN)

@@ -480,7 +480,7 @@ def test_the_webhook_is_told_of_denied_names_and_waited_for_by_nobody(spec):
             assert b.py("""
 began = time.monotonic()
 codes = [ask(f'n{i}.evil.test')[0] for i in range(20)]
-RESULT = [codes, time.monotonic() - began < 1, web('good.test')['host']]
+RESULT = [codes, time.monotonic() - began < 4, web('good.test')['host']]
 """) == [[3] * 20, True, "good.test"]  # while the receiver hangs
             until_true(lambda: len(receiver.seen) >= 23, 20, "all of them")
             time.sleep(0.5)

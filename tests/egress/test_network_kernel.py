@@ -320,7 +320,7 @@ class Egress:
         serial = self.serial
         self.sock.send(self.message(call, address, serial=serial, **more))
         with self.lock:
-            assert self.lock.wait_for(lambda: serial in self.done, 5)
+            assert self.lock.wait_for(lambda: serial in self.done, 30)
         return self.done[serial]
 
     def close(self):

@@ -17,7 +17,7 @@ import time
 
 import pytest
 
-from conftest import BIN, assert_clean, clean_environment
+from conftest import BIN, assert_clean, clean_environment, free_port
 
 EXECD = BIN / "execd"
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -273,8 +273,8 @@ def test_a_command_ends_without_delay(execd):
 def test_the_process_decides_not_who_holds_its_pipes(execd, tmp_path):
     proof = tmp_path / "proof"
     before = time.monotonic()
-    events = execd.command(f"(for i in 1 2 3 4 5 6; do sleep 0.2; echo late || exit; done; echo alive > {proof}) & echo now")
-    assert texts(events) == ["now"] and time.monotonic() - before < 1.0
+    events = execd.command(f"(for i in $(seq 20); do sleep 0.2; echo late || exit; done; echo alive > {proof}) & echo now")
+    assert texts(events) == ["now"] and time.monotonic() - before < 3
     wait_for(lambda: proof.exists() and proof.read_text() == "alive\n")
 
 
@@ -561,7 +561,7 @@ def children_of(pid):
         return [int(word) for word in f.read().split()]
 
 
-def wait_for(condition, seconds=10):
+def wait_for(condition, seconds=60):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -703,9 +703,7 @@ def test_without_a_token_nobody_is_asked(tmp_path):
 
 
 def test_a_port_works_as_well(tmp_path):
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     with open(tmp_path / "stderr", "wb") as stderr:
         process = subprocess.Popen([EXECD, "--port", str(port)], env=clean_environment(tmp_path), stderr=stderr)
     deadline = time.monotonic() + 20

@@ -885,7 +885,7 @@ def test_g12_a_list_that_cannot_be_whole_says_so_before_its_first_byte(execd, ma
 def test_a_search_ends_with_its_client(execd, tmp_path):
     with raw(execd, head_of(0, "x", "GET", "/files/search?path=/")):
         wait_for(lambda: children_of(execd.process.pid))
-    wait_for(lambda: not children_of(execd.process.pid), 5)
+    wait_for(lambda: not children_of(execd.process.pid))
 
 
 def test_a_slow_reader_of_a_long_list_holds_up_nobody(execd, many):

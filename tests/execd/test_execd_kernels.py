@@ -147,8 +147,8 @@ def test_contexts_share_nothing_and_run_at_the_same_time(execd, python):
     assert other.error("shared")["ename"] == "NameError"
     with concurrent.futures.ThreadPoolExecutor() as pool:
         began = time.monotonic()
-        list(pool.map(lambda c: c.run("import time\ntime.sleep(2)"), (python, other)))
-        assert time.monotonic() - began < 3.8
+        list(pool.map(lambda c: c.run("import time\ntime.sleep(5)"), (python, other)))
+        assert time.monotonic() - began < 9
     assert execd.request("DELETE", f"/code/contexts/{other.id}").status == 200
 
 

@@ -39,6 +39,7 @@ def execd(tmp_path_factory, nothing_stays):  # noqa: F811
     yield from serve(tmp_path_factory.mktemp("execd"))
 
 
+@pytest.mark.alone("measures time")
 def test_metrics_are_sane_and_come_at_once(execd):
     began = time.monotonic()
     answer = execd.request("GET", "/metrics")

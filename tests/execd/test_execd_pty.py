@@ -320,10 +320,10 @@ def test_how_it_ended(execd, command, code):
 
 
 def test_what_the_shell_leaves_running_does_not_hold_the_end_and_lives_on(execd, tmp_path):
-    with Client(execd, new(execd, command=f"trap '' HUP; (sleep 1; echo late; echo still > {tmp_path}/x) & echo first")) as c:
+    with Client(execd, new(execd, command=f"trap '' HUP; (sleep 5; echo late; echo still > {tmp_path}/x) & echo first")) as c:
         began = time.monotonic()
         c.until_closed()
-        assert c.output == b"first\r\n" and time.monotonic() - began < 1
+        assert c.output == b"first\r\n" and time.monotonic() - began < 4
     wait_for(lambda: (tmp_path / "x").exists())
 
 
@@ -760,7 +760,7 @@ def test_a_client_that_pauses_skips_and_knows_what(execd):
 
         time.sleep(2)
         before = offset(execd, id_)
-        wait_for(lambda: offset(execd, id_) > before, 6)
+        wait_for(lambda: offset(execd, id_) > before, 30)
         time.sleep(1)
         assert before + 512 * 1024 <= offset(execd, id_) < before + 768 * 1024
         while at < len(whole):

@@ -150,8 +150,8 @@ def test_nothing_of_ours_can_be_seen(session):
 def test_background_jobs_go_on_and_hold_nobody_up(session, tmp_path):
     mark = tmp_path / "mark"
     began = time.monotonic()
-    assert session.out(f"(sleep 0.7; echo late; touch {mark}) & echo now") == ["now"]
-    assert time.monotonic() - began < 0.6
+    assert session.out(f"(sleep 4; echo late; touch {mark}) & echo now") == ["now"]
+    assert time.monotonic() - began < 3
     assert session.out("jobs | wc -l; wait; echo waited")[-1] == "waited"
     assert mark.exists()
 
@@ -208,14 +208,14 @@ def test_too_many_that_wait_are_refused(session):
 def test_a_run_whose_reader_goes_away_is_ended(session, tmp_path):
     mark = tmp_path / "mark"
     connection = Connection(session.execd.path, 30)
-    connection.request("POST", f"/session/{session.id}/run", json.dumps({"command": f"sleep 1; touch {mark}"}), session.execd.headers())
+    connection.request("POST", f"/session/{session.id}/run", json.dumps({"command": f"sleep 4; touch {mark}"}), session.execd.headers())
     assert connection.getresponse().readline()
     time.sleep(0.2)
     connection.sock.close()
     connection.close()
     began = time.monotonic()
-    assert session.out("echo next") == ["next"] and time.monotonic() - began < 0.8
-    time.sleep(1)
+    assert session.out("echo next") == ["next"] and time.monotonic() - began < 3
+    time.sleep(5)
     assert not mark.exists()
 
 

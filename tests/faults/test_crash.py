@@ -52,6 +52,7 @@ def is_gone(pid):
 # ---- whole processes ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.alone("measures time")
 def test_both_killed_at_once(tmp_path, home):
     with running(tmp_path, home) as fleet:
         before = census.settled(fleet.server)
@@ -71,6 +72,7 @@ def test_both_killed_at_once(tmp_path, home):
         census.check(fleet.server, before)
 
 
+@pytest.mark.alone("measures time")
 def test_many_are_reachable_again_within_five_seconds(tmp_path, home):
     with running(tmp_path, home) as fleet:
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
@@ -121,6 +123,7 @@ def test_a_stop_leaves_sandboxes_running_and_the_next_start_adopts_them(tmp_path
         fleet.works(names[2])
 
 
+@pytest.mark.alone("measures time")
 def test_overdue_sandboxes_end_within_five_seconds_of_a_start(tmp_path, home):
     with running(tmp_path, home, clean=False) as fleet:
         name, later = fleet.made(), fleet.made()

@@ -547,7 +547,7 @@ def test_kills_in_the_middle_leave_no_half_layer(warden, tmp_path, who):
         create = peer.send(CREATE, str(uuid.uuid4()), [fd], image=1)
         os.close(fd)
         with contextlib.suppress(AssertionError):
-            wait_for(lambda: layers(warden, "new-") or layers(warden), 5)
+            wait_for(lambda: layers(warden, "new-") or layers(warden), 30)
         time.sleep(delay)
         if who == "unpacker":
             for worker in warden.children():

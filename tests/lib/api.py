@@ -6,7 +6,7 @@ import http.client
 import json
 import time
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 POLL_S = 0.02
 EXECD, EGRESS = 44772, 18080
 STAY = ["tail", "-f", "/dev/null"]

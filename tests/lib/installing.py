@@ -3,6 +3,7 @@
 
 What cannot be installed is a reason to skip, but for automated runs (CI in the environment): there that is a failure, unless
 the registry answers that it does not offer it (403, 404), which is nothing that we could mend."""
+import fcntl
 import hashlib
 import os
 import re
@@ -34,7 +35,15 @@ def run(command, folder):
 
 
 def installed(folder, source, files, commands):
-    """FOLDER, where COMMANDS have run once for these FILES of SOURCE. What was installed may know its place: a copy is none."""
+    """FOLDER, where COMMANDS have run once for these FILES of SOURCE. What was installed may know its place: a copy is none. Of tests
+    that run side by side one installs, and the others wait."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.parent / f"{folder.name}.lock", "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return installed_alone(folder, source, files, commands)
+
+
+def installed_alone(folder, source, files, commands):
     stamp = folder / "installed"
     wanted = hashlib.sha256(b"\0".join((source / f).read_bytes() for f in files) + repr((str(folder), commands)).encode()).hexdigest()
     if stamp.exists() and stamp.read_text() == wanted:

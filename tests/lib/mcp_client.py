@@ -10,7 +10,7 @@ import threading
 from conftest import BIN, KEY, assert_clean, clean_environment
 
 OSB = BIN / "osb"
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 VERSION = "2025-06-18"
 ACCEPT = "application/json, text/event-stream"
 

@@ -15,7 +15,7 @@ from conftest import children_of
 from fleet import Fleet, until
 from test_kill_points import claim
 
-PATIENCE_SECONDS = 40
+PATIENCE_SECONDS = 120
 POLICY = {"defaultAction": "deny", "egress": [{"action": "allow", "target": "192.0.2.9"}]}
 POOL = "p"
 DIES_SECONDS = 2  # C3

@@ -379,11 +379,11 @@ def test_several_requests_are_at_work_at_a_time(talk, sandbox):
     talk.data("sandbox_connect", sandbox_id=sandbox)
     began = time.monotonic()
     for i in range(8):
-        talk.send(call("command_run", {"sandbox_id": sandbox, "command": f"sleep 2; echo {i}"}, f"p{i}"))
-    assert talk.ask("ping") == {} and time.monotonic() - began < 1.9
+        talk.send(call("command_run", {"sandbox_id": sandbox, "command": f"sleep 5; echo {i}"}, f"p{i}"))
+    assert talk.ask("ping") == {} and time.monotonic() - began < 4
     for i in range(8):
         assert talk.wait(f"p{i}")["result"]["structuredContent"]["logs"]["stdout"][0]["text"] == str(i)
-    assert time.monotonic() - began < 14
+    assert time.monotonic() - began < 30
 
 
 def test_too_many_at_a_time_are_refused(talk, sandbox):

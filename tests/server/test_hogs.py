@@ -11,7 +11,7 @@ import pytest
 import census
 from fleet import running, until
 
-pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
+pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root"), pytest.mark.alone("wants the processors to be had")]
 BUSY = "(setsid sh -c 'while [ ! -e /tmp/calm ]; do :; done' >/dev/null 2>&1 </dev/null &); echo fine"
 BOMB = "(setsid sh -c 'i=0; while [ $i -lt 4000 ]; do (read x < /tmp/never) & i=$((i+1)); done' >/dev/null 2>&1 </dev/null &); echo fine"
 CALM = "touch /tmp/calm; echo fine"

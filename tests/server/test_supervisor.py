@@ -30,6 +30,7 @@ def is_running(pid):
     return False
 
 
+@pytest.mark.alone("measures time")
 def test_who_dies_is_replaced_within_a_second(fleet):
     server = fleet.server
     fleet.remove(fleet.made())
@@ -171,6 +172,7 @@ def put_warden(folder, script):
     ("echo no such luck >&2; exit 1", 1, "no such luck"),
     ("exit 2", 2, ""),
 ])
+@pytest.mark.alone("measures time")
 def test_a_warden_that_never_comes_up_ends_it(installed, home, tmp_path, script, status, text):
     if script:
         put_warden(installed, script)

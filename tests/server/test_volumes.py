@@ -328,7 +328,7 @@ def test_it_goes_with_the_sandbox_that_made_it(api, box):
     assert "temporary" in api.get(f"/sandboxes/{sandbox['id']}/diagnostics/summary").body.decode()
     assert api.delete(other["id"]).status == 204  # it did not make it
     assert api.delete(sandbox["id"]).status == 204
-    wait_for(lambda: names(api) == ["kept"], 5)
+    wait_for(lambda: names(api) == ["kept"])
     assert len(list(disks(api.server).glob("vol-*"))) == 1
 
 
@@ -342,7 +342,7 @@ def test_while_others_have_it_it_goes_with_the_last_of_them(api, box):
     assert api.delete(other["id"]).status == 204
     assert names(api) == ["common"] and sh(api, later, "cat /data/f")[0] == "x"
     assert api.delete(later["id"]).status == 204
-    wait_for(lambda: names(api) == [], 5)
+    wait_for(lambda: names(api) == [])
 
 
 def test_it_goes_when_the_sandbox_expires(api, box):
@@ -358,7 +358,7 @@ def test_it_goes_when_the_sandbox_expires(api, box):
 def test_a_create_that_fails_leaves_no_volume(api, place, bad):
     a = api.try_create(**{"volumes": [pvc("fresh"), pvc("fresh", "/twice", name="t")], **bad})
     assert a.status in (400, 500), a
-    wait_for(lambda: names(api) == [], 5)
+    wait_for(lambda: names(api) == [])
     assert not list(disks(api.server).glob("*vol-*"))
 
 
@@ -367,7 +367,7 @@ def test_a_create_that_fails_keeps_what_was_there(api, box):
     sh(api, keeper, "echo x >/data/f")
     assert api.delete(keeper["id"]).status == 204
     assert api.try_create(volumes=[pvc("old", deleteOnSandboxTermination=True), pvc("new", "/n", name="n")], entrypoint=["/none"]).status == 500
-    wait_for(lambda: names(api) == ["old"], 5)
+    wait_for(lambda: names(api) == ["old"])
     assert sh(api, box(volumes=[pvc("old")]), "cat /data/f")[0] == "x"
 
 
@@ -397,7 +397,7 @@ def test_snapshots_have_no_volumes_and_a_rollback_keeps_them(api, box, place):
     assert sh(api, other, "cat /else/f") == ["new", "more", "status 0"]
     for sandbox in (source, bare, other, fork):
         assert api.delete(sandbox["id"]).status == 204
-    wait_for(lambda: api.delete_snapshot(snapshot).status in (204, 404), 5)
+    wait_for(lambda: api.delete_snapshot(snapshot).status in (204, 404))
     assert api.call("DELETE", "/volumes/own").status == 204
 
 
@@ -439,7 +439,7 @@ def test_nothing_is_lost_or_left_by_restarts(home, start_server, spec):
     assert names(api) == ["gone", "kept"] and sh(api, sandbox, "cat /data/f /gone/f")[:2] == ["x", "y"]
     api.refused(api.call("DELETE", "/volumes/kept"), 409, "VOLUME::IN_USE")
     assert api.delete(sandbox["id"]).status == 204
-    wait_for(lambda: names(api) == ["kept"], 5)
+    wait_for(lambda: names(api) == ["kept"])
     assert api.call("DELETE", "/volumes/kept").status == 204
     after = census.settled(api.server)
     assert {**after, "descriptors": 0} == {**before, "descriptors": 0}, census.difference(before, after)
@@ -490,5 +490,5 @@ def test_a_rollback_finds_folders_by_the_list_of_today(home, start_server, spec,
     api.refused(a, 400, "VOLUME::HOST_PATH_NOT_ALLOWED")
     assert sh(api, sandbox, "cat /mnt/f") == ["x", "status 0"], "it is as it was"
     assert api.delete(sandbox["id"]).status == 204 and api.call("DELETE", "/volumes/own").status == 204
-    wait_for(lambda: api.delete_snapshot(snapshot).status in (204, 404), 5)
+    wait_for(lambda: api.delete_snapshot(snapshot).status in (204, 404))
     assert sorted(p.name for p in (place / "other/sub").iterdir()) == ["f"]

@@ -802,6 +802,7 @@ def test_kills_at_any_moment_lose_nothing_that_was_acknowledged(warden):
     assert warden.groups() == warden.folders()
 
 
+@pytest.mark.alone("uses up processors")
 def test_a_fork_bomb_is_removed_within_seconds(warden):
     peer = warden.start().peer()
     name = peer.create()
