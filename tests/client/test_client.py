@@ -26,6 +26,7 @@ def run(program, *args, env=None, timeout=180):
 
 
 @pytest.mark.parametrize("proxy", [False, True], ids=["endpoints", "server-proxy"])
+@pytest.mark.smoke
 def test_every_function_about_the_server_works_waiting_and_not(server, proxy):
     out = run(PROGRAMS / "server_side", f"127.0.0.1:{server.port}", KEY, env={"USE_SERVER_PROXY": "1"} if proxy else None)
     assert "waiting: ok\n" in out and out.endswith("calling back: ok\n")

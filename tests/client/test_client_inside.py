@@ -26,6 +26,7 @@ def shown_in(out):
 
 
 @WAYS
+@pytest.mark.smoke
 def test_every_function_that_reaches_inside_works_waiting_and_not(server, proxy):
     shown = shown_in(call("inside", server, proxy))
     assert list(shown["execution"]) == ["id", "execution_count", "result", "error", "complete", "exit_code", "logs"]

@@ -100,6 +100,7 @@ def test_rules_that_are_refused_fail_the_bind(rig):
 # ---- names ----
 
 
+@pytest.mark.smoke
 def test_names_are_answered_by_policy_and_nothing_else_goes_upstream(rig):
     rig.warden.bind("box1", policy=deny_all_but("web.test", "*.test:8080"))
     asked = len(rig.dns.queries())

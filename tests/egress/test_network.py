@@ -83,6 +83,7 @@ def test_none_is_loopback_alone(net, box):
 # ---- with one ----
 
 
+@pytest.mark.smoke
 def test_what_is_allowed_by_name_is_reached_and_nothing_else(net, box):  # E1
     b = box(rules("+www.good.test", "+*.wild.test"))
     moment = net.internet.mark()

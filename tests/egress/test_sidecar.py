@@ -24,6 +24,7 @@ def status_of(pid):
 # ---- the API ----
 
 
+@pytest.mark.smoke
 def test_the_api_speaks_as_clients_know_it(net):
     p = net.box(rules("+good.test"))
     assert p.call("GET", "/healthz", token="").text == "ok"

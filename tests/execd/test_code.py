@@ -61,6 +61,7 @@ def inside(api, box):
 
 
 @pytest.mark.parametrize("query", ["", "?use_server_proxy=true"], ids=["direct", "by-server"])
+@pytest.mark.smoke
 def test_code_runs_in_a_sandbox(inside, query):
     b = inside(query)
     assert b.value("import os; os.getppid()") == "1"

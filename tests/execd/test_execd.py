@@ -178,6 +178,7 @@ def execd(tmp_path_factory, nothing_stays):
 # ---- events ----
 
 
+@pytest.mark.smoke
 def test_hello_is_one_init_one_stdout_one_complete(execd):
     events = execd.command("echo 'Hello'")
     assert [e["type"] for e in events] == ["init", "stdout", "execution_complete"]

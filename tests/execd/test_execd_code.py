@@ -124,6 +124,7 @@ def read_until(s, mark, got=b""):
 # ---- values and state ----
 
 
+@pytest.mark.smoke
 def test_the_last_expression_is_the_result(python):
     events = python.run("x = 2\nx * 2")
     assert [e["type"] for e in events] == ["init", "execution_count", "result", "execution_complete"]

@@ -84,6 +84,7 @@ def test_it_is_told_at_once_and_its_status_is_there(execd):
 @pytest.mark.parametrize("command, code, error", [
     ("true", 0, None), ("exit 3", 3, "exit status 3"), ("kill -9 $$", 137, "signal: killed"), ("nosuchprogram", 127, "exit status 127"),
 ])
+@pytest.mark.smoke
 def test_its_end_is_remembered(execd, command, code, error):
     s = ended(execd, background(execd, command))
     assert (s["exit_code"], s.get("error")) == (code, error) and s["finished_at"] >= s["started_at"]

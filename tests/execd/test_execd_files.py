@@ -163,6 +163,7 @@ def upload(d, *pairs, dialect="python", timeout=60):
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.smoke
 def test_every_client_can_upload_many_files(execd, tmp_path, dialect):
     names = ["plain.txt", "with blank.txt", "ünïcode-€.bin", 'quo"te.txt' if dialect == "js" else "semi;colon.txt", "empty"]
     contents = [b"one\r\ntwo", bytes(range(256)) * 300, b"\r\n--" * 500, b"-" * 70000, b""]

@@ -55,6 +55,7 @@ def test_metrics_are_sane_and_come_at_once(execd):
     assert time.monotonic() - began < 0.6  # from the last look
 
 
+@pytest.mark.smoke
 def test_many_at_once_share_one_look(tmp_path):
     d = start(tmp_path).wait_ready()
     connections = []

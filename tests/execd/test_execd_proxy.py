@@ -127,6 +127,7 @@ def test_the_answers_headers(execd):
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"])
+@pytest.mark.smoke
 def test_every_method(execd, method):
     with Backend(answer(HELLO)) as b:
         assert request(execd, f"{method} /proxy/{b.port}/x").endswith(b"hello")

@@ -229,6 +229,7 @@ def test_there_are_at_most_so_many(tmp_path):
 # ---- the terminal ----
 
 
+@pytest.mark.smoke
 def test_a_shell_with_a_terminal(execd, pty):
     with Client(execd, pty) as c:
         assert c.connected() == {"type": "connected", "session_id": pty, "mode": "pty"}

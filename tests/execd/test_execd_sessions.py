@@ -74,6 +74,7 @@ def session(execd):
 # ---- what stays ----
 
 
+@pytest.mark.smoke
 def test_everything_that_a_run_changes_is_there_in_the_next(session, tmp_path):
     (tmp_path / "sub dir").mkdir()
     assert session.out("echo $GREETING") == ["hello"]

@@ -88,6 +88,7 @@ def test_many_are_reachable_again_within_five_seconds(tmp_path, home):
 
 
 @pytest.mark.parametrize("order", ["supervisor", "supervisor server warden", "warden supervisor server", "server warden supervisor"])
+@pytest.mark.smoke
 def test_the_supervisor_killed_and_started_again(tmp_path, home, order):
     port = None
     name = None

@@ -85,6 +85,7 @@ def docker_archive(layers, tags, config=None, link=False):
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, zstd])
+@pytest.mark.smoke
 def test_a_layout_becomes_its_images(server, spec, pack):
     one, two = Image([tar_of({"one": os.urandom(50)}), tar_of({"o": b"2"})]), Image([tar_of({"two": os.urandom(50)})], compress="zstd")
     items = load(server, pack(layout_of(("lay.test/one:v1", one), ("lay.test/two:v1", two))), spec=spec)

@@ -56,6 +56,7 @@ LOGIN = ("--username", registry.USER, "--password-stdin")
 PASSWORD = registry.PASSWORD.encode() + b"\n"
 
 
+@pytest.mark.smoke
 def test_pull_list_and_remove(image, hub):
     made = Image([tar_of({"a": os.urandom(1000)})])
     uri = hub.push("cli/one", "v1", made)

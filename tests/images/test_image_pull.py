@@ -93,6 +93,7 @@ def server(tmp_path_factory, plain, guarded, secure):
 
 
 @pytest.mark.parametrize("compress, docker", [("gzip", False), ("zstd", False), ("", False), ("gzip", True)])
+@pytest.mark.smoke
 def test_an_image_comes_as_the_registry_has_it(server, plain, spec, compress, docker):
     layers = [tar_of({f"f{compress}{docker}{i}": os.urandom(100 + i)}) for i in range(5)]
     image = Image(layers, compress=compress, docker=docker)

@@ -120,6 +120,7 @@ def blob_names(image):
 # ---- what runs --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 def test_an_image_becomes_a_sandbox(api, plain):
     lower = tar([folder("d/"), member("d/gone", data=b"1"), member("d/stays", data=b"2")])
     upper = tar([folder("d/"), member("d/.wh.gone"), member("d/new", data=b"3")])

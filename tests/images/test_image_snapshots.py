@@ -76,6 +76,7 @@ def restart(api):
     api.server.wait_ready()
 
 
+@pytest.mark.smoke
 def test_a_tag_that_moves_leaves_what_stands_on_the_old_image_alone(api, plain):
     one, two, uri, sandbox, snapshot = moved(api, plain, "moved/tag")
     pull(api, uri)

@@ -123,6 +123,7 @@ def seen(api, sandbox):
     return [line for line in lines if not line.startswith(("/ ", "/etc/resolv", "/etc/hosts", "/etc/hostname"))]
 
 
+@pytest.mark.smoke
 def test_a_round_trip_to_a_server_that_knows_nothing(api, far, plain):
     _, sandbox = changed(api, plain, "round/trip")
     want = seen(api, sandbox)

@@ -67,6 +67,7 @@ def known(caller):
     return caller
 
 
+@pytest.mark.smoke
 def test_only_who_has_the_key_comes_in(server, door, inside):
     for kind, text, version in [(HELLO, "wrong", VERSION), (HELLO, "", VERSION), (DIAL, inside, VERSION), (HELLO, KEY, 2), (99, KEY, VERSION)]:
         c = Caller(door)

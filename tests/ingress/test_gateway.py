@@ -64,6 +64,7 @@ def refused(answer, status, says):
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"])
+@pytest.mark.smoke
 def test_every_method_arrives(way, method):
     response, body = way.request(method, "/a?b=c", b"body" if method != "GET" else None)
     assert response.status == 200 and response.headers["Reverse-Proxy-Server-PowerBy"] == "OpenSandbox-ingress"

@@ -75,6 +75,7 @@ def running(mcp, sandbox, mark):
 
 
 @pytest.mark.parametrize("asked, given", [*((v, v) for v in VERSIONS), ("1999-01-01", VERSIONS[-1]), ("2099-01-01", VERSIONS[-1])])
+@pytest.mark.smoke
 def test_versions_are_negotiated(line, asked, given):
     answer = line.initialize(asked)
     assert answer["protocolVersion"] == given

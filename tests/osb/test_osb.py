@@ -43,6 +43,7 @@ def sandbox(osb, api):
 # ---- the program ----
 
 
+@pytest.mark.smoke
 def test_version_and_help_need_no_server(nowhere):
     assert re.fullmatch(r"opensandbox, version \d+\.\d+\.\d+\n", nowhere.ok("--version").stdout)
     root = nowhere.ok("--help").stdout

@@ -76,6 +76,7 @@ def tree(tmp_path):
 
 
 @needs_root
+@pytest.mark.smoke
 def test_a_tree_comes_back_as_it_went(osb, sandbox, tree, tmp_path):
     result = osb.json("cp", tree, f"{sandbox}:/tmp/there")
     assert result == {"files": 8, "folders": 5, "links": 3, "bytes": 25600 + 1 + 10 + 6 + 6 + 2 + 4, "skipped": 0, "refused": 0}

@@ -26,6 +26,7 @@ def osb(server, tmp_path):
         osb("rm", sandbox)
 
 
+@pytest.mark.smoke
 def test_the_output_is_the_commands_and_nothing_is_left(osb):
     done = osb("run", "host", "--", "sh", "-c", "echo out; echo err >&2")
     assert (done.stdout, done.stderr) == (b"out\n", b"err\n")

@@ -106,6 +106,7 @@ def screen(osb, tmp_path):
 # ---- shell ----
 
 
+@pytest.mark.smoke
 def test_a_shell_is_a_real_terminal(screen, sandbox):
     screen.run(f"osb shell {sandbox}", r"#$")
     screen.type("stty size; tty; echo $TERM")

@@ -56,6 +56,7 @@ def is_alive(pid):
 
 
 @needs_root
+@pytest.mark.smoke
 def test_up_starts_a_server_and_points_the_settings_at_it(local):
     up = local.json("up")
     assert up["status"] == "started" and up["address"] == f"127.0.0.1:{local.port}" and int(up["pid"]) == local.pid

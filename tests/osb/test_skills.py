@@ -54,6 +54,7 @@ def text_of(slug):
 # ---- looking
 
 
+@pytest.mark.smoke
 def test_the_list_names_skills_and_places(osb):
     listed = osb.json("skills", "list")
     assert [s["slug"] for s in listed["skills"]] == SKILLS

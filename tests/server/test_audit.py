@@ -24,6 +24,7 @@ def lines(api):
     return find
 
 
+@pytest.mark.smoke
 def test_every_call_is_one_line(api, lines, box):
     sandbox_id = box(timeout=60)["id"]
     at = f"/sandboxes/{sandbox_id}"

@@ -52,6 +52,7 @@ def test_other_forms_of_the_key_do_not_count(server):
     assert server.get("/x", auth=False, headers={"Authorization": f"Bearer {KEY}"}).status == 401
 
 
+@pytest.mark.smoke
 def test_the_key_opens(server, spec):
     spec.check_error(server.get("/nowhere"), 404, "NOT_FOUND")
     lower = {"open-sandbox-api-key": KEY}

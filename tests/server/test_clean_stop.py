@@ -43,6 +43,7 @@ def test_an_orderly_stop_leaves_nothing_in_the_kernel(spec, before):
         home.remove()
 
 
+@pytest.mark.smoke
 def test_a_stop_leaves_sandboxes_that_run(spec):
     home = Home()
     try:

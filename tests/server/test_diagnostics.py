@@ -43,6 +43,7 @@ def words(text):
 # ---- logs ----
 
 
+@pytest.mark.smoke
 def test_each_line_has_its_time(api, talker):
     lines = logs(api, talker, "?tail=10000").splitlines()
     assert len(lines) == COUNT + 3

@@ -122,6 +122,7 @@ def test_the_page_lines_up_and_ends_with_a_verdict(doctor):
 
 
 @ROOT_ONLY
+@pytest.mark.smoke
 def test_the_json_says_the_same_as_the_page(doctor):
     document, checks = report(doctor("--json"))
     page = doctor().stdout

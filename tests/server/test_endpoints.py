@@ -9,6 +9,7 @@ import pytest
 from api import EXECD, TIMEOUT_S, Api
 
 
+@pytest.mark.smoke
 def test_endpoints_lead_where_they_say(api, inside):
     for query in ("", "?use_server_proxy=false", "?use_server_proxy=true", "?use_server_proxy=1", "?use_server_proxy=ON"):
         host, path = api.endpoint(inside, 8080, query)["endpoint"].split("/", 1)

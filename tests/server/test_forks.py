@@ -16,6 +16,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 # ---- forks ----
 
 
+@pytest.mark.smoke
 def test_each_fork_begins_with_the_same_files_and_is_its_own(api, kept):  # noqa: F811
     source = api.create(metadata={"a": "b"}, env={"SECRET": "x"}, timeout=600, resourceLimits={"memory": "128Mi", "pids": "77"})["id"]
     sh(api, source, CHANGES)

@@ -42,6 +42,7 @@ def is_refused(address):
     return False
 
 
+@pytest.mark.smoke
 def test_a_published_port_leads_there_as_long_as_the_sandbox_lives(home, start_server, spec):
     _, text = config(20)
     server = start_server(text, home=home)

@@ -58,6 +58,7 @@ def test_the_description_is_sound(spec):
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.smoke
 def test_every_described_document_is_served(server, spec):
     for path, item in spec.document["paths"].items():
         if "get" in item and "{" not in path:

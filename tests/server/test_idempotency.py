@@ -15,6 +15,7 @@ def keyed(api, key, **changes):
     return api.try_create(headers={"Idempotency-Key": key}, **changes)
 
 
+@pytest.mark.smoke
 def test_the_same_key_and_body_is_the_same_sandbox(api):
     key = uuid.uuid4().hex
     first = keyed(api, key, metadata={"a": "b"})

@@ -100,6 +100,7 @@ def big(files):
     return "/tmp/big"
 
 
+@pytest.mark.smoke
 def test_what_goes_up_comes_down(files):
     for size in SIZES:
         content = content_of(size)

@@ -113,6 +113,7 @@ def kill(pid):
 # ---- the resource ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 def test_a_pool_from_its_making_to_its_end(pools):
     made = pools.make("life", sizes(2, 2))
     assert made["capacitySpec"] == sizes(2, 2) and made["status"]["allocated"] == 0

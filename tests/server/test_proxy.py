@@ -48,6 +48,7 @@ def names(headers):
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "BREW"])
+@pytest.mark.smoke
 def test_every_method_arrives(way, method):
     response, body = way.request(method, "/a?b=c")
     assert response.status == 200

@@ -56,6 +56,7 @@ async def echoed(ws, *messages):
         assert await ws.recv() == m
 
 
+@pytest.mark.smoke
 def test_messages_pass_both_ways(way):
     async def act(ws, hello):
         await echoed(ws, "text", b"\0\xff", "", b"", "é€😀", "x" * 125, b"y" * 126, "z" * 65535, b"w" * 65536, os.urandom(5 << 20))

@@ -61,6 +61,7 @@ def intent(sandbox_id, age=0):
     return json.dumps({"sandbox_id": sandbox_id, "observed_at": at.strftime("%Y-%m-%dT%H:%M:%S.%f") + "789Z", "port": 8080})
 
 
+@pytest.mark.smoke
 def test_a_queue_extends_lives(start_server, spec, redis):
     api = Api(start_server(f'{CONFIG}[renew_intent.redis]\nenabled = true\ndsn = "{redis.dsn}"\n'), spec)
     asked, silent = (api.create(timeout=600, extensions=x)["id"] for x in (EXTENDS, ...))

@@ -56,6 +56,7 @@ def test_the_newest_comes_first_and_is_what_a_get_shows(api, made):
         ("state=Paused%20", set()), ("State=Paused", set(range(SIZE))),
     ],
 )  # fmt: skip
+@pytest.mark.smoke
 def test_states_are_alternatives(api, made, query, want):
     assert {made.index(i) for i in ids(api, query)} == want
 

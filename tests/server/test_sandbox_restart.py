@@ -16,6 +16,7 @@ def home():
     h.remove()
 
 
+@pytest.mark.smoke
 def test_everything_that_was_said_survives(home, start_server, spec):
     first = start_server(home=home)
     api = Api(first, spec)

@@ -104,6 +104,7 @@ def test_the_proxy_needs_no_key(api, shared, prefix):
     assert (a.status, a.body) == (200, b"")
 
 
+@pytest.mark.smoke
 def test_what_is_created_is_running_already(api, box):
     sandbox = box()
     assert sandbox["status"]["state"] == "Running"

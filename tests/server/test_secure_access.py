@@ -95,6 +95,7 @@ def test_execd_wants_both_tokens(api, secured):
         assert ask({**endpoint, "headers": rest}, "/ping").status == 401
 
 
+@pytest.mark.smoke
 def test_a_signed_endpoint_needs_nothing_else(api, secured):
     expires = int(time.time()) + 3600
     endpoint = api.endpoint(secured, 8080, f"?expires={expires}")

@@ -137,6 +137,7 @@ SEEN = ["1000", "77", "one", "4750 2", "nowhere", "33 44", "1000 100", "98117310
         "711 0"]
 
 
+@pytest.mark.smoke
 def test_everything_that_was_changed_is_there(api, kept):
     source = api.create()["id"]
     sh(api, source, CHANGES)

@@ -107,6 +107,7 @@ def test_its_children_end_when_it_dies(tmp_path, home):
     until(lambda: not [p for p in census.groups(home.prefix) if p.endswith("#")], 5, "the end of the slots")
 
 
+@pytest.mark.smoke
 def test_sighup_reaches_the_server(tmp_path, home):
     log = tmp_path / "logs/server.log"
     server = Server(tmp_path, env={**ENV, "OPENSANDBOX_LOG_FILE_ENABLED": "true", "OPENSANDBOX_LOG_FILE_PATH": str(log)}, home=home)

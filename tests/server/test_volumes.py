@@ -190,6 +190,7 @@ def test_what_is_missing_is_made_and_files_are_taken(api, box, place):
     os.chown(place / "other", 0, 0)
 
 
+@pytest.mark.smoke
 def test_read_only_is_read_only(api, box, place):
     (place / "listed/ro").mkdir()
     (place / "listed/ro/f").write_text("x")

@@ -231,6 +231,7 @@ for path in "/", "/usr", "/tmp", "/root":
     peer.call(REMOVE, name)
 
 
+@pytest.mark.smoke
 def test_every_slot_has_the_default_limit_and_a_box_its_own(warden):
     peer = warden.start().peer()
     warden.settle()

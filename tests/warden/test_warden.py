@@ -357,6 +357,7 @@ def pid1(warden, name):
 # ---- a life ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 def test_a_box_runs_commands_as_root_of_its_own_host(warden):
     peer = warden.start().peer()
     name = peer.create()

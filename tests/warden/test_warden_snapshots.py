@@ -34,6 +34,7 @@ def refused(peer, code, *args, **more):
     assert e.value.code == code, e.value
 
 
+@pytest.mark.smoke
 def test_taken_listed_stood_on_and_removed(peer):
     box, layer = peer.create(), new()
     peer.shell(box, "echo one > /file")
