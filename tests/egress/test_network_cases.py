@@ -105,7 +105,7 @@ def test_E18_a_change_ends_connections_to_known_resolvers(net, box, quad9):
     b = box(rules(default="allow"))
     b.run(f"(timeout 20 python3 -c \"import socket, time\ns = socket.create_connection(({quad9!r}, 443))\ns.send(bytes([22, 3, 1, 1, 0]))\n"
           "for _ in range(100):\n  s.send(bytes(1))\n  time.sleep(0.1)\" >/dev/null 2>&1 &)")
-    until_true(lambda: len(net.internet.packets(target=quad9)) > 8, 10, "a connection")
+    until_true(lambda: len(net.internet.packets(target=quad9)) > 8, 60, "a connection")
     b.change("PUT", rules("-bad.test", default="allow"))
     moment = net.internet.mark()
     time.sleep(1)
@@ -225,7 +225,7 @@ def test_E26_redirects_of_others_open_nothing(net, box, rule):
     finally:
         host.run("nft", "delete table ip mesh")
         listener.close()
-    until_true(lambda: isinstance(b.py("tried(web, 'good.test')"), dict), 10, "the network")
+    until_true(lambda: isinstance(b.py("tried(web, 'good.test')"), dict), 60, "the network")
 
 
 # ---- the mode (E30) ----
@@ -350,7 +350,7 @@ def test_a_change_that_the_warden_never_hears_of_changes_nothing(net, box):
         refused(answer.result())
     moment = net.internet.mark()
     assert b.policy()["policy"] == rules("+good.test", f"+{OTHER}")
-    until_true(lambda: isinstance(b.py("tried(web, 'good.test')"), dict), 15, "the network")
+    until_true(lambda: isinstance(b.py("tried(web, 'good.test')"), dict), 60, "the network")
     nothing(b.py(f"all_of((http, {BAD!r}, 'bad.test'), (tcp, {BAD!r}, 22), (udp, {BAD!r}, 9000))"))
     assert b.py(f"[tried(resolve, 'bad.test'), http({OTHER!r}, 'x')['address']]") == ["NXDOMAIN", OTHER]
     assert not net.internet.packets(moment, target=BAD)
@@ -373,7 +373,7 @@ while True:
         assert b.policy()["policy"] == rules("+good.test", f"+{OTHER}")
     finally:
         os.kill(warden, signal.SIGCONT)
-    until_true(lambda: isinstance(b.py("tried(web, 'good.test')"), dict), 15, "the network")
+    until_true(lambda: isinstance(b.py("tried(web, 'good.test')"), dict), 60, "the network")
     nothing(b.py(f"all_of((http, {BAD!r}, 'bad.test'), (tcp, {BAD!r}, 22), (udp, {BAD!r}, 9000))"))
     assert not net.internet.packets(moment, target=BAD) and b.policy()["policy"] == rules("+good.test", f"+{OTHER}")
 
@@ -407,7 +407,7 @@ def test_a_policy_is_what_it_was_after_an_orderly_restart(spec, home, tmp_path):
         n.start()
         n.api.wait_state(b.id, "Running")
         assert b.policy() == expected
-        until_true(lambda: isinstance(b.py("tried(web, 'good.test')"), dict), 10, "the network")
+        until_true(lambda: isinstance(b.py("tried(web, 'good.test')"), dict), 60, "the network")
         assert b.py(f"[http({OTHER!r}, 'x')['address'], tried(resolve, 'bad.test')]") == [OTHER, "NXDOMAIN"]
         b.change("DELETE", ["good.test"])
         assert b.py("tried(resolve, 'good.test')") == "NXDOMAIN"
@@ -427,8 +427,8 @@ def test_what_is_denied_while_the_server_is_away_is_in_the_audit_log(net, box):
     b.run(f"(python3 -c \"{code}\" >/dev/null 2>&1; touch /tmp/done) >/dev/null 2>&1 &")
     time.sleep(1)
     os.kill(net.server.pid, signal.SIGKILL)
-    until_true(lambda: net.api.run_or_none(b.id, "test -e /tmp/done && echo done") == ["done"], 20, "the end of the questions")
-    until_true(lambda: len({r["target"] for r in denied_rows(net, b.id)}) == 60, 10, "all of them")
+    until_true(lambda: net.api.run_or_none(b.id, "test -e /tmp/done && echo done") == ["done"], 60, "the end of the questions")
+    until_true(lambda: len({r["target"] for r in denied_rows(net, b.id)}) == 60, 60, "all of them")
     time.sleep(2.5)
     targets = [r["target"] for r in denied_rows(net, b.id)]
     assert sorted(targets) == sorted(f"n{i}.evil.test" for i in range(60))
@@ -476,13 +476,13 @@ def test_the_webhook_is_told_of_denied_names_and_waited_for_by_nobody(spec):
             b = n.box(rules("+good.test"))
             began = time.monotonic()
             assert b.py("tried(resolve, 'First.Evil.TEST')") == "NXDOMAIN"
-            until_true(lambda: receiver.seen, 5, "the webhook")
+            until_true(lambda: receiver.seen, 60, "the webhook")
             assert b.py("""
 began = time.monotonic()
 codes = [ask(f'n{i}.evil.test')[0] for i in range(20)]
 RESULT = [codes, time.monotonic() - began < 4, web('good.test')['host']]
 """) == [[3] * 20, True, "good.test"]  # while the receiver hangs
-            until_true(lambda: len(receiver.seen) >= 23, 20, "all of them")
+            until_true(lambda: len(receiver.seen) >= 23, 60, "all of them")
             time.sleep(0.5)
             names = [body["hostname"] for body in receiver.bodies()]
             assert names == ["first.evil.test"] * 3 + [f"n{i}.evil.test" for i in range(20)]  # a 404 is the last word
@@ -518,7 +518,7 @@ def test_no_secret_is_in_the_arguments_of_any_process(spec):  # A9: everybody on
         try:
             b = n.box(rules("+good.test"), env={"SECRET": value})
             assert b.py("tried(resolve, 'evil.test')") == "NXDOMAIN"
-            until_true(lambda: receiver.seen, 5, "the webhook")
+            until_true(lambda: receiver.seen, 60, "the webhook")
             assert f"/{hook}?token={hook}".encode() in receiver.seen[0][2]  # it was understood
             lines = arguments_below(n.server.process.pid)
             assert any("opensandbox-egress" in line for line in lines) and any("opensandbox-warden" in line for line in lines)

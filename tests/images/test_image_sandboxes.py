@@ -15,7 +15,7 @@ import pytest
 
 import oci
 import registry
-from api import BODY, STAY, Api, wait_for
+from api import BODY, STAY, Api, seen, wait_for
 from conftest import KEY, Server
 from oci import folder, member, symlink
 from registry import Image, guarded, plain  # noqa: F401
@@ -109,8 +109,10 @@ def try_create(api, uri, **more):
 
 
 def layers(server):
-    path = pathlib.Path(f"/proc/{server.warden_pid}/root{server.home.state}/store/layers")
-    return sorted(p.name for p in path.iterdir() if not p.name.startswith(("host-", "new-host")))
+    def look():
+        path = pathlib.Path(f"/proc/{server.warden_pid}/root{server.home.state}/store/layers")
+        return sorted(p.name for p in path.iterdir() if not p.name.startswith(("host-", "new-host")))
+    return seen(look)
 
 
 def blob_names(image):

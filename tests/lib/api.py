@@ -24,6 +24,15 @@ def wait_for(condition, timeout=TIMEOUT_S, what="it"):
     raise AssertionError(f"{what} did not come true within {timeout} s")
 
 
+def seen(look, what="a warden"):
+    """What LOOK() finds in a warden's mounts, once there is one: who was killed is replaced a moment later."""
+    def found():
+        with contextlib.suppress(OSError, IndexError):
+            return [look()]
+        return None
+    return wait_for(found, what=what)[0]
+
+
 def when(text):
     return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
 

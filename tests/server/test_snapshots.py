@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from api import Api, nulls, wait_for, when
+from api import Api, nulls, seen, wait_for, when
 from conftest import AUTH, BIN, ROOT
 from fleet import KillSwitch
 
@@ -36,10 +36,12 @@ def kept(api):
 
 def layers(server):
     """The names of the snapshots that the warden has."""
-    store = f"/proc/{server.warden_pid}/root{server.home.state}/store/layers"
-    if not os.path.isdir(store):
-        store = server.home.state / "layers"
-    return sorted(name for name in os.listdir(store) if name.startswith(("snap-", "part-")))
+    def look():
+        store = f"/proc/{server.warden_pid}/root{server.home.state}/store/layers"
+        if not os.path.isdir(store):
+            store = server.home.state / "layers"
+        return sorted(name for name in os.listdir(store) if name.startswith(("snap-", "part-")))
+    return seen(look)
 
 
 # ---- what clients are told ----

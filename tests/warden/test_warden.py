@@ -227,7 +227,7 @@ class Warden:
 
     def settle(self, slots=SLOTS, boxes=0):
         """Waits until there is nothing but ready slots and boxes."""
-        until = time.monotonic() + 20
+        until = time.monotonic() + 120
         while time.monotonic() < until:
             if self.process.poll() is not None:
                 raise AssertionError(f"warden ended: {self.stderr()}")
