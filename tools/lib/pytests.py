@@ -78,9 +78,12 @@ def parts(files, expression):
 
 
 def side_by_side(tally, todo):
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    pool = ThreadPoolExecutor(AT_ONCE)
+    try:
         for done in [pool.submit(part.run, tally) for part in todo]:
             done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)  # after Ctrl-C, too, which has reached those that run
 
 
 def one_by_one(tally, todo):
