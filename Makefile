@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# make, make run, make test, make bench, make lint, make fuzz, make soak, make test-vm: the whole interface.
+# make, make run, make check, make test, make bench, make lint, make fuzz, make soak, make test-vm: the whole interface.
 #
 # Everything is built into build/VARIANT/. The variants differ only in compiler and flags:
 #   release  what is installed and measured        asan   ASan + UBSan + leak check, what the tests run
@@ -95,7 +95,7 @@ HOST_LIBS := -Wl,--as-needed -lssl -lcrypto -lsqlite3 -larchive -lcurl
 
 # ---- the interface -----------------------------------------------------------------------------------------
 
-.PHONY: all programs library examples install units harnesses benches musl check-clang run test bench lint fuzz soak test-vm clean deps-build \
+.PHONY: all programs library examples install units harnesses benches musl check-clang run check test bench lint fuzz soak test-vm clean deps-build \
 	deps-test deps-bench deps-lint print-cflags help FORCE
 all: programs library
 
@@ -103,6 +103,7 @@ help:
 	@echo 'make             build into build/bin/'
 	@echo 'make install     copy programs, manual, units of systemd, library, header and pkg-config file to DESTDIR/PREFIX (/usr/local)'
 	@echo 'make run         build and start the server on 127.0.0.1:8080'
+	@echo 'make check       while one works: builds what has changed, runs unit tests and a test per feature'
 	@echo 'make test        every test; closes with "N passed, N failed, N skipped"'
 	@echo 'make bench       every benchmark (make bench-NAME: one), one JSON object per line'
 	@echo 'make lint        static analysers, scripts and documents'
@@ -119,8 +120,8 @@ run: deps-build
 	@$(MAKE) --no-print-directory programs
 	@tools/run
 
-test: deps-test
-	@tools/check test
+check test: deps-test
+	@tools/check $@
 
 soak: deps-test
 	@tools/check soak
@@ -172,8 +173,9 @@ endif
 units: $(UNIT_TESTS) $(FAULT_TESTS) $(CLIENT_TESTS) $(EXAMPLES) $(B)/bin/peer-server
 harnesses: $(HARNESSES)
 benches: $(BENCHES)
-check-clang: $(foreach f,$(FOLDERS),$(call objects,$(call sources,$(f)))) \
-	$(call objects,$(wildcard src/*/main.c src/*/*_test.c))
+# What clang has to say, without code for the processor: a mark per source that is clean.
+CLANG_CHECKED := $(patsubst src/%.c,$(B)/checked/%,$(foreach f,$(FOLDERS),$(call sources,$(f))) $(wildcard src/*/main.c src/*/*_test.c src/*/*/*_test.c))
+check-clang: $(CLANG_CHECKED)
 
 # What things were made with and from, as files that are rewritten only when that changes. Objects depend on the
 # flags (and the Makefile), what is put together from several files on their list: a changed flag and a removed
@@ -192,6 +194,12 @@ $(B)/obj/%.o: src/%.c $(FLAGS)
 	$(call say,CC)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(B)/checked/%: src/%.c $(FLAGS)
+	$(call say,CHECK)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -fsyntax-only -MMD -MP -MT $@ -MF $@.d $<
+	@touch $@
 
 $(B)/obj/top/%.o: %.c $(FLAGS)
 	$(call say,CC)
@@ -255,7 +263,7 @@ endif
 # Unit tests for another architecture run under qemu-user, and report what it does not emulate. They find their libraries by
 # themselves: with a prefix for them (qemu-user -L), "/" would be the prefix, and tests would write there.
 ifneq ($(TARGET),)
-EMULATED := $(B)/obj/top/tests/emulated.o
+EMULATED := $(B)/obj/top/tests/lib/emulated.o
 EMULATED_FLAGS := -Wl,--wrap=_cmocka_run_group_tests,--wrap=syscall,--wrap=prctl,--wrap=execve,--wrap=socket,--wrap=setsockopt \
 	-Wl,--dynamic-linker=$(SYSROOT)/lib/ld-linux-$(ARCH).so.1,--disable-new-dtags \
 	-Wl,-rpath,$(SYSROOT)/lib/$(ARCH)-linux-gnu,-rpath,$(SYSROOT)/usr/lib/$(ARCH)-linux-gnu
@@ -426,4 +434,4 @@ musl:
 	@$(MAKE) --no-print-directory V=$(TARGET:%=%-)musl SYSROOT=$(SYSROOT) musl
 endif
 
--include $(shell find $(B)/obj $(B)/gen $(B)/pic -name '*.d' 2>/dev/null)
+-include $(shell find $(B)/obj $(B)/gen $(B)/pic $(B)/checked -name '*.d' 2>/dev/null)

@@ -11,7 +11,7 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE / "lib"), str(HERE.parent / "tests")]
+sys.path[:0] = [str(HERE / "lib"), str(HERE.parent / "tests/lib")]
 import kernels  # noqa: E402
 from installing import Unavailable  # noqa: E402
 from stage import Stage, report  # noqa: E402

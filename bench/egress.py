@@ -11,7 +11,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "lib"))
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "tests/lib"))
 from house import House, median, need_root, percentile, report  # noqa: E402
 from internet import GOOD, OTHER, RESOLVER, Internet  # noqa: E402
 from netns import Netns, pair  # noqa: E402
@@ -24,7 +24,7 @@ CREATES = 60
 PLAIN, PLAIN_HOST = "172.30.7.2", "172.30.7.1"
 STAY = ["tail", "-f", "/dev/null"]
 
-ASKER = pathlib.Path(__file__).parents[1].joinpath("tests/nameserver.py").read_text() + f"""
+ASKER = pathlib.Path(__file__).parents[1].joinpath("tests/lib/nameserver.py").read_text() + f"""
 import sys
 server, mark = sys.argv[1], sys.argv[2]
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

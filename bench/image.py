@@ -15,7 +15,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "bench/lib"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "bench/lib"), str(ROOT / "tests/lib")]
 import oci  # noqa: E402
 import registry  # noqa: E402
 from house import House, median, need_root, report  # noqa: E402

@@ -13,32 +13,43 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
 
 import jsonschema
-import network_left
 import pytest
 import yaml
 
-from api import Api, wait_for
-from way import ENTRYPOINT
-
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Helpers, and rooms whose tests lend something to those of others.
+sys.path[1:1] = [str(ROOT / "tests" / room) for room in ("lib", "server", "warden", "execd", "egress", "ingress", "images", "faults", "security")]
+
+import network_left  # noqa: E402
+from api import Api, wait_for  # noqa: E402
+from ports import free_port  # noqa: E402
+from way import ENTRYPOINT  # noqa: E402
+
 BIN = pathlib.Path(os.environ.get("OPENSANDBOX_BIN", ROOT / "build/asan/bin")).resolve()
 SERVER = BIN / "opensandbox-server"
 EXECD = ROOT / "build/musl/bin/execd"  # the one that runs in sandboxes
 KEY = "0123456789abcdef0123456789abcdef"
 AUTH = {"OPEN-SANDBOX-API-KEY": KEY}
-START_SECONDS = 20
-STOP_SECONDS = 20
+START_SECONDS = 120  # none of these is what a test waits for: they only end what hangs
+STOP_SECONDS = 60
+ANSWER_SECONDS = 60
 SANITIZER = re.compile(r"runtime error:|AddressSanitizer|LeakSanitizer|UndefinedBehaviorSanitizer")
 
 # Whoever runs the tests in the background may ignore these, and all that they start would do so, too.
 for signo in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
     if signal.getsignal(signo) == signal.SIG_IGN:
         signal.signal(signo, signal.default_int_handler if signo == signal.SIGINT else signal.SIG_DFL)
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "alone(why): needs the machine for itself: runs when nothing else does")
+    config.addinivalue_line("markers", "smoke: the test of a feature that `make check` runs")
 
 
 class Running(subprocess.Popen):
@@ -48,22 +59,6 @@ class Running(subprocess.Popen):
         if kind:
             self.kill()
         super().__exit__(kind, *rest)
-
-
-def free_port():
-    """A port that is free together with the next one, which is the endpoint proxy's."""
-    for _ in range(100):
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
-            if port >= 65535:
-                continue
-            try:
-                second.bind(("127.0.0.1", port + 1))
-            except OSError:
-                continue
-            return port
-    raise RuntimeError("no two ports in a row are free")
 
 
 def clean_environment(home, **more):
@@ -224,7 +219,7 @@ class Server:
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 pytest.fail(f"the server ended with {self.process.returncode}: {self.stderr}")
-            with contextlib.suppress(ConnectionRefusedError, TimeoutError), self.connect() as s:
+            with contextlib.suppress(ConnectionRefusedError, TimeoutError), self.connect(START_SECONDS) as s:
                 s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
                 with contextlib.suppress(ConnectionResetError):
                     s.recv(1)  # an answer, or the end: TLS is asked for. Before, the connection waits to be accepted.
@@ -234,17 +229,17 @@ class Server:
         self.process.kill()
         pytest.fail(f"the server does not listen: {self.stderr}")
 
-    def connect(self, timeout=10):
+    def connect(self, timeout=ANSWER_SECONDS):
         return (self.netns.connect if self.netns else socket.create_connection)((self.host, self.port), timeout=timeout)
 
-    def http(self, host, port=None, timeout=10):
+    def http(self, host, port=None, timeout=ANSWER_SECONDS):
         """A connection to where it serves, or says that something is."""
         connection = http.client.HTTPConnection(host, port, timeout=timeout)
         if self.netns:
             connection._create_connection = self.netns.connect
         return connection
 
-    def request(self, method, path, body=None, headers=None, auth=True, timeout=10):
+    def request(self, method, path, body=None, headers=None, auth=True, timeout=ANSWER_SECONDS):
         connection = self.http(self.host, self.port, timeout)
         try:
             connection.request(method, path, body=body, headers={**(AUTH if auth else {}), **(headers or {})})
@@ -256,7 +251,7 @@ class Server:
     def get(self, path, **more):
         return self.request("GET", path, **more)
 
-    def raw(self, data, timeout=10):
+    def raw(self, data, timeout=ANSWER_SECONDS):
         """Sends bytes as they are; returns all that comes back until the server closes."""
         with self.connect(timeout) as s:
             s.sendall(data)
@@ -349,7 +344,7 @@ class Spec:
     """specs/NAME.yml, to hold answers to."""
 
     def __init__(self, path):
-        self.document = yaml.safe_load(path.read_text())
+        self.document = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
 
     def check(self, schema, value):
         """VALUE is what components/schemas/SCHEMA says."""

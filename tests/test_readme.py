@@ -23,10 +23,10 @@ ACCESS = '[ingress.secure_access]\nactive_key = "a"\n[[ingress.secure_access.key
 # What the tour cannot do here, and why.
 SKIPPED = {
     "export PATH=": "the programs under test are on it already",
-    "osb shell": "a terminal (tests/test_osb_terminal.py)",
-    "osb top": "goes on until it is stopped (tests/test_osb_terminal.py)",
-    "osb image pull": "needs a registry (tests/test_image_command.py)",
-    "deploy/": "needs the Internet (tests/test_code_interpreter.py)",
+    "osb shell": "a terminal (tests/osb/test_osb_terminal.py)",
+    "osb top": "goes on until it is stopped (tests/osb/test_osb_terminal.py)",
+    "osb image pull": "needs a registry (tests/images/test_image_command.py)",
+    "deploy/": "needs the Internet (tests/execd/test_code_interpreter.py)",
     "osb image load code-interpreter": "of what that builds",
 }
 TOKEN = "65dc..."

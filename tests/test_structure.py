@@ -24,6 +24,7 @@ def folder(path):
     return path.relative_to(ROOT / "src").parts[0]
 
 
+@pytest.mark.smoke
 def test_includes_point_downwards():
     wrong = []
     for path in SOURCES:
@@ -108,6 +109,7 @@ def test_only_the_reader_of_archives_knows_libarchive():
     assert not wrong
 
 
+@pytest.mark.smoke
 def test_every_source_names_its_licence_and_bans_the_banned():
     for pattern in ("src/**/*.[ch]", "fuzz/*.c", "bench/*.c", "tests/**/*.c"):
         for path in ROOT.glob(pattern):
@@ -115,9 +117,25 @@ def test_every_source_names_its_licence_and_bans_the_banned():
             assert text.startswith("// SPDX-License-Identifier: Apache-2.0\n"), path
             if path.suffix == ".c":
                 assert INCLUDE.findall(text)[-1] == "base/banned.h", path
-    for path in [*ROOT.glob("tools/*"), *ROOT.glob("tests/**/*.py"), *ROOT.glob("bench/*.py"), ROOT / "Makefile"]:
+    for path in [*(p for p in ROOT.glob("tools/**/*") if p.is_file() and p.suffix != ".pyc"), *ROOT.glob("tests/**/*.py"), *ROOT.glob("bench/*.py"), ROOT / "Makefile"]:
         if path.suffix != ".txt":
             assert "# SPDX-License-Identifier: Apache-2.0" in path.read_text()[:200], path
+
+
+ROOMS = "client compat egress execd faults images ingress lib mcp osb peers security server vm warden".split()
+
+
+def test_tests_stand_in_the_folder_of_what_they_are_about():
+    """Helpers stand in tests/lib; a test by itself there, or beside the folders, would be found by nobody."""
+    python = [p.relative_to(ROOT / "tests") for p in (ROOT / "tests").rglob("*.py")]
+    assert {p.name for p in python if len(p.parts) == 1} == {"conftest.py", "test_structure.py", "test_readme.py"}
+    assert {p.parts[0] for p in python if p.name.startswith("test_") and len(p.parts) > 1} == {*ROOMS} - {"lib"}
+    names = collections.Counter(p.name for p in python if p.name.startswith("test_") and p.parts[0] != "compat")
+    assert [n for n in names if names[n] > 1] == [], "pytest knows files by their names alone"
+
+
+def test_files_that_take_long_are_there():
+    assert [name for name in (ROOT / "tests/slow.txt").read_text().split() if not (ROOT / "tests" / name).exists()] == []
 
 
 def test_no_file_is_too_long_to_read():
@@ -174,7 +192,7 @@ def test_every_requirement_that_is_cited_is_in_the_threat_model():
 STATIC = ROOT / "build/musl/bin/static-probe"
 
 
-@pytest.mark.parametrize("variant", ["musl", "aarch64-musl"])
+@pytest.mark.parametrize("variant", ["musl", pytest.param("aarch64-musl", marks=pytest.mark.alone("built beside other tests"))])
 def test_what_runs_in_a_sandbox_needs_no_libraries(variant):
     execd = ROOT / "build" / variant / "bin/execd"
     if not execd.exists():
@@ -201,6 +219,7 @@ def test_release_programs_are_hardened():
     assert "__stack_chk_fail" in symbols and "_chk@" in symbols
 
 
+@pytest.mark.smoke
 def test_no_two_archives_define_the_same_name():
     """The linker would take whichever comes first, without a word."""
     archives = sorted((ROOT / "build/asan").glob("lib*.a"))
@@ -219,7 +238,7 @@ def test_every_requirement_and_weak_spot_of_networks_has_a_test_that_names_it(le
     assert {str(i) for i in range(1, last + 1)} - named == set()
 
 
-@pytest.mark.parametrize("target, group", [("run", "build"), ("test", "test"), ("soak", "test"), ("bench", "bench"), ("lint", "lint"), ("fuzz", "lint")])
+@pytest.mark.parametrize("target, group", [("run", "build"), ("check", "test"), ("test", "test"), ("soak", "test"), ("bench", "bench"), ("lint", "lint"), ("fuzz", "lint")])
 def test_targets_install_what_they_need(target, group):
     plan = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert f"tools/deps {group}\n" in plan
@@ -240,7 +259,7 @@ def benches():
         if path in seen or not path.exists():
             continue
         seen.add(path)
-        todo += [ROOT / "tests" / f"{name}.py" for name in re.findall(r"^(?:import|from) (\w+)", path.read_text(), re.M)]
+        todo += [ROOT / "tests/lib" / f"{name}.py" for name in re.findall(r"^(?:import|from) (\w+)", path.read_text(), re.M)]
     return seen
 
 
@@ -254,6 +273,6 @@ def test_what_benches_start_is_installed_for_them():
         words = re.findall(r"""["'](?:[\w./-]*/)?([\w.-]+)["']""", path.read_text())
         missing |= {f"{path.relative_to(ROOT)}: {word} is of {programs[word]}" for word in words if word in programs and len(word) > 2}
         modules = set(re.findall(r"^(?:import|from) (\w+)", path.read_text(), re.M)) - {*sys.stdlib_module_names, "jupyter_client"}  # kernels.py makes a place for that one
-        foreign = {name for name in modules if not any((folder / f"{name}.py").exists() for folder in (ROOT / "tests", ROOT / "bench/lib"))}
+        foreign = {name for name in modules if not any((folder / f"{name}.py").exists() for folder in (ROOT / "tests/lib", ROOT / "bench/lib"))}
         missing |= {f"{path.relative_to(ROOT)}: {name}" for name in foreign if f"python3-{name}" not in packages("bench")}
     assert not missing

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The plan alone; tests/test_disk_full.py applies it. */
+/* The plan alone; tests/server/test_disk_full.py applies it. */
 #include "box/store_guard.h"
 
 #include <setjmp.h>

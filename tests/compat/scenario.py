@@ -2,7 +2,7 @@
 """Clients of other languages: a program of their own (the scenario) calls everything that the client has and writes one
 line of JSON per step: {"name": ..., "ok": ..., "detail": ...}. Each step is a test here.
 
-A client that cannot be installed is skipped, see tests/installing.py."""
+A client that cannot be installed is skipped, see tests/lib/installing.py."""
 import json
 import re
 import subprocess

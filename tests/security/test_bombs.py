@@ -11,7 +11,7 @@ import pytest
 
 from inside import JSON, box, eventually, nspid, pinged, plane, pytestmark_needs, read, status_of  # noqa: F401
 
-pytestmark = pytestmark_needs
+pytestmark = [*pytestmark_needs, pytest.mark.alone("uses up processors, and measures what is left to neighbours")]
 MIB = 1 << 20
 ASIDE = 64 * MIB
 SERVER_GROWTH_KIB = 64 * 1024

@@ -24,6 +24,7 @@ def links(pid):
     return {name: os.readlink(f"/proc/{pid}/ns/{name}") for name in NAMESPACES}
 
 
+@pytest.mark.smoke
 def test_N1_no_namespace_is_shared_with_the_host_or_another_sandbox(box, other):
     box.start("sleep 300")
     other.start("sleep 300")

@@ -6,6 +6,8 @@ import resource
 import signal
 import time
 
+import pytest
+
 from inside import NOBODY, ROOT_AND_OTHER, box, eventually, nspid, plane, pytestmark_needs, read, status_of  # noqa: F401
 
 pytestmark = pytestmark_needs
@@ -17,6 +19,7 @@ def census(sandbox):
     return {pid: status_of(pid) for pid in sandbox.pids()}
 
 
+@pytest.mark.smoke
 def test_C1_every_process_has_the_capabilities_of_the_list_and_no_others(box):
     box.start("sleep 300")
     box.start("sleep 300", uid=NOBODY)

@@ -37,6 +37,7 @@ def mounts_of(sandbox):
 
 
 @ROOT_AND_OTHER
+@pytest.mark.smoke
 def test_R1_there_is_no_way_out_of_the_root(box, uid):
     """chroot and .., a descriptor kept over a chroot, the root of others, and names that magic links would lead to."""
     got = box.python("""

@@ -88,7 +88,7 @@ def test_W9_who_is_killed_opens_nothing_and_comes_back_with_the_same_policy(net,
             b.start()
     assert not w.to(BAD, *PRIVATE), w.packets[:3]
     began = time.monotonic()
-    until_true(lambda: isinstance(b.py("tried(web, 'good.test')"), dict), 10, "the network")
+    until_true(lambda: isinstance(b.py("tried(web, 'good.test')"), dict), 60, "the network")
     assert time.monotonic() - began < 5
     kept = ["+one.shared.test"] if which == "worker" else []  # without a file it is in the memory of the keeper
     assert b.policy()["policy"] == rules(*kept, "+good.test", f"+{OTHER}")
@@ -109,8 +109,8 @@ def test_W2_an_orderly_end_leaves_the_rules(net, watch):  # noqa: F811
 def test_W2_rules_that_somebody_removes_come_back(net, watch):  # noqa: F811
     b = net.box(rules("+good.test"))
     b.netns.run("nft", "delete table inet opensandbox")
-    until_true(lambda: "guarded_ones" in b.table_or_none(), 10, "the rules")
-    until_true(b.is_healthy, 10, "the sidecar")
+    until_true(lambda: "guarded_ones" in b.table_or_none(), 60, "the rules")
+    until_true(b.is_healthy, 60, "the sidecar")
     with watch() as w:
         denied(b.py(f"all_of((http, {BAD!r}, 'bad.test'), (tcp, {BAD!r}, 22))"))
     assert b.py("web('good.test')") and not w.to(BAD)

@@ -23,6 +23,7 @@ NEVER = {
 }
 
 
+@pytest.mark.smoke
 def test_F1_every_process_is_filtered_once(box):
     box.start("sleep 300")
     box.start("sleep 300", uid=NOBODY)

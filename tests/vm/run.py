@@ -17,7 +17,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.path[:0] = [str(HERE), str(HERE.parent / "lib")]
 
 import debian  # noqa: E402
 import images  # noqa: E402
@@ -85,7 +85,7 @@ def payload(path, plan):
         folder = Path(folder)
         images.write(folder)
         (folder / "plan.json").write_text(json.dumps(plan))
-        shutil.copy(HERE.parent / "nameserver.py", folder)
+        shutil.copy(HERE.parent / "lib/nameserver.py", folder)
         install(folder / "root")
         tar.add(HERE / "guest", "guest", filter=lambda m: None if "__pycache__" in m.name else m)
         for entry in sorted(folder.iterdir()):
