@@ -128,7 +128,7 @@ ROOMS = "client compat egress execd faults images ingress lib mcp osb peers secu
 def test_tests_stand_in_the_folder_of_what_they_are_about():
     """Helpers stand in tests/lib; a test by itself there, or beside the folders, would be found by nobody."""
     python = [p.relative_to(ROOT / "tests") for p in (ROOT / "tests").rglob("*.py")]
-    assert {p.name for p in python if len(p.parts) == 1} == {"conftest.py", "test_structure.py", "test_readme.py"}
+    assert {p.name for p in python if len(p.parts) == 1} == {"conftest.py", "test_check.py", "test_structure.py", "test_readme.py"}
     assert {p.parts[0] for p in python if p.name.startswith("test_") and len(p.parts) > 1} == {*ROOMS} - {"lib"}
     names = collections.Counter(p.name for p in python if p.name.startswith("test_") and p.parts[0] != "compat")
     assert [n for n in names if names[n] > 1] == [], "pytest knows files by their names alone"
