@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "net/loop.h"
+#include "sys/message_queue.h"
 #include "sys/passing.h"
 
 #include "base/banned.h"
@@ -20,12 +21,6 @@ struct pending {
 	link_done_fn *done;
 	void *arg;
 	struct pending *prev, *next; /* in the order in which they were asked, which is that of due_ms */
-};
-
-struct queued { /* a message that the socket had no room for */
-	struct queued *next;
-	size_t n;
-	unsigned char bytes[];
 };
 
 struct link {
@@ -41,8 +36,7 @@ struct link {
 	struct map by_serial;
 	struct pending *first, *last;
 	size_t n_pending;
-	struct queued *queue, **queue_end;
-	size_t queued;
+	struct message_queue unsent;
 	struct egress_message in; /* too large for the stack, as are its bytes */
 	unsigned char bytes[sizeof(struct egress_message)];
 	bool has_said; /* that it cannot connect */
@@ -118,18 +112,6 @@ void link_forget(struct link *l, void *arg)
 
 /* ---- the socket ---- */
 
-static void drop_queue(struct link *l)
-{
-	while (l->queue) {
-		struct queued *q = l->queue;
-
-		l->queue = q->next;
-		free(q);
-	}
-	l->queue_end = &l->queue;
-	l->queued = 0;
-}
-
 static void link_lose(struct link *l, const struct err *why)
 {
 	if (l->fd < 0)
@@ -139,7 +121,7 @@ static void link_lose(struct link *l, const struct err *why)
 	closep(&l->fd);
 	l->fd = -1;
 	l->is_greeted = false;
-	drop_queue(l);
+	message_queue_done(&l->unsent);
 	if (l->path)
 		timer_in(&l->again, LINK_AGAIN_MS);
 	else
@@ -148,62 +130,29 @@ static void link_lose(struct link *l, const struct err *why)
 		pending_end(l, l->first, why);
 }
 
-static int send_now(struct link *l, const void *bytes, size_t n, struct err *e)
-{
-	return passing_send(l->fd, bytes, n, NULL, 0, e);
-}
-
-static int queue_message(struct link *l, const void *bytes, size_t n, struct err *e)
-{
-	struct queued *q;
-
-	if (l->queued + n > QUEUE_MAX)
-		return err_set(e, ERR_LIMIT, "too much is asked of the warden");
-	q = malloc(sizeof(*q) + n);
-	if (!q)
-		return err_no_memory(e);
-	q->next = NULL;
-	q->n = n;
-	memcpy(q->bytes, bytes, n);
-	*l->queue_end = q;
-	l->queue_end = &q->next;
-	l->queued += n;
-	io_want(&l->io, IO_IN | IO_OUT);
-	return 0;
-}
-
 static int send_or_queue(struct link *l, const struct egress_message *m, struct err *e)
 {
 	size_t n = egress_message_size(m);
-	int k = 0;
 
 	if (!l->is_greeted)
 		return err_set(e, ERR_UNAVAILABLE, "the warden is not connected");
-	if (!l->queue)
-		k = send_now(l, m, n, e);
-	if (k < 0)
+	if (l->unsent.bytes + n > QUEUE_MAX)
+		return err_set(e, ERR_LIMIT, "too much is asked of the warden");
+	if (message_queue_send(&l->unsent, l->fd, m, n, NULL, 0, e) < 0)
 		return -1;
-	return k > 0 ? 0 : queue_message(l, m, n, e);
+	if (!message_queue_is_empty(&l->unsent))
+		io_want(&l->io, IO_IN | IO_OUT);
+	return 0;
 }
 
 static void flush(struct link *l)
 {
 	struct err e = { 0 };
 
-	while (l->queue) {
-		struct queued *q = l->queue;
-		int k = send_now(l, q->bytes, q->n, &e);
-
-		if (k < 0)
-			link_lose(l, &e);
-		if (k <= 0)
-			return;
-		l->queue = q->next;
-		l->queued -= q->n;
-		free(q);
-	}
-	l->queue_end = &l->queue;
-	io_want(&l->io, IO_IN);
+	if (message_queue_flush(&l->unsent, l->fd, &e) < 0)
+		link_lose(l, &e);
+	else if (message_queue_is_empty(&l->unsent))
+		io_want(&l->io, IO_IN);
 }
 
 static void on_message(struct link *l, const struct egress_message *m, struct passed *p)
@@ -289,7 +238,6 @@ static struct link *make(struct loop *loop, const char *path, link_told_fn *told
 		return NULL;
 	}
 	*l = (struct link){ .loop = loop, .path = path, .told = told, .arg = arg, .fd = -1, .given = -1 };
-	l->queue_end = &l->queue;
 	if (timer_init(&l->again, loop, on_again, l, "warden again", e) < 0 ||
 	    timer_init(&l->late, loop, on_late, l, "warden late", e) < 0) {
 		link_free(l);
@@ -325,7 +273,7 @@ void link_free(struct link *l)
 	while (l->first)
 		pending_drop(l, l->first);
 	map_done(&l->by_serial);
-	drop_queue(l);
+	message_queue_done(&l->unsent);
 	free(l);
 }
 

@@ -2,7 +2,6 @@
 /* The connection of opensandbox-egress. It is one of the server's kind in all that matters: a process without rights whose every
  * message is checked, and which is dropped for the first that is wrong. */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "base/log.h"
 #include "base/own.h"
 #include "sys/fd.h"
+#include "sys/message_queue.h"
 #include "sys/passing.h"
 #include "warden/box.h"
 #include "warden/network.h"
@@ -23,19 +23,11 @@
 #define TURN_MESSAGES 64
 #define QUEUE_MAX 65536 /* messages that wait for egress to read; then it is dropped */
 
-struct queued {
-	struct queued *next;
-	int fds[EGRESS_FDS];
-	size_t n_fds, n;
-	char bytes[];
-};
-
 struct egress {
 	struct warden *w;
 	int fd;
 	struct io io;
-	struct queued *first, *last;
-	size_t n_queued;
+	struct message_queue unsent;
 	bool is_dead;
 	struct deferred bury;
 	struct egress_message got;
@@ -44,21 +36,9 @@ struct egress {
 
 /* ---- the end of one ---- */
 
-static void queued_free(struct queued *q)
-{
-	for (size_t i = 0; i < q->n_fds; i++)
-		closep(&q->fds[i]);
-	free(q);
-}
-
 static void egress_free(struct egress *g)
 {
-	struct queued *q;
-
-	while ((q = g->first)) {
-		g->first = q->next;
-		queued_free(q);
-	}
+	message_queue_done(&g->unsent);
 	defer_cancel(&g->bury);
 	io_del(&g->io);
 	(void)close(g->fd);
@@ -87,73 +67,35 @@ static void end(struct egress *g)
 static void update(struct egress *g)
 {
 	if (!g->is_dead)
-		io_want(&g->io, g->first ? IO_OUT : IO_IN); /* who does not read is not read from */
+		io_want(&g->io, message_queue_is_empty(&g->unsent) ? IO_IN : IO_OUT); /* who does not read is not read from */
 }
 
 static void flush(struct egress *g)
 {
 	struct err e;
 
-	while (g->first && !g->is_dead) {
-		struct queued *q = g->first;
-		int r = passing_send(g->fd, q->bytes, q->n, q->fds, q->n_fds, &e);
-
-		if (r == 0)
-			return;
-		if (r < 0) {
-			log_warn("egress is gone", LOG_ERR(&e));
-			end(g);
-			return;
-		}
-		g->first = q->next;
-		if (!g->first)
-			g->last = NULL;
-		g->n_queued--;
-		queued_free(q);
-	}
-}
-
-static struct queued *queued_new(const struct egress_message *m, const int *fds, size_t n_fds)
-{
-	size_t n = egress_message_size(m);
-	struct queued *q = calloc(1, sizeof(*q) + n);
-
-	if (!q)
-		return NULL;
-	q->n = n;
-	memcpy(q->bytes, m, n);
-	for (; q->n_fds < n_fds; q->n_fds++) {
-		q->fds[q->n_fds] = fcntl(fds[q->n_fds], F_DUPFD_CLOEXEC, 3);
-		if (q->fds[q->n_fds] < 0) {
-			queued_free(q);
-			return NULL;
-		}
-	}
-	return q;
+	if (g->is_dead || message_queue_flush(&g->unsent, g->fd, &e) == 0)
+		return;
+	log_warn("egress is gone", LOG_ERR(&e));
+	end(g);
 }
 
 /* A message that cannot be kept ends it: the next one is told everything. */
 static void send_message(struct egress *g, struct egress_message *m, const int *fds, size_t n_fds)
 {
-	struct queued *q;
+	struct err e = { 0 };
 
 	if (!g || g->is_dead)
 		return;
 	m->version = EGRESS_WIRE_VERSION;
-	q = g->n_queued < QUEUE_MAX ? queued_new(m, fds, n_fds) : NULL;
-	if (!q) {
-		log_warn("a message cannot be sent, dropping egress", LOG_U("queued", g->n_queued));
-		end(g);
+	if (g->unsent.messages.n >= QUEUE_MAX)
+		(void)err_set(&e, ERR_LIMIT, "it does not read its messages");
+	else if (message_queue_send(&g->unsent, g->fd, m, egress_message_size(m), fds, n_fds, &e) == 0) {
+		update(g);
 		return;
 	}
-	if (g->last)
-		g->last->next = q;
-	else
-		g->first = q;
-	g->last = q;
-	if (++g->n_queued == 1)
-		flush(g);
-	update(g);
+	log_warn("a message cannot be sent, dropping egress", LOG_U("queued", g->unsent.messages.n), LOG_ERR(&e));
+	end(g);
 }
 
 static void set_id(struct egress_message *m, const struct box *b)
@@ -284,7 +226,7 @@ static void on_egress(unsigned ready, void *arg)
 
 	if (ready & IO_OUT)
 		flush(g);
-	for (int i = 0; r > 0 && i < TURN_MESSAGES && !g->is_dead && !g->first; i++)
+	for (int i = 0; r > 0 && i < TURN_MESSAGES && !g->is_dead && message_queue_is_empty(&g->unsent); i++)
 		r = receive_one(g, &e);
 	if (r < 0) {
 		log_warn("egress is dropped", LOG_ERR(&e));

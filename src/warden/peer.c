@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "warden/peer.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "base/log.h"
 #include "base/own.h"
 #include "sys/fd.h"
+#include "sys/message_queue.h"
 #include "sys/passing.h"
 #include "warden/calls.h"
 #include "warden/warden.h"
@@ -19,14 +19,6 @@
 
 #define TURN_MESSAGES 32      /* of one peer before others have their turn */
 #define ACCEPT_PAUSE_MS 100   /* when there are no descriptors left */
-#define REPLY_FDS_MAX 2
-
-struct queued {
-	struct queued *next;
-	struct wire_reply reply;
-	int fds[REPLY_FDS_MAX];
-	size_t n_fds;
-};
 
 struct peer {
 	struct warden *w;
@@ -34,34 +26,23 @@ struct peer {
 	uint64_t id;
 	int fd;
 	struct io io;
-	struct queued *first, *last;
-	size_t n_queued, n_pending;
+	struct message_queue unsent;
+	size_t n_pending;
 	bool is_dead;
 	struct deferred bury;
 };
 
 /* ---- the end of one ---- */
 
-static void queued_free(struct queued *q)
-{
-	for (size_t i = 0; i < q->n_fds; i++)
-		closep(&q->fds[i]);
-	free(q);
-}
-
 static void peer_free(struct peer *p)
 {
 	struct peer **at = &p->w->peers;
-	struct queued *q;
 
 	for (; *at != p; at = &(*at)->next)
 		;
 	*at = p->next;
 	p->w->n_peers--;
-	while ((q = p->first)) {
-		p->first = q->next;
-		queued_free(q);
-	}
+	message_queue_done(&p->unsent);
 	defer_cancel(&p->bury);
 	io_del(&p->io);
 	(void)close(p->fd);
@@ -91,7 +72,7 @@ static void update(struct peer *p)
 
 	if (p->is_dead)
 		return;
-	if (p->first)
+	if (!message_queue_is_empty(&p->unsent))
 		want = IO_OUT;
 	else if (p->n_pending < PEER_PENDING_MAX)
 		want = IO_IN;
@@ -102,60 +83,27 @@ static void flush(struct peer *p)
 {
 	struct err e;
 
-	while (p->first && !p->is_dead) {
-		struct queued *q = p->first;
-		int r = passing_send(p->fd, &q->reply, sizeof(q->reply), q->fds, q->n_fds, &e);
-
-		if (r == 0)
-			return;
-		if (r < 0) {
-			log_warn("a client disconnected", LOG_ERR(&e));
-			peer_end(p);
-			return;
-		}
-		p->first = q->next;
-		if (!p->first)
-			p->last = NULL;
-		p->n_queued--;
-		queued_free(q);
-	}
-}
-
-static int dup_fds(struct queued *q, const int *fds, size_t n_fds)
-{
-	for (q->n_fds = 0; q->n_fds < n_fds; q->n_fds++) {
-		q->fds[q->n_fds] = fcntl(fds[q->n_fds], F_DUPFD_CLOEXEC, 3);
-		if (q->fds[q->n_fds] < 0)
-			return -1;
-	}
-	return 0;
+	if (p->is_dead || message_queue_flush(&p->unsent, p->fd, &e) == 0)
+		return;
+	log_warn("a client disconnected", LOG_ERR(&e));
+	peer_end(p);
 }
 
 /* Memory or descriptors that run out end the peer: an answer that never comes would be worse. */
 static void peer_send(struct peer *p, const struct wire_reply *rp, const int *fds, size_t n_fds)
 {
-	struct queued *q;
+	struct err e = { 0 };
 
 	if (p->is_dead)
 		return;
-	q = calloc(1, sizeof(*q));
-	if (!q || p->n_queued >= PEER_QUEUE_MAX || dup_fds(q, fds, n_fds) < 0) {
-		if (q)
-			queued_free(q);
-		log_warn("an answer cannot be sent, dropping the peer", LOG_U("queued", p->n_queued));
-		peer_end(p);
+	if (p->unsent.messages.n >= PEER_QUEUE_MAX)
+		(void)err_set(&e, ERR_LIMIT, "it does not read its answers");
+	else if (message_queue_send(&p->unsent, p->fd, rp, sizeof(*rp), fds, n_fds, &e) == 0) {
+		update(p);
 		return;
 	}
-	q->reply = *rp;
-	if (p->last)
-		p->last->next = q;
-	else
-		p->first = q;
-	p->last = q;
-	p->n_queued++;
-	if (p->n_queued == 1)
-		flush(p);
-	update(p);
+	log_warn("an answer cannot be sent, dropping the peer", LOG_U("queued", p->unsent.messages.n), LOG_ERR(&e));
+	peer_end(p);
 }
 
 static struct peer *find_peer(const struct warden *w, uint64_t id)
@@ -292,7 +240,7 @@ static void on_peer(unsigned ready, void *arg)
 	}
 	if (ready & IO_OUT)
 		flush(p);
-	for (int i = 0; r > 0 && i < TURN_MESSAGES && !p->is_dead && !p->first && p->n_pending < PEER_PENDING_MAX; i++)
+	for (int i = 0; r > 0 && i < TURN_MESSAGES && !p->is_dead && message_queue_is_empty(&p->unsent) && p->n_pending < PEER_PENDING_MAX; i++)
 		r = receive_one(p, &e);
 	if (r < 0) {
 		log_warn("a peer is dropped", LOG_ERR(&e));

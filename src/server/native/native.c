@@ -230,7 +230,7 @@ void native_call_send_all(struct call *c, const char *id, struct wire_request *r
 		native_call_fail_later(c);
 		return;
 	}
-	sent = c->n->unsent ? 0 : passing_send(c->n->fd, rq, size, fds, n_fds, &c->failure);
+	sent = !message_queue_is_empty(&c->n->unsent) ? 0 : passing_send(c->n->fd, rq, size, fds, n_fds, &c->failure);
 	if (sent == 0 && native_queue(c->n, rq, size, fds, n_fds, &c->failure) == 0)
 		return;
 	if (sent != 1)

@@ -9,6 +9,7 @@
 #include "net/loop.h"
 #include "server/native/native.h"
 #include "server/runtime/runtime.h"
+#include "sys/message_queue.h"
 
 struct image_create;
 struct native;
@@ -69,8 +70,7 @@ struct native {
 	uint64_t serial;
 	struct call *calls;
 	struct call *spare;
-	struct unsent *unsent, *last_unsent; /* messages that wait for room */
-	size_t n_unsent;
+	struct message_queue unsent; /* messages that wait for room */
 	/* images of registries */
 	struct puller *puller; /* NULL: there are none */
 	struct image_create *image_creates;
