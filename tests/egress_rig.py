@@ -321,6 +321,7 @@ class Rig:
         self.webhook = tempfile.TemporaryFile()
         if webhook:
             self.webhook.write(webhook.encode())
+            self.webhook.flush()
             self.options += ["--deny-webhook-fd", "7"]
         self.namespaces = None
         self.dns = self.warden = self.process = None
