@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* execd/task.h - the child's side of execd/work.h: ordinary blocking code that answers one request.
  *
- * The child is a copy of execd: it sees the request, its arena and the configuration as they were at the fork. A work_fn
- * decodes, acts and answers with one of the functions below; returning -1 without an answer is one too: ERR_INVALID 400,
- * ERR_NOT_FOUND 404, ERR_LIMIT of ours 413, everything else 500. */
+ * The child is a copy of execd: it sees the request, its arena and the configuration as they were at the
+ * fork. A work_fn decodes, acts and answers with one of the functions below; returning -1 without an answer
+ * is one too: ERR_INVALID 400, ERR_NOT_FOUND 404, ERR_LIMIT of ours 413, everything else 500. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,8 +45,8 @@ struct task {
 int task_empty(struct task *t);
 int task_fail(struct task *t, unsigned status, const char *code, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
-/* What went wrong with the file that the peer calls SENT: 404 when it does not exist, else 500; a path that cannot be one
- * 400. Both return -1. */
+/* What went wrong with the file that the peer calls SENT: 404 when it does not exist, else 500; a path that
+ * cannot be one 400. Both return -1. */
 int task_fail_path(struct task *t, struct str sent, const struct err *why);
 int task_fail_runtime(struct task *t, struct str sent, const struct err *why); /* 500 whatever it was */
 
