@@ -24,5 +24,6 @@ void attempts_free(struct attempts *a); /* NULL is fine */
 DEFINE_AUTO(struct attempts *, attempts_free)
 
 /* Whether PEER (NULL, or no address: an unknown one) has used up its guesses at WHAT. */
-bool attempts_exceeded(const struct attempts *a, struct str what, const struct sockaddr *peer, uint64_t now_ms);
+bool attempts_exceeded(const struct attempts *a, struct str what, const struct sockaddr *peer,
+		       uint64_t now_ms);
 void attempts_failed(struct attempts *a, struct str what, const struct sockaddr *peer, uint64_t now_ms);

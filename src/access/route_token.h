@@ -29,9 +29,11 @@ struct route_keys {
 	unsigned n;
 };
 
-/* SECRET in base64, padded or not, of one byte or more. Replaces one of the same id. The message never has the secret. */
+/* SECRET in base64, padded or not, of one byte or more. Replaces one of the same id. The message never has
+ * the secret. */
 int route_keys_add(struct route_keys *k, char id, struct str secret, struct err *e);
-int route_keys_parse(struct route_keys *k, struct str list, struct err *e); /* "a=BASE64,b=BASE64"; empty: none */
+/* "a=BASE64,b=BASE64"; empty: none */
+int route_keys_parse(struct route_keys *k, struct str list, struct err *e);
 void route_keys_done(struct route_keys *k); /* wipes; usable again */
 DEFINE_AUTO_DONE(struct route_keys, route_keys_done)
 
@@ -56,7 +58,8 @@ struct route_token {
 	struct str plain_rest; /* the same if it is taken for unsigned */
 };
 
-/* VALUE: a host, or a header's, with or without a scheme; what follows the first '.' does not count. ERR_INVALID. */
+/* VALUE: a host, or a header's, with or without a scheme; what follows the first '.' does not count.
+ * ERR_INVALID. */
 int route_read_label(struct str value, struct route_token *ret, struct err *e);
 int route_read_path(struct str path, struct route_token *ret, struct err *e); /* raw, without a query */
 
@@ -89,7 +92,8 @@ enum access_verdict {
 };
 
 /* TOKEN: what the header must have; empty: everybody may. A header that is there decides alone. */
-enum access_verdict access_check(struct str token, const struct access_request *rq, const struct route_keys *k, uint64_t now_s);
+enum access_verdict access_check(struct str token, const struct access_request *rq,
+				 const struct route_keys *k, uint64_t now_s);
 const char *access_text(enum access_verdict v); /* "signature: access expired", as clients know it */
 static inline unsigned access_status(enum access_verdict v)
 {

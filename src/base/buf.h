@@ -2,7 +2,8 @@
 /* base/buf.h - owned bytes that grow up to a ceiling chosen where the buffer is born.
  *
  * Append many times, check `failed` once: after the first failure (ceiling or memory) the content stays
- * as it was and every later append is refused too. There is always a NUL after the last byte (once p is set). */
+ * as it was and every later append is refused too. There is always a NUL after the last byte (once p is
+ * set). */
 #pragma once
 #include <stdarg.h>
 #include <stdbool.h>

@@ -17,4 +17,5 @@ struct civil {
 int civil_month_days(int year, int month);    /* 28 to 31 */
 bool civil_valid(const struct civil *c);      /* every field in range; the second up to 59 */
 int64_t civil_to_s(const struct civil *c);    /* a valid one, to seconds since 1970 */
-struct civil civil_from_s(int64_t s);         /* S beyond CIVIL_MIN_S to CIVIL_MAX_S is taken as the nearer end */
+/* S beyond CIVIL_MIN_S to CIVIL_MAX_S is taken as the nearer end */
+struct civil civil_from_s(int64_t s);

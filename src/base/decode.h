@@ -27,7 +27,8 @@ struct err;
 struct json_out;
 
 enum field_kind {
-	FIELD_STRING,  /* const char *, NUL-terminated; min/max bound its length in characters; no NUL inside */
+	/* const char *, NUL-terminated; min/max bound its length in characters; no NUL inside */
+	FIELD_STRING,
 	FIELD_TEXT,    /* struct str, any characters; min/max bound its length in bytes */
 	FIELD_INT,     /* int64_t; "600" and 600.0 are taken for 600 where the decoder is lenient */
 	FIELD_REAL,    /* double */
@@ -37,7 +38,8 @@ enum field_kind {
 	FIELD_MAP,     /* struct string_map: an object whose values are strings; null values are left out unless .no_nulls;
 			* min/max: count */
 	FIELD_OBJECT,  /* struct at offset, by .fields */
-	FIELD_OBJECTS, /* struct object_list: array of structs of .size bytes, each by .fields; min/max bound the count */
+	/* struct object_list: array of structs of .size bytes, each by .fields; min/max bound the count */
+	FIELD_OBJECTS,
 	FIELD_ANY,     /* const struct json *: left as it is */
 };
 
@@ -69,14 +71,15 @@ struct field {
 	bool required;
 	bool secret;          /* the value is never repeated in an error, a log or a dump */
 	bool no_nulls;        /* of FIELD_MAP: a null value is a problem */
-	int64_t min, max;     /* both 0: no bound; max below min: no upper bound; from 0 on: .max = INT64_MAX */
+	/* both 0: no bound; max below min: no upper bound; from 0 on: .max = INT64_MAX */
+	int64_t min, max;
 	double real_min, real_max; /* the same for FIELD_REAL */
 	const char *const *names;
 	const struct field *fields;
 	size_t size;
 	const void *defaults; /* of FIELD_OBJECTS: what each struct holds before it is bound; NULL: zeroes */
-	/* One more check of the bound value (its address): NULL, or what is wrong with it ("must start with '/'").
-	 * It runs only when nothing else is wrong with the value. */
+	/* One more check of the bound value (its address): NULL, or what is wrong with it ("must start with
+	 * '/'"). It runs only when nothing else is wrong with the value. */
 	const char *(*check)(const void *value);
 	const char *(*check_item)(const void *item); /* the same for each string or struct of a list */
 	const char *pattern;  /* of FIELD_STRING: what `check` matches, for people ("^[a-z]+$") */
@@ -118,7 +121,8 @@ struct decode {
 };
 
 /* 0, or -1 with e = ERR_INVALID and the first problem as text: "$.timeout: Input should be ..."; other codes
- * (ERR_LIMIT, out of memory) are not the document's fault and come without problems. V may be NULL: no document. */
+ * (ERR_LIMIT, out of memory) are not the document's fault and come without problems. V may be NULL: no
+ * document. */
 int decode(struct decode *d, const struct json *v, const struct field *fields, void *out, struct err *e);
 
 /* Problems that a table cannot find, added to those of decode(); e as there. Both return -1.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* base/decode_private.h - what the files of the decoder share, and nobody else includes: decode.c binds objects and
- * lists, decode_scalar.c the values in them, decode_problem.c records what is wrong.
+/* base/decode_private.h - what the files of the decoder share, and nobody else includes: decode.c binds
+ * objects and lists, decode_scalar.c the values in them, decode_problem.c records what is wrong.
  *
  * Every function returns 0 whether or not the document is right (that is what problems are for), and -1 when
  * decoding itself failed. */
@@ -24,7 +24,8 @@ struct binding {
 };
 
 /* Records a problem at a place: its type and ctx come from P, the rest is filled in. */
-int problem_add(struct binding *b, const struct spot *at, const struct decode_problem *p, const char *fmt, ...)
+int problem_add(struct binding *b, const struct spot *at, const struct decode_problem *p, const char *fmt,
+		...)
 	__attribute__((format(printf, 4, 5)));
 
 /* The short form, with a constant message. */

@@ -23,7 +23,8 @@ struct digest {
 bool digest_valid(const struct digest *d); /* for digests from outside */
 bool digest_eq(const struct digest *a, const struct digest *b);
 
-/* "sha256:" or "sha512:" and as many small hexadecimal digits as it takes: the one way a digest is written. */
+/* "sha256:" or "sha512:" and as many small hexadecimal digits as it takes: the one way a digest is
+ * written. */
 bool digest_parse(struct str text, struct digest *ret);
 void digest_write(const struct digest *d, char out[DIGEST_TEXT_MAX + 1]);
 const char *digest_kind(const struct digest *d); /* "sha256", "sha512" */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* base/guest.h - what the warden and PID 1 of a sandbox agree on.
  *
- * The warden starts `execd --guest` with the descriptors below at these numbers and nothing else above 2 (0, 1 and 2 are
- * the warden's choice; 2 gets execd's own log), and says how many follow them:
+ * The warden starts `execd --guest` with the descriptors below at these numbers and nothing else above 2 (0,
+ * 1 and 2 are the warden's choice; 2 gets execd's own log), and says how many follow them:
  *
  *     --cgroups=N      cgroup.procs (v1: tasks) descriptors of the `user` leaf, one per hierarchy, GUEST_CGROUPS_MAX at
  *                      most; a process enters by writing "0" to each
@@ -12,9 +12,10 @@
  *                      CPU time of the group above both leaves, and the limits of these
  *     --hosts=ADDRESS  and behind those one that appends to /etc/hosts, for the line of the name that the sandbox then has
  *
- * The spec is a sealed memfd with JSON (GUEST_SPEC_MAX bytes at most) that the warden hands on unread. Or it is
- * the end of a pipe from which its size (a uint32_t of this machine) and then the same text can be read once there is a request for this
- * sandbox, and with that a name for it; the end of the pipe means that there will be none.
+ * The spec is a sealed memfd with JSON (GUEST_SPEC_MAX bytes at most) that the warden hands on unread. Or it
+ * is the end of a pipe from which its size (a uint32_t of this machine) and then the same text can be read
+ * once there is a request for this sandbox, and with that a name for it; the end of the pipe means that there
+ * will be none.
  *
  *     {"id":"ab12","entrypoint":["python3","app.py"],"env":{"PATH":"/usr/bin:/bin"},"cwd":"/workspace",
  *      "user":"app:staff","token":"..."}
@@ -26,9 +27,9 @@
  *                      Default 0. Commands run as this user too, unless they name another
  *     token            what X-EXECD-ACCESS-TOKEN must be; absent: no check
  *
- * The descriptors must have been opened for this sandbox alone. Once the socket listens and the entrypoint runs, execd
- * appends READY to the state file and writes one byte to the ready pipe. What it writes anywhere was written inside
- * a sandbox: to the warden every byte is hostile. */
+ * The descriptors must have been opened for this sandbox alone. Once the socket listens and the entrypoint
+ * runs, execd appends READY to the state file and writes one byte to the ready pipe. What it writes anywhere
+ * was written inside a sandbox: to the warden every byte is hostile. */
 #pragma once
 #include <stdint.h>
 
@@ -57,7 +58,8 @@ enum guest_fd {
 enum guest_kind {
 	GUEST_STARTED = 1, /* the entrypoint runs; none when there is no entrypoint */
 	GUEST_READY,       /* requests are answered */
-	GUEST_EXITED,      /* the entrypoint has ended, or execd got a signal to end; exit_code and signal have the details */
+	/* the entrypoint has ended, or execd got a signal to end; exit_code and signal have the details */
+	GUEST_EXITED,
 	GUEST_FAILED,      /* the entrypoint could not be started; text gives the reason */
 };
 

@@ -62,7 +62,8 @@ struct json_limits {
  * "$.items[3].name: byte 57: ..." (bytes count from 0). ERR_INVALID for malformed text and for numbers that
  * no double holds; ERR_LIMIT beyond LIMITS (NULL: the defaults), JSON_NUMBER_MAX or the arena's ceiling;
  * out of memory as err_no_memory(). *ret_offset (may be NULL) gets the byte offset of an error. */
-struct json *json_parse(struct arena *a, struct str text, const struct json_limits *limits, size_t *ret_offset,
+struct json *json_parse(struct arena *a, struct str text, const struct json_limits *limits,
+			size_t *ret_offset,
 			struct err *e);
 
 /* V becomes the last child of an array or object. */
@@ -70,7 +71,8 @@ void json_append(struct json *parent, struct json *v);
 
 const struct json *json_get(const struct json *object, const char *key); /* first of that name, or NULL */
 const struct json *json_at(const struct json *array, size_t i);          /* or NULL */
-/* What a member of an object is, of answers whose shape is known: "" and 0 where it is not there or something else. */
+/* What a member of an object is, of answers whose shape is known: "" and 0 where it is not there or something
+ * else. */
 struct str json_text(const struct json *object, const char *key);
 uint64_t json_count(const struct json *object, const char *key);
 const char *json_type_name(enum json_type t);                            /* "object", "integer", ... */

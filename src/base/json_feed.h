@@ -34,7 +34,8 @@ typedef void json_feed_fn(const struct json_piece *piece, void *arg);
 struct json_feed {
 	json_feed_fn *fn;
 	void *arg;
-	unsigned levels, depth, raw; /* raw: the depth at which what comes is given out as it is, plus 1; 0: not now */
+	/* raw: the depth at which what comes is given out as it is, plus 1; 0: not now */
+	unsigned levels, depth, raw;
 	uint64_t objects;            /* a bit for each depth */
 	int state;
 	bool in_key, is_first;
@@ -48,5 +49,6 @@ struct json_feed {
 };
 
 void json_feed_init(struct json_feed *f, unsigned levels, json_feed_fn *fn, void *arg);
-bool json_feed(struct json_feed *f, struct str in); /* false: that is no JSON, or nested too deeply; it stays so */
+/* false: that is no JSON, or nested too deeply; it stays so */
+bool json_feed(struct json_feed *f, struct str in);
 bool json_feed_end(struct json_feed *f);            /* whether it was one whole value */

@@ -20,7 +20,8 @@ struct kill_switch { /* the file; the name is written first */
 	char name[KILL_POINT_NAME_SIZE];
 };
 
-void kill_point_open(int fd); /* from here on, of this process and those that work for it; nothing happens with -1 */
+/* from here on, of this process and those that work for it; nothing happens with -1 */
+void kill_point_open(int fd);
 int kill_point_env(void);     /* the descriptor that the environment names, or -1 */
 void kill_point(const char *name);
 #define KILL_POINT(name) kill_point(name)

@@ -8,11 +8,11 @@
  *
  * error = someone must act, warn = we coped, info = state changed, debug = free. Values may come from a peer:
  * controls, line ends, escape sequences, direction marks and ill-formed UTF-8 are escaped in both formats.
- * Messages and keys are ours and constant. Fields are not evaluated when the level is off. A line is written by
- * a single write(2) and is at most LOG_LINE_MAX bytes; what does not fit is left out and marked cut=true.
- * Nothing is allocated, errno is preserved, and logging neither fails nor waits for a reader: a line that cannot be
- * written is lost, and the next one that can says dropped=N. (A terminal that stops half-way through a line is the
- * one reader that is waited for.) */
+ * Messages and keys are ours and constant. Fields are not evaluated when the level is off. A line is written
+ * by a single write(2) and is at most LOG_LINE_MAX bytes; what does not fit is left out and marked cut=true.
+ * Nothing is allocated, errno is preserved, and logging neither fails nor waits for a reader: a line that
+ * cannot be written is lost, and the next one that can says dropped=N. (A terminal that stops half-way
+ * through a line is the one reader that is waited for.) */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -70,7 +70,8 @@ struct log_field {
 #define LOG_ERR(e_) LOG_FIELD(LOG_KIND_ERR, .key = "error", .e = (e_)) /* code=denied error="..." */
 
 bool log_enabled(enum log_level level);
-void log_write(enum log_level level, const char *msg, const struct log_field *fields); /* ended by LOG_KIND_END */
+/* ended by LOG_KIND_END */
+void log_write(enum log_level level, const char *msg, const struct log_field *fields);
 
 #define log_at(level_, msg_, ...) \
 	do { \

@@ -24,7 +24,8 @@ void map_done(struct map *m); /* frees the table, not the values */
 DEFINE_AUTO_DONE(struct map, map_done)
 
 void *map_get(const struct map *m, struct str key);              /* NULL when absent */
-bool map_put(struct map *m, struct str key, void *value);        /* value != NULL; replaces; false: out of memory */
+/* value != NULL; replaces; false: out of memory */
+bool map_put(struct map *m, struct str key, void *value);
 void *map_del(struct map *m, struct str key);                    /* the value it had, or NULL */
 
 /* Iteration, in no order: for (size_t i = 0; (v = map_next(&m, &i, &key)); ). No changes meanwhile. */

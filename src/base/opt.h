@@ -15,10 +15,11 @@
  *     struct options o = { .port = 8080 };                       the struct holds the defaults before
  *     if (opt_parse(&program, argc, argv, &o, &r, &e) < 0) ...   usage error: exit 2
  *
- * Accepted: --name VALUE, --name=VALUE, -n VALUE, -nVALUE, bundled flags (-abc), --no-name, --name=true and --name=false for a flag, "--" as
- * the end of the options, and -h, --help and (with a version) --version, which the caller acts upon. A lone "-"
- * is an operand. Programs with commands are parsed level by level: the program's own options up to the
- * command's name, then the command's table with what is left. Nothing is printed: texts go to a buf. */
+ * Accepted: --name VALUE, --name=VALUE, -n VALUE, -nVALUE, bundled flags (-abc), --no-name, --name=true and
+ * --name=false for a flag, "--" as the end of the options, and -h, --help and (with a version) --version,
+ * which the caller acts upon. A lone "-" is an operand. Programs with commands are parsed level by level: the
+ * program's own options up to the command's name, then the command's table with what is left. Nothing is
+ * printed: texts go to a buf. */
 #pragma once
 #include <limits.h>
 #include <stdbool.h>
@@ -64,8 +65,8 @@ struct opt {
 		.arg = (arg_), .help = (help_), __VA_ARGS__ \
 	}
 
-/* One more part of help and man page: { "ENVIRONMENT", "OSB_CONFIG", "The settings file." }. Items of the same
- * title follow each other; without a term the text is a paragraph of its own. */
+/* One more part of help and man page: { "ENVIRONMENT", "OSB_CONFIG", "The settings file." }. Items of the
+ * same title follow each other; without a term the text is a paragraph of its own. */
 struct opt_section {
 	const char *title; /* NULL ends the table */
 	const char *term;
@@ -102,16 +103,18 @@ struct opt_result {
 	char **argv; /* to be parsed by its own table. NULL-terminated */
 };
 
-/* ARGV[0] is skipped, and the array is reordered so that operands may stand before options. VALUES is the struct
- * that the offsets refer to. -1 with ERR_INVALID: "unknown option '--foo'; did you mean '--force'?" */
+/* ARGV[0] is skipped, and the array is reordered so that operands may stand before options. VALUES is the
+ * struct that the offsets refer to. -1 with ERR_INVALID: "unknown option '--foo'; did you mean '--force'?" */
 int opt_parse(const struct opt_command *c, int argc, char **argv, void *values, struct opt_result *ret,
 	      struct err *e);
 
 /* PATH is how the command is called ("osb sandbox create"). 80 columns, laid out like a man page. */
 void opt_help(const struct opt_command *c, const char *path, struct buf *out);
 
-/* A page of the manual in roff (man macros); DATE ("2026-06-15") and SOURCE ("opensandbox 1.0") go to its footer. */
-void opt_man(const struct opt_command *c, const char *path, const char *date, const char *source, struct buf *out);
+/* A page of the manual in roff (man macros); DATE ("2026-06-15") and SOURCE ("opensandbox 1.0") go to its
+ * footer. */
+void opt_man(const struct opt_command *c, const char *path, const char *date, const char *source,
+	     struct buf *out);
 
 /* A completion script for SHELL (bash, zsh or fish) that covers the program and all its commands. */
 int opt_completion(const char *shell, const struct opt_command *program, struct buf *out, struct err *e);

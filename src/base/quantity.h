@@ -19,7 +19,8 @@ struct err;
 int quantity_cpu(struct str text, uint64_t *ret_milli, struct err *e);
 
 /* "512Mi", "1G", "100kb", " 64 " as bytes: an integer with b, k kb ki, m mb mi, g gb gi or t tb ti in any
- * case ("m" is a million here, not a thousandth), blanks around are allowed. 0 is accepted; at most INT64_MAX. */
+ * case ("m" is a million here, not a thousandth), blanks around are allowed. 0 is accepted; at most
+ * INT64_MAX. */
 int quantity_memory(struct str text, uint64_t *ret_bytes, struct err *e);
 
 /* "10Gi", "1.5Ti", "1000" as Kubernetes writes storage: Ki Mi Gi Ti Pi Ei in this case only, no blanks. A

@@ -57,16 +57,19 @@ struct str str_trim(struct str s);              /* spaces, tabs, CR and LF on bo
 /* Splits at the first SEP: true and both sides, or false with all of S as head and an empty tail. */
 bool str_cut(struct str s, char sep, struct str *ret_head, struct str *ret_tail);
 
-/* Takes the next word (blanks separate words) from *in. False at the end and when the word is longer than MAX. */
+/* Takes the next word (blanks separate words) from *in. False at the end and when the word is longer than
+ * MAX. */
 bool str_take_word(struct str *in, struct str *ret_word, size_t max);
 
-/* Whole views only: decimal digits (and a sign for the signed one), no blanks, no leading '+', range checked. */
+/* Whole views only: decimal digits (and a sign for the signed one), no blanks, no leading '+', range
+ * checked. */
 bool str_to_u64(struct str s, uint64_t min, uint64_t max, uint64_t *ret);
 bool str_to_i64(struct str s, int64_t min, int64_t max, int64_t *ret);
 bool str_to_hex64(struct str s, uint64_t *ret); /* 1 to 16 hex digits */
 int hex_digit(char c);                          /* 0 to 15 for a digit of either case, or -1 */
 
-/* Length of the well-formed UTF-8 sequence at the front of S (1 to 4), or 0. Surrogates and overlong forms are ill-formed. */
+/* Length of the well-formed UTF-8 sequence at the front of S (1 to 4), or 0. Surrogates and overlong forms
+ * are ill-formed. */
 size_t utf8_next(struct str s, uint32_t *ret_rune);
 bool utf8_valid(struct str s);
 size_t utf8_put(char out[4], uint32_t rune); /* bytes written */

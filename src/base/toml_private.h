@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* base/toml_private.h - what the parts of the TOML parser share: toml.c (statements, arrays, inline tables),
- * toml_table.c (the tree and its redefinition rules), toml_string.c (strings and keys), toml_value.c (numbers,
- * booleans, dates).
+ * toml_table.c (the tree and its redefinition rules), toml_string.c (strings and keys), toml_value.c
+ * (numbers, booleans, dates).
  *
- * The text was checked before the first of them looks at it: it is UTF-8, its only control characters are tab,
- * LF, and CR before LF. So '\r' always means the end of a line here. */
+ * The text was checked before the first of them looks at it: it is UTF-8, its only control characters are
+ * tab, LF, and CR before LF. So '\r' always means the end of a line here. */
 #pragma once
 #include "base/err.h"
 #include "base/json.h"
@@ -40,11 +40,13 @@ struct toml {
 	struct err *e;
 };
 
-/* All failures return -1 and leave "line N: ..." in t->e. Messages show names, by SHOWN(), but never a part of a
- * value: it may be a secret whose quotes were forgotten. */
-int toml_fail_as(struct toml *t, enum err_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* All failures return -1 and leave "line N: ..." in t->e. Messages show names, by SHOWN(), but never a part
+ * of a value: it may be a secret whose quotes were forgotten. */
+int toml_fail_as(struct toml *t, enum err_code code, const char *fmt,
+		 ...) __attribute__((format(printf, 3, 4)));
 #define toml_fail(t, ...) toml_fail_as((t), ERR_INVALID, __VA_ARGS__)
-int toml_fail_expected(struct toml *t, const char *what); /* "expected WHAT, found ..." at the current place */
+/* "expected WHAT, found ..." at the current place */
+int toml_fail_expected(struct toml *t, const char *what);
 
 static inline bool toml_at_newline(const struct toml *t)
 {
@@ -64,7 +66,8 @@ struct toml_node *toml_node_new(struct toml *t, const struct toml_node *parent, 
 struct json *toml_node_scalar(struct toml *t);
 void toml_release(struct toml *t); /* the maps; the tree stays */
 
-int toml_insert(struct toml *t, struct toml_node *table, struct str key, struct json *v); /* key must be free */
+/* key must be free */
+int toml_insert(struct toml *t, struct toml_node *table, struct str key, struct json *v);
 int toml_check_free(struct toml *t, const struct toml_node *table, struct str key);
 
 struct toml_node *toml_walk_dotted(struct toml *t, struct toml_node *table, struct str key);

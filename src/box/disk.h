@@ -29,5 +29,6 @@ static inline const char *disk_root(bool has_usr)
 int disk_fill(int disk, uint64_t owner, bool has_usr, struct err *e);
 /* The same disk for the other kind of box, before anybody has written to it. */
 int disk_turn(int disk, uint64_t owner, bool has_usr, struct err *e);
-/* What an earlier version has made for a box with the host's /usr becomes what it is now. Cut off, it goes on the next time. */
+/* What an earlier version has made for a box with the host's /usr becomes what it is now. Cut off, it goes on
+ * the next time. */
 int disk_join(int disk, struct err *e);

@@ -36,14 +36,17 @@
 
 enum egress_call {
 	EGRESS_HELLO = 1, /* from the warden: with EGRESS_FDS sockets */
-	EGRESS_BIND,      /* from the warden: of one with WIRE_NET_POLICY that is being made, with the sealed text of its policy */
+	/* from the warden: of one with WIRE_NET_POLICY that is being made, with the sealed text of its
+	 * policy */
+	EGRESS_BIND,
 	EGRESS_SYNCED,    /* from the warden: every sandbox that there is has been told */
 	EGRESS_UNBIND,    /* from the warden: the sandbox is gone */
 	EGRESS_DONE,      /* from the warden: the answer to what has this serial */
 	EGRESS_BOUND,     /* from egress: the answer to a BIND, by its serial */
 	EGRESS_RULES,     /* from egress: what holds for this address from now on, all at once */
-	/* From egress: lets `address` reach `net` (a host) at `ports` for `seconds`; again: for longer. Never 80 or 443: those of a
-	 * box whose default is to deny go to the relay unless a rule is about the address. ERR_LIMIT: too many are known. */
+	/* From egress: lets `address` reach `net` (a host) at `ports` for `seconds`; again: for longer. Never
+	 * 80 or 443: those of a box whose default is to deny go to the relay unless a rule is about the
+	 * address. ERR_LIMIT: too many are known. */
 	EGRESS_LEARN,
 	EGRESS_FORGET,    /* from egress: no longer */
 	EGRESS_CUT,       /* from egress: the flows from `address` to `net` (prefix 0: any) end now */
@@ -53,7 +56,9 @@ enum egress_call {
 enum egress_rest {
 	EGRESS_REST_DENIED,
 	EGRESS_REST_ALLOWED,
-	EGRESS_REST_NOT_RESOLVERS, /* likewise, and some name or network is denied: public resolvers (access/resolvers.h) at port 443 are, too */
+	/* likewise, and some name or network is denied: public resolvers (access/resolvers.h) at port 443
+	 * are, too */
+	EGRESS_REST_NOT_RESOLVERS,
 };
 
 struct egress_net { /* IPv4 */
@@ -82,6 +87,7 @@ struct egress_message {
 
 bool egress_net_has(const struct egress_net *net, uint32_t address);
 size_t egress_message_size(const struct egress_message *m);
-/* Whether bytes that came are a message that this side may get (IS_WARDEN: the warden). ERR_INVALID. Only the first
- * egress_message_size() bytes of *ret are written. */
-int egress_message_check(const void *bytes, size_t n, size_t n_fds, bool is_warden, struct egress_message *ret, struct err *e);
+/* Whether bytes that came are a message that this side may get (IS_WARDEN: the warden). ERR_INVALID. Only the
+ * first egress_message_size() bytes of *ret are written. */
+int egress_message_check(const void *bytes, size_t n, size_t n_fds, bool is_warden,
+			 struct egress_message *ret, struct err *e);

@@ -22,7 +22,9 @@ struct etc_place {
 	bool has_usr; /* see box/disk.h */
 	int image;  /* a directory below them; -1: none */
 	uint64_t id_base;
-	bool is_alone; /* the box has no network: its files contain no addresses; without networks on this host it gets no files */
+	/* the box has no network: its files contain no addresses; without networks on this host it gets no
+	 * files */
+	bool is_alone;
 };
 /* /etc keeps the mode and the owner that it has in the image. */
 int etc_place(const struct etc_place *p, struct err *e);

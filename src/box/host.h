@@ -34,7 +34,8 @@ struct box_host {
 	struct box_network network; /* off: boxes have their own loopback alone */
 	int boxes; /* directory: what is written about a box, per number */
 	bool for_parent; /* the child of a slot is to be our parent's */
-	/* A child in a mount namespace of its own needs the mounts of that one, so it opens these anew, by path. */
+	/* A child in a mount namespace of its own needs the mounts of that one, so it opens these anew, by
+	 * path. */
 	char layers_path[BOX_PATH_MAX]; /* a layer per name */
 	char boxes_path[BOX_PATH_MAX];
 	char disks_path[BOX_PATH_MAX]; /* a disk per number */

@@ -66,18 +66,19 @@ struct box_network {
 	int n_rules;             /* of the table, as it was written */
 };
 
-/* Claims a range and writes the table: at first, or again over what an earlier process has left, elements stay. ERR_UNAVAILABLE
- * names what this host lacks. */
+/* Claims a range and writes the table: at first, or again over what an earlier process has left, elements
+ * stay. ERR_UNAVAILABLE names what this host lacks. */
 int box_network_open(struct box_network *n, const struct box_network_spec *spec, struct err *e);
 /* Whether an earlier start has left one under this prefix, for boxes that may still run: 1, 0, -1. */
 int box_network_is_there(const char *prefix, struct err *e);
-/* All that there is besides boxes. ERR_CONFLICT: there are some, or links that are still being taken down after
- * NETWORK_LINKS_MS. */
+/* All that there is besides boxes. ERR_CONFLICT: there are some, or links that are still being taken down
+ * after NETWORK_LINKS_MS. */
 int box_network_remove(const struct box_network *n, struct err *e);
 
-/* Somebody else may remove rules, addresses and routes, change links, or start Docker. Looking is quick: 1, all is as it should
- * be; 0, something needs box_network_repair(), which may wait for programs. NFT is the caller's: closing such a socket waits for
- * what was deleted through others. Elements of sets are gone when the table was. */
+/* Somebody else may remove rules, addresses and routes, change links, or start Docker. Looking is quick: 1,
+ * all is as it should be; 0, something needs box_network_repair(), which may wait for programs. NFT is the
+ * caller's: closing such a socket waits for what was deleted through others. Elements of sets are gone when
+ * the table was. */
 int box_network_check(const struct box_network *n, struct netlink *nft, struct err *e);
 int box_network_repair(struct box_network *n, struct err *e);
 bool box_network_has_program(void); /* nft, which makes the rules */
@@ -103,14 +104,17 @@ struct box_inside {
 };
 
 /* Gives the box of this number its link: up, and closed. */
-int box_network_attach(const struct box_network *n, unsigned number, const struct box_inside *inside, struct err *e);
-/* Deletes the link, if it is there. It goes with the box's network anyway, which the kernel takes down some time after its last
- * user; to wait for that, or to have it deleted, costs tens of milliseconds. Until it is gone it leads nowhere, and
- * box_network_attach() deletes it when the number comes round before. */
+int box_network_attach(const struct box_network *n, unsigned number, const struct box_inside *inside,
+		       struct err *e);
+/* Deletes the link, if it is there. It goes with the box's network anyway, which the kernel takes down some
+ * time after its last user; to wait for that, or to have it deleted, costs tens of milliseconds. Until it is
+ * gone it leads nowhere, and box_network_attach() deletes it when the number comes round before. */
 int box_network_detach(const struct box_network *n, unsigned number, struct err *e);
-/* Somebody else may take a link down, delete it, or the route to it. Marks in BROKEN those of WANT, both of which are by number
- * and have SLOT_NUMBER_MAX bytes, that are not as box_network_attach() made them; the way to the range as a whole is put back. */
-int box_network_find_broken(const struct box_network *n, const unsigned char *want, unsigned char *broken, struct err *e);
+/* Somebody else may take a link down, delete it, or the route to it. Marks in BROKEN those of WANT, both of
+ * which are by number and have SLOT_NUMBER_MAX bytes, that are not as box_network_attach() made them; the way
+ * to the range as a whole is put back. */
+int box_network_find_broken(const struct box_network *n, const unsigned char *want, unsigned char *broken,
+			    struct err *e);
 /* Puts such a one right: up and with its route, or a new one into the same network. */
 int box_network_mend(const struct box_network *n, unsigned number, int netns, struct err *e);
 /* The numbers that links of ours have, on the heap. */

@@ -14,5 +14,6 @@ struct err;
 /* Elements of the set `resolvers` of TABLE: net/resolvers.h. */
 void network_resolvers_write(const char *table, struct buf *out);
 
-/* By `nft -f -`: all of RULES holds, or nothing was changed. ERR_UNAVAILABLE: the first line of what it says. */
+/* By `nft -f -`: all of RULES holds, or nothing was changed. ERR_UNAVAILABLE: the first line of what it
+ * says. */
 int network_rules_write(struct str rules, struct err *e);

@@ -10,10 +10,11 @@
 #include "box/slot.h"
 #include "sys/cgroup_gauges.h"
 
-/* The order in one packet. The descriptors that go with it, in this order: spec, the writing end of the ready pipe, the
- * mounts of the volumes. */
+/* The order in one packet. The descriptors that go with it, in this order: spec, the writing end of the ready
+ * pipe, the mounts of the volumes. */
 struct park_order {
-	uint32_t size; /* of what is sent of this struct: up to the last volume. Both ends are the same program */
+	/* of what is sent of this struct: up to the last volume. Both ends are the same program */
+	uint32_t size;
 	uint32_t n_layers, n_volumes;
 	bool has_host_usr;
 	uint32_t address; /* 0: no network, and files for names are the image's */
@@ -38,7 +39,8 @@ enum { PARK_FILE_STATE, PARK_FILE_LOG0, PARK_FILE_LOG1, PARK_FILES };
 struct park {
 	const struct box_host *host;
 	const struct slot *slot;
-	struct cgroup_entry whole, user, init; /* to enter its groups: the one of all, where it has no leaves, and where commands and execd are */
+	/* to enter its groups: the one of all, where it has no leaves, and where commands and execd are */
+	struct cgroup_entry whole, user, init;
 	int oom; /* counter of the former's kills */
 	struct cgroup_gauges gauges;
 	const int *files; /* PARK_FILES of them */
@@ -47,6 +49,6 @@ struct park {
 	int spec, ready; /* of an eager one: what execd reads from and writes to; -1 */
 };
 
-/* Runs in the child that namespace_clone() made; never returns. With an eager guess it waits for no order: what else execd
- * has to know comes to it as execd. A failure is sent through `control` as a struct err. */
+/* Runs in the child that namespace_clone() made; never returns. With an eager guess it waits for no order:
+ * what else execd has to know comes to it as execd. A failure is sent through `control` as a struct err. */
 _Noreturn void park_run(const struct park *p);

@@ -32,8 +32,10 @@ struct preflight_check {
 	const char *group, *name;
 	bool is_needed;   /* otherwise advised: it never is worse than a warning */
 	bool needs_root;  /* to be tried */
-	bool is_for_doctor; /* not at the start of the process that makes boxes: what uses it refuses by itself, by name */
-	enum preflight_outcome (*probe)(const struct preflight_trial *t, const struct preflight_check *self, char *detail);
+	/* not at the start of the process that makes boxes: what uses it refuses by itself, by name */
+	bool is_for_doctor;
+	enum preflight_outcome (*probe)(const struct preflight_trial *t, const struct preflight_check *self,
+					char *detail);
 	const char *cost;   /* when it is missing */
 	const char *remedy;
 	const char *file;   /* of a setting, from the root on; good from min to max */
@@ -66,14 +68,16 @@ struct preflight_host {
 void preflight_run(const struct preflight_host *h, struct preflight_report *ret);
 
 size_t preflight_count(const struct preflight_report *r, enum preflight_outcome outcome);
-const char *preflight_outcome_name(enum preflight_outcome outcome); /* "ok", "warning", "missing", "untried" */
+/* "ok", "warning", "missing", "untried" */
+const char *preflight_outcome_name(enum preflight_outcome outcome);
 
-/* 0 when nothing is missing; otherwise -1, the names of all that is in E, and to PROBLEMS a line for each: what was
- * found, what it costs, what to do. */
+/* 0 when nothing is missing; otherwise -1, the names of all that is in E, and to PROBLEMS a line for each:
+ * what was found, what it costs, what to do. */
 int preflight_refuse(const struct preflight_report *r, struct buf *problems, struct err *e);
 
-/* Whether DIR can hold the writable layers of boxes: mounts one from a folder in it, which is removed again. Needs
- * root. PREFLIGHT_NOT_TRIED as the errno of an error: no overlay can be mounted anywhere, for which there is a row. */
+/* Whether DIR can hold the writable layers of boxes: mounts one from a folder in it, which is removed again.
+ * Needs root. PREFLIGHT_NOT_TRIED as the errno of an error: no overlay can be mounted anywhere, for which
+ * there is a row. */
 #define PREFLIGHT_NOT_TRIED ENOPKG /* which no call here gives */
 int preflight_try_upper(const char *dir, struct err *e);
 

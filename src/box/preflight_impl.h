@@ -17,7 +17,8 @@ struct preflight_trial {
 	bool has_layout;
 };
 
-/* For a child. They take a few milliseconds; the first use of a part of the kernel loads its modules, seconds on a slow machine. */
+/* For a child. They take a few milliseconds; the first use of a part of the kernel loads its modules, seconds
+ * on a slow machine. */
 #define PREFLIGHT_TRIAL_MS 60000
 #define PREFLIGHT_FILE_MAX ((size_t)64 * 1024)
 
@@ -32,17 +33,20 @@ void preflight_say(char *detail, const char *fmt, ...) __attribute__((format(pri
 /* Text of a small file below the root, without its line end. ERR_NOT_FOUND when there is none. */
 int preflight_read(const struct preflight_trial *t, const char *file, struct buf *b, struct err *e);
 
-typedef enum preflight_outcome probe_fn(const struct preflight_trial *t, const struct preflight_check *self, char *detail);
+typedef enum preflight_outcome probe_fn(const struct preflight_trial *t, const struct preflight_check *self,
+					char *detail);
 
 /* preflight_kernel.c */
-probe_fn probe_root, probe_openat2, probe_close_range, probe_clone3, probe_pidfd_open, probe_namespaces, probe_userns,
+probe_fn probe_root, probe_openat2, probe_close_range, probe_clone3, probe_pidfd_open, probe_namespaces,
+	probe_userns,
 	probe_seccomp, probe_memfd, probe_keyring, probe_landlock;
 /* preflight_mount.c */
 probe_fn probe_mount_api, probe_overlayfs, probe_overlay, probe_idmap, probe_idmap_overlay;
 /* preflight_cgroup.c */
 probe_fn probe_controller, probe_devices, probe_kill, probe_io_weight, probe_swap;
 /* preflight_host.c */
-probe_fn probe_setting, probe_io_uring, probe_core_pattern, probe_pid_max, probe_descriptors, probe_volumes, probe_loop,
+probe_fn probe_setting, probe_io_uring, probe_core_pattern, probe_pid_max, probe_descriptors, probe_volumes,
+	probe_loop,
 	probe_btrfs, probe_mkfs, probe_nft, probe_nftables, probe_veth, probe_network;
 /* preflight_ids.c */
 probe_fn probe_ids;

@@ -22,7 +22,8 @@ struct err;
 #define SLOT_LAYERS_MAX 256 /* 128 of an image, snapshots above them, the one of the host */
 #define SLOT_LAYER_NAME_MAX 71 /* "sha256-" and 64 digits */
 
-/* What a sandbox may use (L1 to L3). A slot has some already: a request that asks for the same costs nothing. */
+/* What a sandbox may use (L1 to L3). A slot has some already: a request that asks for the same costs
+ * nothing. */
 struct slot_limits {
 	uint64_t memory_bytes, cpu_milli, pids;
 	uint64_t disk_bytes; /* of an order, 0: the default */
@@ -31,14 +32,16 @@ struct slot_limits {
 	((struct slot_limits){ .memory_bytes = UINT64_C(512) << 20, .cpu_milli = 1000, .pids = 4096, \
 			       .disk_bytes = UINT64_C(10) << 30 })
 
-/* What the request is likely to ask for, because the last one did: the slot is made for that, and an order of something
- * else costs it more. */
+/* What the request is likely to ask for, because the last one did: the slot is made for that, and an order of
+ * something else costs it more. */
 struct slot_guess {
 	struct slot_limits limits;
-	char layer[SLOT_LAYER_NAME_MAX + 1]; /* of an image that is this layer alone, of which there is never another by that name; "": none */
+	/* of an image that is this layer alone, of which there is never another by that name; "": none */
+	char layer[SLOT_LAYER_NAME_MAX + 1];
 	bool has_host_usr;
 	bool has_address;
-	bool is_eager; /* with a layer: the child becomes execd at once, and waits there. It can be nothing else then */
+	/* with a layer: the child becomes execd at once, and waits there. It can be nothing else then */
+	bool is_eager;
 };
 #define SLOT_GUESS_DEFAULT ((struct slot_guess){ .limits = SLOT_LIMITS_DEFAULT })
 
@@ -67,20 +70,24 @@ struct slot {
 void slot_name(unsigned number, char out[16]); /* of its folder and its control group */
 
 /* GUESS: NULL for the default. */
-int slot_make(const struct box_host *h, unsigned number, const struct slot_guess *guess, struct slot *ret, struct err *e);
+int slot_make(const struct box_host *h, unsigned number, const struct slot_guess *guess, struct slot *ret,
+	      struct err *e);
 
-bool slot_is_alike(const struct slot_guess *a, const struct slot_guess *b); /* but for limits, and whether they are eager */
-/* Whether it can become a box like LIKE, of which `is_eager` says that an eager one would do: no volumes, a short spec. */
+/* but for limits, and whether they are eager */
+bool slot_is_alike(const struct slot_guess *a, const struct slot_guess *b);
+/* Whether it can become a box like LIKE, of which `is_eager` says that an eager one would do: no volumes, a
+ * short spec. */
 bool slot_fits(const struct slot *s, const struct slot_guess *like);
 
-/* For passing a slot on: where its descriptors are, and what is left to set right in the process that gets it. */
+/* For passing a slot on: where its descriptors are, and what is left to set right in the process that gets
+ * it. */
 #define SLOT_FDS_MAX (8 + 3 * CGROUP_HIERARCHIES_MAX)
 size_t slot_fds(struct slot *s, int *ret[SLOT_FDS_MAX]);
 void slot_set_layout(struct slot *s, const struct cgroup_layout *l);
 
-/* A directory of the host that is the lowest layer: opened by its path, because only a mount of its own namespace can be
- * shown with other ids, and then it must be the one that was meant. Mounts below it are not part of it: their places are
- * empty directories. */
+/* A directory of the host that is the lowest layer: opened by its path, because only a mount of its own
+ * namespace can be shown with other ids, and then it must be the one that was meant. Mounts below it are not
+ * part of it: their places are empty directories. */
 struct slot_dir {
 	const char *path; /* absolute, shorter than BOX_PATH_MAX; NULL: none */
 	dev_t dev;
@@ -89,7 +96,9 @@ struct slot_dir {
 
 struct slot_layer {
 	char name[SLOT_LAYER_NAME_MAX + 1]; /* in the host's layers/ */
-	uint64_t id_base; /* what its files' ids start at on the disk: 0 for images, the range of the box that a snapshot is of */
+	/* what its files' ids start at on the disk: 0 for images, the range of the box that a snapshot is
+	 * of */
+	uint64_t id_base;
 	bool is_disk;     /* the snapshot of a disk (box/disk.h): its "upper" is the layer */
 };
 
@@ -106,10 +115,12 @@ struct slot_order {
 	const struct slot_layer *layers; /* the uppermost first */
 	size_t n_layers;
 	struct slot_dir dir; /* below them */
-	bool has_host_usr; /* the host's own /usr, below all layers, which are like its disk then (box/disk.h) */
+	/* the host's own /usr, below all layers, which are like its disk then (box/disk.h) */
+	bool has_host_usr;
 	int spec;          /* sealed description for execd, handed on unread */
 	const char *hostname;
-	uint32_t address;  /* of its network (box/network.h), in network order; 0: its own loopback is all that it has */
+	/* of its network (box/network.h), in network order; 0: its own loopback is all that it has */
+	uint32_t address;
 	const struct slot_volume *volumes;
 	size_t n_volumes;
 };
@@ -118,29 +129,33 @@ struct slot_order {
  * box_disk_limit(). Returns the end of a pipe, non-blocking: once it is readable, ask
  * slot_wake_finish(). */
 int slot_wake_start(const struct box_host *h, struct slot *s, const struct slot_order *order, struct err *e);
-/* 1 once execd says that it listens and the entrypoint runs, 0 not yet, -1. The error of the child, up to exec, is the
- * error here. */
+/* 1 once execd says that it listens and the entrypoint runs, 0 not yet, -1. The error of the child, up to
+ * exec, is the error here. */
 int slot_wake_finish(const struct slot *s, int ready, struct err *e);
-int slot_failure(const struct slot *s, struct err *e); /* -1: why its child has ended, as far as that said so */
+/* -1: why its child has ended, as far as that said so */
+int slot_failure(const struct slot *s, struct err *e);
 /* Both, waiting in between. */
-int slot_wake(const struct box_host *h, struct slot *s, const struct slot_order *order, int timeout_ms, struct err *e);
+int slot_wake(const struct box_host *h, struct slot *s, const struct slot_order *order, int timeout_ms,
+	      struct err *e);
 
-/* Keeps only the descriptors that a running box needs: its network, its folder, its PID 1. Groups are opened anew where
- * they are needed. A host has thousands of boxes, and a v1 group is nine descriptors. */
+/* Keeps only the descriptors that a running box needs: its network, its folder, its PID 1. Groups are opened
+ * anew where they are needed. A host has thousands of boxes, and a v1 group is nine descriptors. */
 void slot_settle(struct slot *s);
 
-/* A box that runs already, as slot_settle() leaves one, by its number and the pidfd of its PID 1, which is taken. -1 for
- * PIDFD: one that has ended, of which only the folder is opened. */
+/* A box that runs already, as slot_settle() leaves one, by its number and the pidfd of its PID 1, which is
+ * taken. -1 for PIDFD: one that has ended, of which only the folder is opened. */
 int slot_open(const struct box_host *h, unsigned number, int pidfd, struct slot *ret, struct err *e);
 
 /* All of these block, for seconds at worst. */
 int slot_freeze(const struct box_host *h, const struct slot *s, struct err *e);
 int slot_thaw(const struct box_host *h, const struct slot *s, struct err *e);
-int slot_is_frozen(const struct box_host *h, const struct slot *s, struct err *e); /* 1, 0 or -1: at once, this one */
-int slot_kill(const struct box_host *h, const struct slot *s, struct err *e); /* every process, until none is left */
+/* 1, 0 or -1: at once, this one */
+int slot_is_frozen(const struct box_host *h, const struct slot *s, struct err *e);
+/* every process, until none is left */
+int slot_kill(const struct box_host *h, const struct slot *s, struct err *e);
 
-/* Ends every process and removes all that the slot has. Works on what is left of a half-made one, on one of which only
- * the number is known, and again. Who called clone still has to collect the child. */
+/* Ends every process and removes all that the slot has. Works on what is left of a half-made one, on one of
+ * which only the number is known, and again. Who called clone still has to collect the child. */
 int slot_destroy(const struct box_host *h, struct slot *s, struct err *e);
 void slot_done(struct slot *s); /* closes descriptors; the box goes on */
 DEFINE_AUTO_DONE(struct slot, slot_done)

@@ -14,8 +14,9 @@
 struct err;
 struct slot_layer;
 
-/* The places, and what hides things in /proc and /sys: on a small file system at PATH, an empty directory, in this mount
- * namespace, of which those of the children are copies. Sandboxes see of it what hides, which nobody in them can open. */
+/* The places, and what hides things in /proc and /sys: on a small file system at PATH, an empty directory, in
+ * this mount namespace, of which those of the children are copies. Sandboxes see of it what hides, which
+ * nobody in them can open. */
 int stage_prepare(const char *path, struct err *e);
 /* The way to make overlays, tried on such a file system: once for all boxes. */
 int stage_find_way(const char *path, enum overlay_way *ret, struct err *e);
@@ -47,9 +48,9 @@ struct stage_root {
 
 /* Makes the root and moves proc, sys and dev into it. Returns the root, attached and ready to pivot to.
  *
- * A layer that was the disk of another box is shown with this box's ids, by a mount of its own: on the disk it keeps those
- * of the range that it was made with. Who has that range today does not matter. Ids on a disk are numbers, and nobody but
- * the boxes that stand on the layer has a mount that leads to it. */
+ * A layer that was the disk of another box is shown with this box's ids, by a mount of its own: on the disk
+ * it keeps those of the range that it was made with. Who has that range today does not matter. Ids on a disk
+ * are numbers, and nobody but the boxes that stand on the layer has a mount that leads to it. */
 int stage_make_root(const struct stage_root *r, struct err *e);
 
 /* Undoes it, so that another root can be made on the same stage: ROOT is taken. */

@@ -34,7 +34,8 @@ struct box_store_ops;
 
 struct box_store_spec {
 	const char *state_dir;
-	uint64_t size_bytes;   /* of a new image; one that is smaller grows, none shrinks; 0: four fifths of what is free */
+	/* of a new image; one that is smaller grows, none shrinks; 0: four fifths of what is free */
+	uint64_t size_bytes;
 	uint64_t reserve_bytes; /* see sys/room.h */
 	bool is_unlimited;     /* the directory driver */
 };
@@ -62,16 +63,19 @@ DEFINE_AUTO_DONE(struct box_store, box_store_done)
 const char *box_store_driver(const struct box_store *s); /* "btrfs" */
 bool box_store_has_limits(const struct box_store *s);
 
-/* L7: before anything is begun that takes room. ERR_LIMIT, and ENOSPC in `sys`, when less than the reserve of the state
- * directory's file system is left, or of the store: the last of both is for what is there already. */
+/* L7: before anything is begun that takes room. ERR_LIMIT, and ENOSPC in `sys`, when less than the reserve of
+ * the state directory's file system is left, or of the store: the last of both is for what is there
+ * already. */
 int box_store_check_room(const struct box_store *s, struct err *e);
 
 /* Empty, of mode 0700, and owned by root. Returns its descriptor. */
 int box_disk_make(const struct box_store *s, const char *name, uint64_t limit_bytes, struct err *e);
 /* ERR_UNAVAILABLE, and EDQUOT in `sys`, when the driver has none (which nothing else is told by). */
 int box_disk_limit(const struct box_store *s, const char *name, uint64_t limit_bytes, struct err *e);
-int box_disk_usage(const struct box_store *s, const char *name, uint64_t *ret_bytes, struct err *e); /* 0: not known */
-/* With all that is in it, at once: what takes time happens in the kernel, later. Not there is removed already. */
+/* 0: not known */
+int box_disk_usage(const struct box_store *s, const char *name, uint64_t *ret_bytes, struct err *e);
+/* With all that is in it, at once: what takes time happens in the kernel, later. Not there is removed
+ * already. */
 int box_disk_remove(const struct box_store *s, const char *name, struct err *e);
 
 /* ---- layers that are disks as they once were ----
@@ -84,14 +88,18 @@ int box_disk_remove(const struct box_store *s, const char *name, struct err *e);
 int box_disk_flush(const struct box_store *s, const char *name, struct err *e);
 /* ERR_LIMIT when the store is almost full: boxes need what is left. */
 int box_disk_clone(const struct box_store *s, const char *name, const char *layer, struct err *e);
-/* The disk may be written to again; until this has succeeded there is no layer. It survives a loss of power then. */
+/* The disk may be written to again; until this has succeeded there is no layer. It survives a loss of power
+ * then. */
 int box_disk_clone_finish(const struct box_store *s, const char *layer, struct err *e);
-/* The ids of the box that the disk was of, as they start on the disk. ERR_NOT_FOUND: there is no such layer. */
+/* The ids of the box that the disk was of, as they start on the disk. ERR_NOT_FOUND: there is no such
+ * layer. */
 int box_layer_id_base(const struct box_store *s, const char *layer, uint64_t *ret, struct err *e);
 /* Brings a layer of a box with the host's /usr that an earlier version made up to date (box/disk.h). */
 int box_layer_join(const struct box_store *s, const char *layer, struct err *e);
-int box_layer_remove(const struct box_store *s, const char *layer, struct err *e); /* not there is removed already */
-/* Removes what clones that were cut off have left, if it was last changed before BEFORE_US (time of day; STORE_ALL: any). */
+/* not there is removed already */
+int box_layer_remove(const struct box_store *s, const char *layer, struct err *e);
+/* Removes what clones that were cut off have left, if it was last changed before BEFORE_US (time of day;
+ * STORE_ALL: any). */
 #define STORE_ALL INT64_MAX
 int box_layers_sweep(const struct box_store *s, int64_t before_us, struct err *e);
 bool box_store_is_older(int dir, const char *name, int64_t before_us); /* false also for what is not there */

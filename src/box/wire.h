@@ -23,28 +23,34 @@
 #define WIRE_SNAPSHOT_SIZE 16
 
 enum wire_call {
-	/* With the sealed spec, the sealed record (below), and with WIRE_NET_POLICY the sealed policy. ERR_UNAVAILABLE and EDQUOT: disks cannot be limited here;
-	 * and ENETDOWN: there is no network, or nobody who watches over it. */
+	/* With the sealed spec, the sealed record (below), and with WIRE_NET_POLICY the sealed policy.
+	 * ERR_UNAVAILABLE and EDQUOT: disks cannot be limited here; and ENETDOWN: there is no network, or
+	 * nobody who watches over it. */
 	WIRE_CREATE = 1,
 	WIRE_PAUSE,
 	WIRE_RESUME,
 	WIRE_REMOVE,
-	WIRE_DIAL,  /* answered with an unconnected socket of the box's network, for `port`; 0: connected to execd's */
+	/* answered with an unconnected socket of the box's network, for `port`; 0: connected to execd's */
+	WIRE_DIAL,
 	WIRE_LOGS,  /* answered with the two log segments, readable */
 	WIRE_STATS,
 	WIRE_LIST,  /* answered with one row per box, then one without an id */
-	WIRE_SNAPSHOT,        /* of the sandbox, as the layer layers[0]; ERR_CONFLICT: it does not run, nor is it paused */
+	/* of the sandbox, as the layer layers[0]; ERR_CONFLICT: it does not run, nor is it paused */
+	WIRE_SNAPSHOT,
 	WIRE_SNAPSHOT_REMOVE, /* of the layer layers[0], if it is there; ERR_CONFLICT: a sandbox uses it */
 	WIRE_SNAPSHOTS,       /* answered with one row per layer, then one without a name */
-	/* With a readable descriptor of the blob that layers[0] names, which is opened by nobody for writing any more. Answered
-	 * when the layer is there: at once when it was there before. */
+	/* With a readable descriptor of the blob that layers[0] names, which is opened by nobody for writing
+	 * any more. Answered when the layer is there: at once when it was there before. */
 	WIRE_LAYER_ADD,
 	WIRE_LAYER_DROP, /* layers[0]; not there is fine, ERR_CONFLICT while a box has it */
 	WIRE_LAYERS, /* answered with one row per layer of an image, then one without a kind */
-	/* The layer layers[0], of either kind, as an uncompressed tar of an OCI layer: with a descriptor of an empty file, which it
-	 * is written to, disk_bytes of the limits at most. Answered with the digest of it as the name of a blob. */
+	/* The layer layers[0], of either kind, as an uncompressed tar of an OCI layer: with a descriptor of
+	 * an empty file, which it is written to, disk_bytes of the limits at most. Answered with the digest
+	 * of it as the name of a blob. */
 	WIRE_LAYER_PACK,
-	WIRE_VOLUME_MAKE,   /* a named volume: its id, and disk_bytes of the limits (0: none). Once it is there, nothing changes */
+	/* a named volume: its id, and disk_bytes of the limits (0: none). Once it is there, nothing
+	 * changes */
+	WIRE_VOLUME_MAKE,
 	WIRE_VOLUME_REMOVE, /* with all that is in it; of what is not there at once */
 	WIRE_VOLUMES, /* answered with one row per named volume, its id in the place of a sandbox's, then one without */
 	/* The record is the server's own copy of what its database says of the sandbox. The warden keeps it beside the box, unread,
@@ -67,7 +73,8 @@ enum wire_layer_kind {
 enum wire_network {
 	WIRE_NET_NONE,   /* its own loopback */
 	WIRE_NET_OPEN,   /* the public Internet */
-	WIRE_NET_POLICY, /* what a policy allows of that: its text is a second sealed descriptor, handed on unread to egress */
+	/* what a policy allows of that: its text is a second sealed descriptor, handed on unread to egress */
+	WIRE_NET_POLICY,
 };
 
 struct wire_layer {
@@ -92,13 +99,14 @@ struct wire_request {
 	struct digest blob;    /* of WIRE_LAYER_ADD: whose name is that of the layer */
 	struct digest diff_id; /* likewise: of what is in the blob, decompressed */
 	uint32_t n_layers; /* of a create: above the image; 1 where one layer is meant */
-	struct wire_layer layers[WIRE_LAYERS_MAX]; /* the uppermost first; only those that there are belong to the message */
+	/* the uppermost first; only those that there are belong to the message */
+	struct wire_layer layers[WIRE_LAYERS_MAX];
 };
 
 size_t wire_request_size(const struct wire_request *rq);
 
-/* A create is followed by those that the sandbox has, in the same message: its size tells how many. Those whose place is in
- * another's come behind it. */
+/* A create is followed by those that the sandbox has, in the same message: its size tells how many. Those
+ * whose place is in another's come behind it. */
 #define WIRE_VOLUMES_MAX 16
 #define WIRE_PATH_SIZE 1024 /* with its NUL */
 
@@ -109,8 +117,10 @@ struct wire_volume {
 	uint32_t prefix; /* of the host's: which of the folders that the operator has listed, from 0 on */
 	uint32_t is_read_only; /* 0 or 1 */
 	char id[WIRE_ID_SIZE]; /* of a named one, else empty */
-	char path[WIRE_PATH_SIZE];       /* in there: words with one '/' between them, none "." or ".."; empty: all of it */
-	char mount_path[WIRE_PATH_SIZE]; /* in the sandbox: likewise, each after a '/'; not in /proc, /sys or /dev */
+	/* in there: words with one '/' between them, none "." or ".."; empty: all of it */
+	char path[WIRE_PATH_SIZE];
+	/* in the sandbox: likewise, each after a '/'; not in /proc, /sys or /dev */
+	char mount_path[WIRE_PATH_SIZE];
 };
 
 struct wire_create { /* room for the largest of all requests: volumes follow the layers that there are */
@@ -118,7 +128,8 @@ struct wire_create { /* room for the largest of all requests: volumes follow the
 	struct wire_volume volumes[WIRE_VOLUMES_MAX];
 };
 /* Both as one message; returns its size. */
-size_t wire_pack(const struct wire_request *rq, const struct wire_volume *volumes, size_t n, struct wire_create *ret);
+size_t wire_pack(const struct wire_request *rq, const struct wire_volume *volumes, size_t n,
+		 struct wire_create *ret);
 
 struct wire_volumes { /* those that came with one */
 	size_t n;
@@ -143,8 +154,10 @@ enum wire_volume_fault {
 
 struct wire_stats {
 	uint64_t cpu_usec, memory_bytes, memory_peak_bytes, pids, disk_bytes, oom_kills;
-	uint64_t io_read_bytes, io_written_bytes; /* from and to disks, as far as the kernel knows whose they are */
-	uint64_t net_in_bytes, net_out_bytes, net_in_packets, net_out_packets; /* as the sandbox sees it; 0 without a network */
+	/* from and to disks, as far as the kernel knows whose they are */
+	uint64_t io_read_bytes, io_written_bytes;
+	/* as the sandbox sees it; 0 without a network */
+	uint64_t net_in_bytes, net_out_bytes, net_in_packets, net_out_packets;
 	uint64_t net_refused_packets; /* of those that it has sent: dropped by what it may not reach */
 };
 
@@ -182,7 +195,8 @@ bool wire_is_about_one(uint32_t call); /* whether it is about a sandbox, which i
 /* Whether bytes that came are a message of this kind: size, version, enums, termination. ERR_INVALID. */
 int wire_check_request(const void *bytes, size_t n, size_t n_fds, struct wire_request *ret, struct err *e);
 /* What comes behind RQ, which has passed. */
-int wire_check_volumes(const void *bytes, size_t n, const struct wire_request *rq, struct wire_volumes *ret, struct err *e);
+int wire_check_volumes(const void *bytes, size_t n, const struct wire_request *rq, struct wire_volumes *ret,
+		       struct err *e);
 /* For both sides: whether paths are as struct wire_volume has them. */
 bool wire_path_valid(const char *path);       /* relative; "" is one */
 bool wire_mount_path_valid(const char *path);

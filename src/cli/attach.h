@@ -47,6 +47,7 @@ struct attach_result {
 /* -1 with *e filled: it could not be begun. */
 int attach(const struct attach_spec *spec, struct attach_result *ret, struct osb_error *e);
 
-/* What a program that runs another one exits with: the status of it, 128 + signal, 124 for a timeout, 125 for what is lost. */
+/* What a program that runs another one exits with: the status of it, 128 + signal, 124 for a timeout, 125 for
+ * what is lost. */
 int attach_status(const struct attach_result *r);
 #define ATTACH_STATUS_FAILED 125

@@ -55,8 +55,9 @@ struct cli {
 
 void cli_done(struct cli *cli);
 
-/* Reads the words of the command by its table, the settings, and the output format from an option called "output", whose first
- * choice is the default. False: it is over, return cli->status. The other one does not read the settings file. */
+/* Reads the words of the command by its table, the settings, and the output format from an option called
+ * "output", whose first choice is the default. False: it is over, return cli->status. The other one does not
+ * read the settings file. */
 bool cli_begin(struct cli *cli, int argc, char **argv, void *values);
 bool cli_begin_local(struct cli *cli, int argc, char **argv, void *values);
 
@@ -75,7 +76,8 @@ extern const struct opt cli_table_opts[], cli_raw_opts[];
 /* What the shell offers for an operand that is a sandbox. */
 #define CLI_COMPLETES_SANDBOX .completes = "osb completion sandboxes"
 
-/* The DURATION of an option, which may be NULL: then nothing is written. -1: it is none, return cli->status. */
+/* The DURATION of an option, which may be NULL: then nothing is written. -1: it is none, return
+ * cli->status. */
 int cli_milliseconds(struct cli *cli, const char *duration, unsigned *ret_ms);
 
 /* ---- the server ---- */
@@ -84,19 +86,22 @@ int cli_milliseconds(struct cli *cli, const char *duration, unsigned *ret_ms);
 struct osb_client *cli_client(struct cli *cli);
 /* A sandbox whose health nobody has looked at. NULL as above. It goes with the client. */
 struct osb_sandbox *cli_connect(struct cli *cli, const char *id);
-/* The call for the next operation. Ctrl-C cancels it. NULL without memory: the operation then does without. */
+/* The call for the next operation. Ctrl-C cancels it. NULL without memory: the operation then does
+ * without. */
 struct osb_call *cli_call(struct cli *cli);
-/* Waits for what cli_call() was given to, and says meanwhile what is DOING ("Creating sandbox...", or NULL). BEGUN is what the
- * operation returned. -1: cli_fail_call() tells why. */
+/* Waits for what cli_call() was given to, and says meanwhile what is DOING ("Creating sandbox...", or NULL).
+ * BEGUN is what the operation returned. -1: cli_fail_call() tells why. */
 int cli_wait(struct cli *cli, const char *doing, int begun);
 const struct osb_error *cli_error(const struct cli *cli); /* of the last operation */
 
 /* ---- trees ---- */
 
-/* A result of the library, or text that is JSON, as a tree in the arena. NULL: out of memory or no JSON; cli_show() copes. */
+/* A result of the library, or text that is JSON, as a tree in the arena. NULL: out of memory or no JSON;
+ * cli_show() copes. */
 const struct json *cli_tree(struct cli *cli, const void *result);
 const struct json *cli_parse(struct cli *cli, struct str json);
-/* {"a": "x", "b": null}: cli_object(cli, "a", "x", "b", NULL, NULL), keys and values in turn, ended by NULL. */
+/* {"a": "x", "b": null}: cli_object(cli, "a", "x", "b", NULL, NULL), keys and values in turn, ended by
+ * NULL. */
 const struct json *cli_object_of(struct cli *cli, const char *const *words, size_t n);
 #define CLI_WORDS(...) ((const char *const[]){ __VA_ARGS__ })
 #define cli_object(cli_, ...) cli_object_of((cli_), CLI_WORDS(__VA_ARGS__), sizeof(CLI_WORDS(__VA_ARGS__)) / sizeof(const char *))
@@ -110,7 +115,8 @@ int cli_show_panel(struct cli *cli, const struct json *v, const char *title);
 int cli_success(struct cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 int cli_fail(struct cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));  /* "Error: ..." */
-int cli_usage(struct cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* and how it is written */
+/* and how it is written */
+int cli_usage(struct cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int cli_fail_err(struct cli *cli, const struct err *e);
 int cli_fail_usage(struct cli *cli, const struct err *e);
 int cli_fail_call(struct cli *cli); /* the last operation's error, or what has been said already */

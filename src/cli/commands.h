@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cli/commands.h - the tree of commands: tree.c has a row for each group and for each command that stands alone, the file cmd_X.c
- * the rest. A row's run gets a struct cli (cli/cli.h) as its argument. */
+/* cli/commands.h - the tree of commands: tree.c has a row for each group and for each command that stands
+ * alone, the file cmd_X.c the rest. A row's run gets a struct cli (cli/cli.h) as its argument. */
 #pragma once
 #include "base/opt.h"
 

@@ -11,8 +11,9 @@ struct err;
 
 extern const char config_template[]; /* every key, commented out */
 
-/* TEXT with FIELD of SECTION set to VALUE: the first line that sets it, also one that is commented out, is replaced; else a line is
- * added to the section, or the section to the end. true, false and numbers are written as such, but for keys that are texts. */
+/* TEXT with FIELD of SECTION set to VALUE: the first line that sets it, also one that is commented out, is
+ * replaced; else a line is added to the section, or the section to the end. true, false and numbers are
+ * written as such, but for keys that are texts. */
 void config_edit(struct str text, struct str section, struct str field, struct str value, struct buf *out);
 
 /* Writes the file as a whole; folders on the way are made, a link stays. */

@@ -20,5 +20,6 @@ struct keys {
 	bool has_tilde;   /* one is held back */
 };
 
-/* Appends to OUT what is for the sandbox, up to the first order; *ret_used: how many bytes of DATA were taken. */
+/* Appends to OUT what is for the sandbox, up to the first order; *ret_used: how many bytes of DATA were
+ * taken. */
 enum keys_order keys_feed(struct keys *k, const char *data, size_t n, struct buf *out, size_t *ret_used);

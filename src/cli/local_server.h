@@ -27,7 +27,8 @@ DEFINE_AUTO_DONE(struct local_server, local_server_done)
 /* 1 and the one that DIRFD's record tells of, 0 if there is none or it does not run any more, -1. */
 int local_server_find(int dirfd, struct local_server *ret, struct err *e);
 
-/* Of several that come at once, one goes on: until it has started a server, or DIRFD is closed, which must be nobody else's. */
+/* Of several that come at once, one goes on: until it has started a server, or DIRFD is closed, which must be
+ * nobody else's. */
 int local_server_lock(int dirfd, struct err *e);
 
 struct local_start {

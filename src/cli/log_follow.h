@@ -18,5 +18,6 @@ struct log_follow {
 	size_t n_last; /* lines with that time */
 };
 
-/* Appends the lines of TEXT that have not been seen. A last line that has no end yet is left for the next time, unless IS_FINAL. */
+/* Appends the lines of TEXT that have not been seen. A last line that has no end yet is left for the next
+ * time, unless IS_FINAL. */
 void log_follow(struct log_follow *f, struct str text, bool is_final, struct buf *out);

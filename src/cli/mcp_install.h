@@ -20,7 +20,8 @@ enum mcp_form { MCP_FORM_SERVERS, MCP_FORM_VSCODE, MCP_FORM_OPENCODE, MCP_FORM_T
 
 struct mcp_client {
 	const char *name, *label;
-	const char *project, *global; /* the file, below this folder and below the home; NULL: there is none */
+	/* the file, below this folder and below the home; NULL: there is none */
+	const char *project, *global;
 	enum mcp_form form;
 };
 const struct mcp_client *mcp_client_at(size_t i);
@@ -36,4 +37,5 @@ struct mcp_command {
 void mcp_entry_write(const struct mcp_client *c, const struct mcp_command *command, struct buf *out);
 
 /* TEXT (which may be empty) with the entry in it. ERR_INVALID: it is nothing that could be added to. */
-int mcp_entry_merge(const struct mcp_client *c, const struct mcp_command *command, struct str text, struct buf *out, struct err *e);
+int mcp_entry_merge(const struct mcp_client *c, const struct mcp_command *command, struct str text,
+		    struct buf *out, struct err *e);

@@ -35,7 +35,8 @@ void output_begin(struct output *o, bool is_plain, const char *const *env);
 enum output_format output_format_of(const char *name); /* one of the choices */
 bool output_is_people(const struct output *o);         /* a table: a result may be shown in another shape */
 
-/* A result: as JSON or YAML it is V; as a table an object has a line per key, an array one per item with the COLUMNS. */
+/* A result: as JSON or YAML it is V; as a table an object has a line per key, an array one per item with the
+ * COLUMNS. */
 int output_dict(struct output *o, const struct json *v, const char *title);
 int output_rows(struct output *o, const struct json *v, const char *const *columns, const char *title);
 /* What has been done: a title and a few lines. */

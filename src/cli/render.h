@@ -24,11 +24,13 @@ void render_json_line(const struct json *v, struct buf *out); /* ", " and ": " b
 /* Block style, keys sorted, strings quoted where YAML 1.1 would read something else; lines end with "\n". */
 void render_yaml(const struct json *v, struct buf *out);
 
-/* Tables with rounded borders and a line end after the last line. COLUMNS: keys of the objects in ROWS, ended by NULL; TITLE may
- * be NULL. What is missing or null is "-". */
-void render_rows(const struct json *rows, const char *const *columns, const char *title, const struct render_style *style,
+/* Tables with rounded borders and a line end after the last line. COLUMNS: keys of the objects in ROWS, ended
+ * by NULL; TITLE may be NULL. What is missing or null is "-". */
+void render_rows(const struct json *rows, const char *const *columns, const char *title,
+		 const struct render_style *style,
 		 struct buf *out);
-void render_dict(const struct json *object, const char *title, const struct render_style *style, struct buf *out);
+void render_dict(const struct json *object, const char *title, const struct render_style *style,
+		 struct buf *out);
 
 /* Text in a frame with a title. */
 void render_panel(struct str text, const char *title, const struct render_style *style, struct buf *out);

@@ -13,7 +13,8 @@ struct err;
 #define RUN_STATUS_FAILED 125 /* we failed, and not the command */
 
 struct run_options {
-	const char *workdir, *timeout, *policy_file, *volumes_file, *name, *snapshot, *pool, *username, *password;
+	const char *workdir, *timeout, *policy_file, *volumes_file, *name, *snapshot, *pool, *username,
+		*password;
 	struct opt_list env, volumes, resource, metadata, extensions;
 	bool interactive, terminal, keep, no_stdin, quiet, detach, remove;
 	char **words; /* the command */
@@ -21,7 +22,8 @@ struct run_options {
 };
 
 /* Words: what is wrong is a matter of usage. *ret_timeout_s: 0 if none was said. */
-int run_options_read(struct cli *cli, struct run_options *o, struct osb_create *create, int64_t *ret_timeout_s, struct err *e);
+int run_options_read(struct cli *cli, struct run_options *o, struct osb_create *create,
+		     int64_t *ret_timeout_s, struct err *e);
 /* Files that they name. */
 int run_options_load(struct cli *cli, const struct run_options *o, struct osb_create *create, struct err *e);
 

@@ -32,10 +32,12 @@ struct settings {
 };
 
 /* Reads the file, if there is one. What *ret points to is in A or what the flags point to. */
-int settings_load(const struct settings_flags *flags, const char *const *env, struct arena *a, struct settings *ret, struct err *e);
+int settings_load(const struct settings_flags *flags, const char *const *env, struct arena *a,
+		  struct settings *ret, struct err *e);
 
 /* Without the file. */
-int settings_without_file(const struct settings_flags *flags, const char *const *env, struct arena *a, struct settings *ret, struct err *e);
+int settings_without_file(const struct settings_flags *flags, const char *const *env, struct arena *a,
+			  struct settings *ret, struct err *e);
 
 /* TEXT could be such a file. */
 int settings_check(struct str text, struct arena *a, struct err *e);

@@ -18,7 +18,8 @@ struct skill {
 	const char *body;    /* without front matter and title */
 	const char *content; /* the whole file */
 };
-extern const struct skill skills[]; /* made from skills/ by tools/embed-skills; the slug of the last one is NULL */
+/* made from skills/ by tools/embed-skills; the slug of the last one is NULL */
+extern const struct skill skills[];
 
 #define SKILL_DEFAULT "sandbox-troubleshooting"
 #define SKILL_FILE_MAX ((size_t)4 * 1024 * 1024) /* of a file that blocks are put into */
@@ -34,7 +35,8 @@ extern const char *const skill_scopes[];
 
 struct skill_target {
 	const char *name, *label;
-	const char *path;  /* below the scope's folder; "%s" is the slug. Without it the file has all of them */
+	/* below the scope's folder; "%s" is the slug. Without it the file has all of them */
+	const char *path;
 	const char *shown; /* the same for people */
 	bool keeps_front_matter;
 	bool has_folder;   /* of its own for each skill */
@@ -45,9 +47,12 @@ bool skill_target_is_shared(const struct skill_target *t); /* one file for all s
 /* ROOT is "." or the home folder. The path as it is told, in A; NULL: no memory. */
 const char *skill_path(struct arena *a, const char *root, const struct skill_target *t, const char *slug);
 
-enum skill_status { SKILL_INSTALLED, SKILL_UPDATED, SKILL_ALREADY_PRESENT, SKILL_REMOVED, SKILL_NOT_INSTALLED };
+enum skill_status { SKILL_INSTALLED, SKILL_UPDATED, SKILL_ALREADY_PRESENT, SKILL_REMOVED,
+		    SKILL_NOT_INSTALLED };
 const char *skill_status_name(enum skill_status status);
 
 bool skill_is_installed(const char *path, const struct skill_target *t, const struct skill *s);
-int skill_install(const char *path, const struct skill_target *t, const struct skill *s, enum skill_status *ret, struct err *e);
-int skill_uninstall(const char *path, const struct skill_target *t, const struct skill *s, enum skill_status *ret, struct err *e);
+int skill_install(const char *path, const struct skill_target *t, const struct skill *s,
+		  enum skill_status *ret, struct err *e);
+int skill_uninstall(const char *path, const struct skill_target *t, const struct skill *s,
+		    enum skill_status *ret, struct err *e);

@@ -39,7 +39,7 @@ int terminal_raw(struct terminal *t, int fd, struct err *e)
 void terminal_restore(struct terminal *t)
 {
 	if (t->fd >= 0)
-		(void)tcsetattr(t->fd, TCSADRAIN, &t->was); /* it may be gone, and there is nobody to tell */
+		(void)tcsetattr(t->fd, TCSADRAIN, &t->was); /* it may be gone, and a callback is needed */
 	t->fd = -1;
 }
 

@@ -30,10 +30,11 @@ DEFINE_AUTO_DONE(struct terminal, terminal_restore)
 /* False and 80 by 24 where there is no terminal, or it does not know. */
 bool terminal_size(int fd, unsigned *ret_columns, unsigned *ret_rows);
 
-/* What takes back everything that a program which could not clean up may have asked of a terminal: the other screen, a hidden
- * cursor, reports of the mouse, bracketed paste, colours; and a new line, so that nothing is written over. */
+/* What takes back everything that a program which could not clean up may have asked of a terminal: the other
+ * screen, a hidden cursor, reports of the mouse, bracketed paste, colours; and a new line, so that nothing is
+ * written over. */
 extern const char terminal_reset[];
 
-/* Stops this process as the terminal's SIGTSTP would have, and comes back when it goes on. The terminal is the shell's
- * meanwhile, and raw again afterwards if it was. */
+/* Stops this process as the terminal's SIGTSTP would have, and comes back when it goes on. The terminal is
+ * the shell's meanwhile, and raw again afterwards if it was. */
 int terminal_suspend(struct terminal *t, struct err *e);

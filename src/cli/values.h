@@ -24,7 +24,8 @@ int value_duration_or_none(const char *text, int64_t *ret_s, struct err *e);
 #define VALUES_SPAN_SIZE 48
 void value_show_duration(int64_t s, char out[VALUES_SPAN_SIZE]);
 
-/* KEY=VALUE each, split at the first '='; of a key that comes twice the last one counts. What *ret points to is in A. */
+/* KEY=VALUE each, split at the first '='; of a key that comes twice the last one counts. What *ret points to
+ * is in A. */
 int value_pairs(const struct opt_list *list, struct arena *a, struct osb_map *ret, struct err *e);
 
 /* allow=TARGET or deny=TARGET; RET has room for as many as there are in the list. */

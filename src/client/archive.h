@@ -7,7 +7,8 @@ struct ask;
 struct model;
 struct op;
 
-/* Sends ASK, and gives the body of its answer to WRITE; the operation is done with it. The server may take its time. */
+/* Sends ASK, and gives the body of its answer to WRITE; the operation is done with it. The server may take
+ * its time. */
 void op_download(struct op *op, const struct ask *ask, osb_write_fn *write, void *arg);
 /* POSTs what READ gives as a tar to PATH; the answer is read by MODEL. */
 void op_upload(struct op *op, const char *path, osb_read_fn *read, void *arg, const struct model *model);

@@ -13,8 +13,8 @@
 
 struct tls_client;
 
-/* How other threads reach a client. Each of its calls has a hold on it: a thread that cancels one while the client is freed has its
- * descriptor in hands, and that number must not be another file by then. */
+/* How other threads reach a client. Each of its calls has a hold on it: a thread that cancels one while the
+ * client is freed has its descriptor in hands, and that number must not be another file by then. */
 struct wake {
 	atomic_uint holders;
 	int fd; /* an eventfd: some call is cancelled */

@@ -17,4 +17,5 @@ void fork_body(struct op *op, const struct osb_fork *fork);
 void pull_body(struct op *op, const struct osb_pull *pull);
 
 void body_rule(struct json_out *o, const struct osb_rule *r);
-void body_policy(struct json_out *o, const char *key, const struct osb_policy *p); /* KEY NULL: a value of its own */
+/* KEY NULL: a value of its own */
+void body_policy(struct json_out *o, const char *key, const struct osb_policy *p);

@@ -35,5 +35,6 @@ struct gather {
 };
 
 void gather_init(struct gather *g, struct arena *a, struct osb_execution *x);
-int gather_add(struct gather *g, const struct osb_event *ev, struct err *e); /* -1: no memory, or the arena is full (ERR_LIMIT) */
+/* -1: no memory, or the arena is full (ERR_LIMIT) */
+int gather_add(struct gather *g, const struct osb_event *ev, struct err *e);
 int gather_finish(struct gather *g, struct err *e); /* *x is complete */

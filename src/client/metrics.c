@@ -130,7 +130,7 @@ int osb_metrics_watch(struct osb_sandbox *s, osb_metrics_fn *fn, void *arg, stru
 	if (!op)
 		return -1;
 	w = op_alloc(op, sizeof(*w));
-	if (!w || !op_need(op, fn, "there is nobody to tell"))
+	if (!w || !op_need(op, fn, "a callback is needed"))
 		return op_run(op);
 	*w = (struct watching){ .reader = STREAM_READER_INIT, .fn = fn, .arg = arg };
 	op->state = w;

@@ -92,7 +92,8 @@ struct model_reader {
 void *model_read(const struct model *m, const struct json *v, struct err *e); /* a new result, or NULL */
 /* For read() functions. */
 int model_read_struct(struct model_reader *r, const struct model *m, const struct json *v, void *out);
-int model_bad(struct model_reader *r, const char *what);  /* ERR_INVALID, "$.items[3].id: it is missing"; or e as it stands */
+/* ERR_INVALID, "$.items[3].id: it is missing"; or e as it stands */
+int model_bad(struct model_reader *r, const char *what);
 int model_no_room(struct model_reader *r);
 
 /* ---- showing ---- */

@@ -60,9 +60,10 @@ struct op {
 	const char *what;            /* begins messages: "get sandbox" */
 	struct arena arena;          /* for whatever it needs until it is over */
 	void *state;                 /* of who wrote the operation, in the arena */
-	/* Both may be NULL. on_end is told of every end, before anything is given out: what is not an exchange, a timer of the
-	 * operation or in its arena goes there. undo is told once of a failure, when all exchanges but `is_kept` ones have been
-	 * cancelled: true promises a call of op_undone() within OP_UNDO_MS (after which it is over all the same). */
+	/* Both may be NULL. on_end is told of every end, before anything is given out: what is not an
+	 * exchange, a timer of the operation or in its arena goes there. undo is told once of a failure, when
+	 * all exchanges but `is_kept` ones have been cancelled: true promises a call of op_undone() within
+	 * OP_UNDO_MS (after which it is over all the same). */
 	void (*on_end)(struct op *op);
 	bool (*undo)(struct op *op);
 
@@ -82,8 +83,8 @@ struct op {
 
 /* ---- the frame ---- */
 
-/* RET: where the pointer to the result goes, or NULL. NULL: the caller is refused (the call is busy, or this is waiting inside
- * of a call back), and has been told; the public function returns -1. */
+/* RET: where the pointer to the result goes, or NULL. NULL: the caller is refused (the call is busy, or this
+ * is waiting inside of a call back), and has been told; the public function returns -1. */
 struct op *op_begin(struct osb_client *c, struct osb_call *call, const char *what, void *ret);
 struct op *op_begin_in(struct osb_sandbox *s, struct osb_call *call, const char *what, void *ret);
 int op_run(struct op *op); /* what the public function returns */
@@ -93,16 +94,20 @@ static inline bool op_is_over(const struct op *op) /* nothing it does counts any
 	return op->state_now != OP_RUNNING;
 }
 
-void op_done(struct op *op);                  /* it has worked; the result, if there is one, was given to op_result() */
+/* it has worked; the result, if there is one, was given to op_result() */
+void op_done(struct op *op);
 void op_result(struct op *op, void *result, void (*free_fn)(void *)); /* FREE_FN NULL: osb_free() */
 void op_undone(struct op *op);
 
 /* CODE NULL: the kind's own. The message is "<what>: <text>". */
-void op_fail(struct op *op, enum osb_kind kind, const char *code, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-void op_fail_err(struct op *op, const struct err *e); /* of something of ours that failed, or of the network */
+void op_fail(struct op *op, enum osb_kind kind, const char *code, const char *fmt,
+	     ...) __attribute__((format(printf, 4, 5)));
+/* of something of ours that failed, or of the network */
+void op_fail_err(struct op *op, const struct err *e);
 void op_fail_as(struct op *op, const struct osb_error *e);
 void op_no_memory(struct op *op);
-void op_fail_buf(struct op *op, const struct buf *b, const char *what); /* B of what the caller gave has failed */
+/* B of what the caller gave has failed */
+void op_fail_buf(struct op *op, const struct buf *b, const char *what);
 
 void op_pause(struct op *op, uint64_t ms, void (*fn)(struct op *op)); /* calls FN then; one at a time */
 
@@ -112,7 +117,8 @@ void *op_alloc(struct op *op, size_t n); /* zeroes; NULL after a failure */
 char *op_copy(struct op *op, const char *z);
 /* Never NULL: "" after a failure. */
 const char *op_text(struct op *op, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Escaped for a path; NULL, "" and what could be read as another path are the caller's mistake, of the argument NAME. */
+/* Escaped for a path; NULL, "" and what could be read as another path are the caller's mistake, of the
+ * argument NAME. */
 const char *op_segment(struct op *op, const char *value, const char *name);
 bool op_need(struct op *op, bool is_good, const char *problem); /* OSB_INVALID if not: "the id is missing" */
 /* PATH with one more pair in its query; a VALUE of NULL adds none. */
@@ -146,14 +152,16 @@ struct ask {
 	void *read_arg;
 	uint64_t length; /* of what READ gives; HTTP_UNSIZED */
 
-	unsigned timeout_ms; /* until the answer, of a stream until its head; 0: the client's; OP_NO_TIMEOUT */
+	/* until the answer, of a stream until its head; 0: the client's; OP_NO_TIMEOUT */
+	unsigned timeout_ms;
 	size_t max;          /* of an answer that is collected; 0: OP_ANSWER_MAX */
 	bool takes_failure;  /* on_answer is told of failures, which are not the operation's */
 	bool is_kept;        /* goes on when the operation fails, for `undo` to hear its answer */
 	const struct model *model; /* without on_answer: the result */
 	void *tag;
 
-	/* May be NULL. Of answers with 2xx only. With on_data the body is a stream: pieces as they come, not collected. */
+	/* May be NULL. Of answers with 2xx only. With on_data the body is a stream: pieces as they come, not
+	 * collected. */
 	void (*on_head)(struct op *op, const struct http_head *head);
 	void (*on_data)(struct op *op, struct str piece);
 	/* The whole answer. NULL: the result is read by `model`, and the operation is done. */
@@ -170,10 +178,12 @@ void op_answered(struct op *op, const struct op_answer *a, const struct model *m
 
 /* ---- errors ---- */
 
-/* What an answer that is no success says: code and message of its body where it has them (clients.md 3.9), else its status. */
+/* What an answer that is no success says: code and message of its body where it has them (clients.md 3.9),
+ * else its status. */
 void error_from_answer(struct osb_error *e, unsigned status, struct str body);
 void error_from_err(struct osb_error *e, const struct err *from);
-void error_set(struct osb_error *e, enum osb_kind kind, const char *code, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+void error_set(struct osb_error *e, enum osb_kind kind, const char *code, const char *fmt,
+	       ...) __attribute__((format(printf, 4, 5)));
 void error_setv(struct osb_error *e, enum osb_kind kind, const char *code, const char *fmt, va_list ap)
 	__attribute__((format(printf, 4, 0)));
 

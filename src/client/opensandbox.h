@@ -18,14 +18,16 @@
  *     called; what it points *ret at is written before the call back and must live until then.
  * Waiting inside a call back is refused (OSB_INVALID).
  *
- * RESULTS (everything that comes by a `**ret` but handles) are one block each: osb_free() frees it with all that it points to.
- * Strings in them may be NULL where it says so. Times are RFC 3339 as the server wrote them; osb_time_ms() reads them.
+ * RESULTS (everything that comes by a `**ret` but handles) are one block each: osb_free() frees it with all
+ * that it points to. Strings in them may be NULL where it says so. Times are RFC 3339 as the server wrote
+ * them; osb_time_ms() reads them.
  *
- * STRUCTS that go in begin with zeroes: what is zero or NULL has its default. Members are only ever added at the end. `size`
- * says how much of a struct there is (sizeof); 0: as much as in version 1. Without a `size` it never grows.
+ * STRUCTS that go in begin with zeroes: what is zero or NULL has its default. Members are only ever added at
+ * the end. `size` says how much of a struct there is (sizeof); 0: as much as in version 1. Without a `size`
+ * it never grows.
  *
- * THREADS: a client, with all that was made from it, is used by one thread at a time. osb_call_cancel() is for all threads
- * and for signal handlers. A struct osb_pool is for all threads. */
+ * THREADS: a client, with all that was made from it, is used by one thread at a time. osb_call_cancel() is
+ * for all threads and for signal handlers. A struct osb_pool is for all threads. */
 #ifndef OPENSANDBOX_H
 #define OPENSANDBOX_H
 
@@ -53,7 +55,9 @@ enum osb_kind {
 	OSB_OK,
 	OSB_INVALID,   /* an argument; code INVALID_ARGUMENT */
 	OSB_ANSWER,    /* the server answered with an error: http_status, and its code and message */
-	OSB_NETWORK,   /* it could not be reached, or what came is no answer; code INTERNAL_UNKNOWN_ERROR or UNEXPECTED_RESPONSE */
+	/* it could not be reached, or what came is no answer; code INTERNAL_UNKNOWN_ERROR or
+	 * UNEXPECTED_RESPONSE */
+	OSB_NETWORK,
 	OSB_TIMEOUT,   /* code TIMEOUT */
 	OSB_CANCELLED, /* code CANCELLED */
 	OSB_NOT_READY, /* the sandbox did not answer in time; code READY_TIMEOUT, or UNHEALTHY */
@@ -68,7 +72,8 @@ struct osb_error {
 	int http_status;      /* 0: there was no answer */
 	char code[64];        /* "SANDBOX::INVALID_PARAMETER" */
 	char message[512];    /* a sentence for people: "create sandbox: no such image 'x'" */
-	char request_id[128]; /* of the answer, or of the request that got none; to be found in the server's log; "" */
+	/* of the answer, or of the request that got none; to be found in the server's log; "" */
+	char request_id[128];
 };
 
 /* ---- small types --------------------------------------------------------------------------------------------- */
@@ -89,12 +94,14 @@ struct osb_bytes { /* with a NUL behind them that does not count */
 	size_t n;
 };
 
-/* Where a body comes from: bytes put into OUT, 0 at the end, -1 to give up. And where one goes: 0, or -1 to give up. */
+/* Where a body comes from: bytes put into OUT, 0 at the end, -1 to give up. And where one goes: 0, or -1 to
+ * give up. */
 typedef long osb_read_fn(char *out, size_t max, void *arg);
 typedef int osb_write_fn(const char *data, size_t n, void *arg);
 
 OSB_API void osb_free(const void *result); /* NULL is fine */
-/* A result as the JSON that the other SDKs show: snake_case names, null for what is not there. free() it; NULL: no memory. */
+/* A result as the JSON that the other SDKs show: snake_case names, null for what is not there. free() it;
+ * NULL: no memory. */
 OSB_API char *osb_to_json(const void *result);
 OSB_API int64_t osb_time_ms(const char *rfc3339); /* since 1970; -1: it is no time */
 
@@ -103,8 +110,10 @@ OSB_API int64_t osb_time_ms(const char *rfc3339); /* since 1970; -1: it is no ti
 struct osb_options {
 	size_t size;
 	const char *api_key;  /* NULL: OPEN_SANDBOX_API_KEY, or none */
-	const char *domain;   /* "host:port", with or without a scheme; NULL: OPEN_SANDBOX_DOMAIN, or localhost:8080 */
-	const char *protocol; /* "http" or "https"; NULL: OPEN_SANDBOX_PROTOCOL, or http. A scheme in the domain outranks it */
+	/* "host:port", with or without a scheme; NULL: OPEN_SANDBOX_DOMAIN, or localhost:8080 */
+	const char *domain;
+	/* "http" or "https"; NULL: OPEN_SANDBOX_PROTOCOL, or http. A scheme in the domain outranks it */
+	const char *protocol;
 	unsigned request_timeout_ms; /* of a request up to its answer, not of a stream; 0: 30,000 */
 	bool use_server_proxy;       /* reach sandboxes through the server */
 	const char *ca_file;         /* roots to trust for https; NULL: the system's */
@@ -121,13 +130,15 @@ struct osb_options {
 
 /* NULL, and *e if it is not NULL. */
 OSB_API struct osb_client *osb_client_new(const struct osb_options *options, struct osb_error *e);
-/* Its calls are cancelled (and stay to be freed), its sandboxes and terminals go with it. Not inside a call back. */
+/* Its calls are cancelled (and stay to be freed), its sandboxes and terminals go with it. Not inside a call
+ * back. */
 OSB_API void osb_client_free(struct osb_client *c);
 /* Of the last operation that waited: kind OSB_OK after one that did not fail. Valid until the next. */
 OSB_API const struct osb_error *osb_client_error(const struct osb_client *c);
 
-/* For event loops: watch the descriptor for reading, and call dispatch when it is readable or when timeout_ms (-1: none) have
- * passed. dispatch waits for at most WAIT_MS (-1: until something happens) and returns -1 only if the client is beyond use. */
+/* For event loops: watch the descriptor for reading, and call dispatch when it is readable or when timeout_ms
+ * (-1: none) have passed. dispatch waits for at most WAIT_MS (-1: until something happens) and returns -1
+ * only if the client is beyond use. */
 OSB_API int osb_client_fd(const struct osb_client *c);
 OSB_API int osb_client_timeout_ms(const struct osb_client *c);
 OSB_API int osb_client_dispatch(struct osb_client *c, int wait_ms);
@@ -136,11 +147,15 @@ OSB_API int osb_client_dispatch(struct osb_client *c, int wait_ms);
 
 typedef void osb_done_fn(struct osb_call *call, void *arg);
 
-OSB_API struct osb_call *osb_call_new(struct osb_client *c); /* NULL: no memory. For one operation at a time, then the next */
-OSB_API void osb_call_free(struct osb_call *call); /* an operation that is under way ends without a call back; fine inside one */
+/* NULL: no memory. For one operation at a time, then the next */
+OSB_API struct osb_call *osb_call_new(struct osb_client *c);
+/* an operation that is under way ends without a call back; fine inside one */
+OSB_API void osb_call_free(struct osb_call *call);
 OSB_API void osb_call_on_done(struct osb_call *call, osb_done_fn *fn, void *arg);
-OSB_API void osb_call_set_deadline(struct osb_call *call, unsigned ms); /* of each whole operation, streams included; 0: none */
-OSB_API void osb_call_set_request_id(struct osb_call *call, const char *id); /* X-Request-ID; NULL: one is made up */
+/* of each whole operation, streams included; 0: none */
+OSB_API void osb_call_set_deadline(struct osb_call *call, unsigned ms);
+/* X-Request-ID; NULL: one is made up */
+OSB_API void osb_call_set_request_id(struct osb_call *call, const char *id);
 OSB_API void osb_call_cancel(struct osb_call *call); /* what is under way ends with OSB_CANCELLED */
 OSB_API bool osb_call_is_busy(const struct osb_call *call);
 OSB_API const struct osb_error *osb_call_error(const struct osb_call *call);
@@ -243,29 +258,40 @@ struct osb_expiry {
 	const char *expires_at;
 };
 
-/* Makes one, asks for its endpoints and waits until it answers. If that fails after it was made, it is killed. */
-OSB_API int osb_sandbox_create(struct osb_client *c, const struct osb_create *create, struct osb_sandbox **ret, struct osb_call *call);
+/* Makes one, asks for its endpoints and waits until it answers. If that fails after it was made, it is
+ * killed. */
+OSB_API int osb_sandbox_create(struct osb_client *c, const struct osb_create *create,
+			       struct osb_sandbox **ret, struct osb_call *call);
 /* OPTIONS may be NULL here and below. */
-OSB_API int osb_sandbox_connect(struct osb_client *c, const char *id, const struct osb_connect *options, struct osb_sandbox **ret,
+OSB_API int osb_sandbox_connect(struct osb_client *c, const char *id, const struct osb_connect *options,
+				struct osb_sandbox **ret,
 				struct osb_call *call);
-OSB_API int osb_sandbox_resume(struct osb_client *c, const char *id, const struct osb_connect *options, struct osb_sandbox **ret,
+OSB_API int osb_sandbox_resume(struct osb_client *c, const char *id, const struct osb_connect *options,
+			       struct osb_sandbox **ret,
 			       struct osb_call *call);
-OSB_API int osb_sandbox_get(struct osb_client *c, const char *id, struct osb_sandbox_info **ret, struct osb_call *call);
-OSB_API int osb_sandbox_list(struct osb_client *c, const struct osb_list *filter, struct osb_sandboxes **ret, struct osb_call *call);
+OSB_API int osb_sandbox_get(struct osb_client *c, const char *id, struct osb_sandbox_info **ret,
+			    struct osb_call *call);
+OSB_API int osb_sandbox_list(struct osb_client *c, const struct osb_list *filter, struct osb_sandboxes **ret,
+			     struct osb_call *call);
 OSB_API int osb_sandbox_pause(struct osb_client *c, const char *id, struct osb_call *call);
 OSB_API int osb_sandbox_kill(struct osb_client *c, const char *id, struct osb_call *call);
 /* It ends TIMEOUT_S from now on. RET may be NULL. */
-OSB_API int osb_sandbox_renew(struct osb_client *c, const char *id, int64_t timeout_s, struct osb_expiry **ret, struct osb_call *call);
+OSB_API int osb_sandbox_renew(struct osb_client *c, const char *id, int64_t timeout_s,
+			      struct osb_expiry **ret, struct osb_call *call);
 /* A value of NULL removes the key. RET may be NULL. */
-OSB_API int osb_sandbox_patch_metadata(struct osb_client *c, const char *id, const struct osb_map *patch, struct osb_sandbox_info **ret,
+OSB_API int osb_sandbox_patch_metadata(struct osb_client *c, const char *id, const struct osb_map *patch,
+				       struct osb_sandbox_info **ret,
 				       struct osb_call *call);
 /* EXPIRES: seconds since 1970 until which a signed endpoint is good; 0: not signed. */
-OSB_API int osb_sandbox_endpoint(struct osb_client *c, const char *id, unsigned port, int64_t expires, struct osb_endpoint **ret,
+OSB_API int osb_sandbox_endpoint(struct osb_client *c, const char *id, unsigned port, int64_t expires,
+				 struct osb_endpoint **ret,
 				 struct osb_call *call);
-OSB_API int osb_sandbox_fork(struct osb_client *c, const char *id, const struct osb_fork *fork, struct osb_sandboxes **ret,
+OSB_API int osb_sandbox_fork(struct osb_client *c, const char *id, const struct osb_fork *fork,
+			     struct osb_sandboxes **ret,
 			     struct osb_call *call);
 /* RET may be NULL. */
-OSB_API int osb_sandbox_rollback(struct osb_client *c, const char *id, const char *snapshot_id, const struct osb_map *env,
+OSB_API int osb_sandbox_rollback(struct osb_client *c, const char *id, const char *snapshot_id,
+				 const struct osb_map *env,
 				 struct osb_sandbox_info **ret, struct osb_call *call);
 
 /* ---- diagnostics ---- */
@@ -279,13 +305,17 @@ struct osb_diagnostics {
 	struct osb_strings warnings;
 };
 /* KIND: "logs" (scopes lifecycle, container, all) or "events" (lifecycle, runtime, all). */
-OSB_API int osb_diagnostics(struct osb_client *c, const char *id, const char *kind, const char *scope, struct osb_diagnostics **ret,
+OSB_API int osb_diagnostics(struct osb_client *c, const char *id, const char *kind, const char *scope,
+			    struct osb_diagnostics **ret,
 			    struct osb_call *call);
-/* As plain text. KIND: "logs", "inspect", "events" or "summary". QUERY: tail, since, limit, event_limit; may be NULL. */
-OSB_API int osb_diagnostics_text(struct osb_client *c, const char *id, const char *kind, const struct osb_map *query,
+/* As plain text. KIND: "logs", "inspect", "events" or "summary". QUERY: tail, since, limit, event_limit; may
+ * be NULL. */
+OSB_API int osb_diagnostics_text(struct osb_client *c, const char *id, const char *kind,
+				 const struct osb_map *query,
 				 struct osb_bytes **ret, struct osb_call *call);
 /* What it tried to reach, as JSON. */
-OSB_API int osb_diagnostics_network(struct osb_client *c, const char *id, struct osb_bytes **ret, struct osb_call *call);
+OSB_API int osb_diagnostics_network(struct osb_client *c, const char *id, struct osb_bytes **ret,
+				    struct osb_call *call);
 
 /* ---- snapshots ---- */
 
@@ -306,23 +336,31 @@ struct osb_snapshot_list {
 	struct osb_strings states;
 	int64_t page, page_size;
 };
-OSB_API int osb_snapshot_create(struct osb_client *c, const char *sandbox_id, const char *name, struct osb_snapshot **ret,
+OSB_API int osb_snapshot_create(struct osb_client *c, const char *sandbox_id, const char *name,
+				struct osb_snapshot **ret,
 				struct osb_call *call);
-OSB_API int osb_snapshot_get(struct osb_client *c, const char *id, struct osb_snapshot **ret, struct osb_call *call);
-OSB_API int osb_snapshot_list(struct osb_client *c, const struct osb_snapshot_list *filter, struct osb_snapshots **ret,
+OSB_API int osb_snapshot_get(struct osb_client *c, const char *id, struct osb_snapshot **ret,
+			     struct osb_call *call);
+OSB_API int osb_snapshot_list(struct osb_client *c, const struct osb_snapshot_list *filter,
+			      struct osb_snapshots **ret,
 			      struct osb_call *call);
 OSB_API int osb_snapshot_delete(struct osb_client *c, const char *id, struct osb_call *call);
-OSB_API int osb_snapshot_export(struct osb_client *c, const char *id, osb_write_fn *write, void *arg, struct osb_call *call);
-OSB_API int osb_snapshot_import(struct osb_client *c, const char *name, osb_read_fn *read, void *arg, struct osb_snapshot **ret,
+OSB_API int osb_snapshot_export(struct osb_client *c, const char *id, osb_write_fn *write, void *arg,
+				struct osb_call *call);
+OSB_API int osb_snapshot_import(struct osb_client *c, const char *name, osb_read_fn *read, void *arg,
+				struct osb_snapshot **ret,
 				struct osb_call *call);
 
 /* ---- pools of the server, images, volumes: as JSON objects of the API where there is no struct ---- */
 
 /* BODY: what POST and PUT take. *ret: the pool, as the API has it. */
-OSB_API int osb_server_pool_create(struct osb_client *c, const char *json, struct osb_bytes **ret, struct osb_call *call);
-OSB_API int osb_server_pool_get(struct osb_client *c, const char *name, struct osb_bytes **ret, struct osb_call *call);
+OSB_API int osb_server_pool_create(struct osb_client *c, const char *json, struct osb_bytes **ret,
+				   struct osb_call *call);
+OSB_API int osb_server_pool_get(struct osb_client *c, const char *name, struct osb_bytes **ret,
+				struct osb_call *call);
 OSB_API int osb_server_pool_list(struct osb_client *c, struct osb_bytes **ret, struct osb_call *call);
-OSB_API int osb_server_pool_update(struct osb_client *c, const char *name, const char *json, struct osb_bytes **ret,
+OSB_API int osb_server_pool_update(struct osb_client *c, const char *name, const char *json,
+				   struct osb_bytes **ret,
 				   struct osb_call *call);
 OSB_API int osb_server_pool_delete(struct osb_client *c, const char *name, struct osb_call *call);
 
@@ -337,29 +375,36 @@ struct osb_progress { /* of a pull; -1: not known yet */
 };
 typedef void osb_progress_fn(const struct osb_progress *p, void *arg);
 
-OSB_API int osb_image_pull(struct osb_client *c, const struct osb_pull *pull, osb_progress_fn *progress, void *arg, struct osb_call *call);
+OSB_API int osb_image_pull(struct osb_client *c, const struct osb_pull *pull, osb_progress_fn *progress,
+			   void *arg, struct osb_call *call);
 OSB_API int osb_image_list(struct osb_client *c, struct osb_bytes **ret, struct osb_call *call);
 OSB_API int osb_image_remove(struct osb_client *c, const char *image, struct osb_call *call);
 /* An archive as READ gives it; NAME may be NULL. *ret: the images, as the API lists them. */
-OSB_API int osb_image_load(struct osb_client *c, const char *name, osb_read_fn *read, void *arg, struct osb_bytes **ret,
+OSB_API int osb_image_load(struct osb_client *c, const char *name, osb_read_fn *read, void *arg,
+			   struct osb_bytes **ret,
 			   struct osb_call *call);
-OSB_API int osb_image_save(struct osb_client *c, const struct osb_pull *pull, osb_write_fn *write, void *arg, struct osb_call *call);
+OSB_API int osb_image_save(struct osb_client *c, const struct osb_pull *pull, osb_write_fn *write, void *arg,
+			   struct osb_call *call);
 OSB_API int osb_volume_list(struct osb_client *c, struct osb_bytes **ret, struct osb_call *call);
 OSB_API int osb_volume_delete(struct osb_client *c, const char *name, struct osb_call *call);
-OSB_API int osb_server_health(struct osb_client *c, struct osb_call *call); /* -1: it does not answer, or is not well */
+/* -1: it does not answer, or is not well */
+OSB_API int osb_server_health(struct osb_client *c, struct osb_call *call);
 
 /* ---- sandboxes: the inside ----------------------------------------------------------------------------------- */
 
 OSB_API const char *osb_sandbox_id(const struct osb_sandbox *s);
 OSB_API struct osb_client *osb_sandbox_client(const struct osb_sandbox *s);
-OSB_API void osb_sandbox_free(struct osb_sandbox *s); /* the handle; the sandbox lives on. What is under way with it is cancelled */
+/* the handle; the sandbox lives on. What is under way with it is cancelled */
+OSB_API void osb_sandbox_free(struct osb_sandbox *s);
 OSB_API int osb_sandbox_ping(struct osb_sandbox *s, struct osb_call *call);
 
 /* ---- commands ---- */
 
 enum osb_event_kind {
 	OSB_EVENT_INIT,   /* text: the execution's id */
-	OSB_EVENT_STDOUT, /* text: of commands and sessions a line without its end (an empty one is "\n"), of code as it comes */
+	/* text: of commands and sessions a line without its end (an empty one is "\n"), of code as it
+	 * comes */
+	OSB_EVENT_STDOUT,
 	OSB_EVENT_STDERR,
 	OSB_EVENT_RESULT, /* results */
 	OSB_EVENT_COUNT,  /* number */
@@ -373,7 +418,8 @@ struct osb_event {
 	const char *text; /* NUL-terminated; NULL where there is none */
 	size_t n_text;
 	int64_t number;
-	struct osb_map results; /* "text" and MIME types; values are text, or JSON where they are no strings */
+	/* "text" and MIME types; values are text, or JSON where they are no strings */
+	struct osb_map results;
 	const char *name, *value;
 	struct osb_strings traceback;
 };
@@ -416,7 +462,8 @@ struct osb_command {
 	bool skip_accumulation; /* the execution has no lines and results, the events had them */
 };
 /* EVENTS may be NULL; so may RET. 0 when the stream ended as it should, also if the command failed. */
-OSB_API int osb_command_run(struct osb_sandbox *s, const struct osb_command *command, osb_event_fn *events, void *arg,
+OSB_API int osb_command_run(struct osb_sandbox *s, const struct osb_command *command, osb_event_fn *events,
+			    void *arg,
 			    struct osb_execution **ret, struct osb_call *call);
 OSB_API int osb_command_interrupt(struct osb_sandbox *s, const char *execution_id, struct osb_call *call);
 
@@ -432,12 +479,15 @@ struct osb_command_logs {
 	size_t n_content;
 	int64_t cursor; /* for the next time; -1: not said */
 };
-OSB_API int osb_command_status(struct osb_sandbox *s, const char *execution_id, struct osb_command_status **ret, struct osb_call *call);
-OSB_API int osb_command_logs(struct osb_sandbox *s, const char *execution_id, int64_t cursor, struct osb_command_logs **ret,
+OSB_API int osb_command_status(struct osb_sandbox *s, const char *execution_id,
+			       struct osb_command_status **ret, struct osb_call *call);
+OSB_API int osb_command_logs(struct osb_sandbox *s, const char *execution_id, int64_t cursor,
+			     struct osb_command_logs **ret,
 			     struct osb_call *call); /* CURSOR: 0, or from the last time */
-/* The same for logs of any length: each piece goes to WRITE, which ends it by -1 when it has enough. *ret, which may be NULL, has
- * no content; a deadline is the call's to set. */
-OSB_API int osb_command_logs_stream(struct osb_sandbox *s, const char *execution_id, int64_t cursor, osb_write_fn *write, void *arg,
+/* The same for logs of any length: each piece goes to WRITE, which ends it by -1 when it has enough. *ret,
+ * which may be NULL, has no content; a deadline is the call's to set. */
+OSB_API int osb_command_logs_stream(struct osb_sandbox *s, const char *execution_id, int64_t cursor,
+				    osb_write_fn *write, void *arg,
 				    struct osb_command_logs **ret, struct osb_call *call);
 
 /* ---- sessions: shells that stay ---- */
@@ -445,9 +495,11 @@ OSB_API int osb_command_logs_stream(struct osb_sandbox *s, const char *execution
 struct osb_session {
 	const char *id;
 };
-OSB_API int osb_session_create(struct osb_sandbox *s, const char *working_directory, struct osb_session **ret, struct osb_call *call);
+OSB_API int osb_session_create(struct osb_sandbox *s, const char *working_directory, struct osb_session **ret,
+			       struct osb_call *call);
 /* Of COMMAND: command, working_directory, timeout_ms, skip_accumulation. */
-OSB_API int osb_session_run(struct osb_sandbox *s, const char *session_id, const struct osb_command *command, osb_event_fn *events,
+OSB_API int osb_session_run(struct osb_sandbox *s, const char *session_id, const struct osb_command *command,
+			    osb_event_fn *events,
 			    void *arg, struct osb_execution **ret, struct osb_call *call);
 OSB_API int osb_session_delete(struct osb_sandbox *s, const char *session_id, struct osb_call *call);
 
@@ -465,16 +517,21 @@ struct osb_pty_options {
 /* Call backs come from dispatch, and from whatever waits. on_exit or on_lost is the last one. */
 struct osb_pty_ops {
 	void (*on_output)(struct osb_pty *p, bool is_stderr, const char *data, size_t n, void *arg);
-	void (*on_drained)(struct osb_pty *p, void *arg);             /* room again, after a short write; may be NULL */
-	void (*on_exit)(struct osb_pty *p, int exit_code, void *arg); /* 128 + n where a signal ended it, -1: not known */
+	/* room again, after a short write; may be NULL */
+	void (*on_drained)(struct osb_pty *p, void *arg);
+	/* 128 + n where a signal ended it, -1: not known */
+	void (*on_exit)(struct osb_pty *p, int exit_code, void *arg);
 	void (*on_lost)(struct osb_pty *p, const struct osb_error *e, void *arg);
 };
-OSB_API int osb_pty_open(struct osb_sandbox *s, const struct osb_pty_options *options, const struct osb_pty_ops *ops, void *arg,
+OSB_API int osb_pty_open(struct osb_sandbox *s, const struct osb_pty_options *options,
+			 const struct osb_pty_ops *ops, void *arg,
 			 struct osb_pty **ret, struct osb_call *call);
 OSB_API const char *osb_pty_id(const struct osb_pty *p);
 OSB_API size_t osb_pty_write(struct osb_pty *p, const char *data, size_t n); /* bytes taken */
-OSB_API int osb_pty_end_input(struct osb_pty *p); /* with pipes: the program reads the end of its input; -1: no room now, see on_drained */
-OSB_API void osb_pty_pause(struct osb_pty *p); /* no on_output until it is resumed: the program waits, if it has pipes for an hour */
+/* with pipes: the program reads the end of its input; -1: no room now, see on_drained */
+OSB_API int osb_pty_end_input(struct osb_pty *p);
+/* no on_output until it is resumed: the program waits, if it has pipes for an hour */
+OSB_API void osb_pty_pause(struct osb_pty *p);
 OSB_API void osb_pty_resume(struct osb_pty *p);
 OSB_API void osb_pty_resize(struct osb_pty *p, unsigned columns, unsigned rows);
 OSB_API void osb_pty_signal(struct osb_pty *p, const char *name); /* "SIGINT" */
@@ -493,7 +550,8 @@ struct osb_files {
 	const struct osb_file_info *items;
 	size_t n;
 };
-struct osb_entry { /* what a new file or folder is to be; zeroes and NULL: as it is, or the server's default */
+/* what a new file or folder is to be; zeroes and NULL: as it is, or the server's default */
+struct osb_entry {
 	const char *path, *owner, *group;
 	int mode; /* 755 */
 };
@@ -516,23 +574,35 @@ struct osb_replacements {
 	const struct osb_replaced *items;
 	size_t n;
 };
-OSB_API int osb_file_read(struct osb_sandbox *s, const char *path, const struct osb_read *how, struct osb_bytes **ret, struct osb_call *call);
-OSB_API int osb_file_download(struct osb_sandbox *s, const char *path, const struct osb_read *how, osb_write_fn *write, void *arg,
+OSB_API int osb_file_read(struct osb_sandbox *s, const char *path, const struct osb_read *how,
+			  struct osb_bytes **ret, struct osb_call *call);
+OSB_API int osb_file_download(struct osb_sandbox *s, const char *path, const struct osb_read *how,
+			      osb_write_fn *write, void *arg,
 			      struct osb_call *call);
-OSB_API int osb_file_write(struct osb_sandbox *s, const struct osb_entry *entry, const char *data, size_t n, struct osb_call *call);
+OSB_API int osb_file_write(struct osb_sandbox *s, const struct osb_entry *entry, const char *data, size_t n,
+			   struct osb_call *call);
 /* SIZE: of what READ gives; -1: not known. */
-OSB_API int osb_file_upload(struct osb_sandbox *s, const struct osb_entry *entry, int64_t size, osb_read_fn *read, void *arg,
+OSB_API int osb_file_upload(struct osb_sandbox *s, const struct osb_entry *entry, int64_t size,
+			    osb_read_fn *read, void *arg,
 			    struct osb_call *call);
-OSB_API int osb_file_info(struct osb_sandbox *s, const struct osb_strings *paths, struct osb_files **ret, struct osb_call *call);
-OSB_API int osb_file_search(struct osb_sandbox *s, const char *path, const char *pattern, struct osb_files **ret, struct osb_call *call);
+OSB_API int osb_file_info(struct osb_sandbox *s, const struct osb_strings *paths, struct osb_files **ret,
+			  struct osb_call *call);
+OSB_API int osb_file_search(struct osb_sandbox *s, const char *path, const char *pattern,
+			    struct osb_files **ret, struct osb_call *call);
 OSB_API int osb_file_delete(struct osb_sandbox *s, const struct osb_strings *paths, struct osb_call *call);
-OSB_API int osb_file_move(struct osb_sandbox *s, const struct osb_move *moves, size_t n, struct osb_call *call);
-OSB_API int osb_file_chmod(struct osb_sandbox *s, const struct osb_entry *entries, size_t n, struct osb_call *call);
-OSB_API int osb_file_replace(struct osb_sandbox *s, const struct osb_replace *replaces, size_t n, struct osb_replacements **ret,
+OSB_API int osb_file_move(struct osb_sandbox *s, const struct osb_move *moves, size_t n,
+			  struct osb_call *call);
+OSB_API int osb_file_chmod(struct osb_sandbox *s, const struct osb_entry *entries, size_t n,
+			   struct osb_call *call);
+OSB_API int osb_file_replace(struct osb_sandbox *s, const struct osb_replace *replaces, size_t n,
+			     struct osb_replacements **ret,
 			     struct osb_call *call); /* RET may be NULL */
-OSB_API int osb_directory_create(struct osb_sandbox *s, const struct osb_entry *entries, size_t n, struct osb_call *call);
-OSB_API int osb_directory_delete(struct osb_sandbox *s, const struct osb_strings *paths, struct osb_call *call);
-OSB_API int osb_directory_list(struct osb_sandbox *s, const char *path, int64_t depth, struct osb_files **ret, struct osb_call *call);
+OSB_API int osb_directory_create(struct osb_sandbox *s, const struct osb_entry *entries, size_t n,
+				 struct osb_call *call);
+OSB_API int osb_directory_delete(struct osb_sandbox *s, const struct osb_strings *paths,
+				 struct osb_call *call);
+OSB_API int osb_directory_list(struct osb_sandbox *s, const char *path, int64_t depth, struct osb_files **ret,
+			       struct osb_call *call);
 
 /* ---- metrics ---- */
 
@@ -540,9 +610,11 @@ struct osb_metrics {
 	double cpu_count, cpu_used_percentage, memory_total_mib, memory_used_mib;
 	int64_t timestamp_ms;
 };
-typedef void osb_metrics_fn(const struct osb_metrics *m, const char *error, void *arg); /* one of them, the other NULL */
+/* one of them, the other NULL */
+typedef void osb_metrics_fn(const struct osb_metrics *m, const char *error, void *arg);
 OSB_API int osb_metrics_get(struct osb_sandbox *s, struct osb_metrics **ret, struct osb_call *call);
-OSB_API int osb_metrics_watch(struct osb_sandbox *s, osb_metrics_fn *fn, void *arg, struct osb_call *call); /* until it is cancelled */
+/* until it is cancelled */
+OSB_API int osb_metrics_watch(struct osb_sandbox *s, osb_metrics_fn *fn, void *arg, struct osb_call *call);
 
 /* ---- code ---- */
 
@@ -562,11 +634,15 @@ struct osb_code {
 };
 OSB_API int osb_code_run(struct osb_sandbox *s, const struct osb_code *code, osb_event_fn *events, void *arg,
 			 struct osb_execution **ret, struct osb_call *call);
-OSB_API int osb_code_interrupt(struct osb_sandbox *s, const char *execution_or_context_id, struct osb_call *call);
-OSB_API int osb_context_create(struct osb_sandbox *s, const char *language, const char *cwd, struct osb_context **ret,
+OSB_API int osb_code_interrupt(struct osb_sandbox *s, const char *execution_or_context_id,
 			       struct osb_call *call);
-OSB_API int osb_context_get(struct osb_sandbox *s, const char *id, struct osb_context **ret, struct osb_call *call);
-OSB_API int osb_context_list(struct osb_sandbox *s, const char *language, struct osb_contexts **ret, struct osb_call *call);
+OSB_API int osb_context_create(struct osb_sandbox *s, const char *language, const char *cwd,
+			       struct osb_context **ret,
+			       struct osb_call *call);
+OSB_API int osb_context_get(struct osb_sandbox *s, const char *id, struct osb_context **ret,
+			    struct osb_call *call);
+OSB_API int osb_context_list(struct osb_sandbox *s, const char *language, struct osb_contexts **ret,
+			     struct osb_call *call);
 OSB_API int osb_context_delete(struct osb_sandbox *s, const char *id, struct osb_call *call);
 OSB_API int osb_context_delete_all(struct osb_sandbox *s, const char *language, struct osb_call *call);
 
@@ -577,23 +653,30 @@ struct osb_policy_status {
 	struct osb_policy policy;
 };
 OSB_API int osb_egress_get(struct osb_sandbox *s, struct osb_policy_status **ret, struct osb_call *call);
-OSB_API int osb_egress_put(struct osb_sandbox *s, const struct osb_policy *policy, struct osb_policy_status **ret, struct osb_call *call);
-OSB_API int osb_egress_patch(struct osb_sandbox *s, const struct osb_rule *rules, size_t n, struct osb_policy_status **ret,
+OSB_API int osb_egress_put(struct osb_sandbox *s, const struct osb_policy *policy,
+			   struct osb_policy_status **ret, struct osb_call *call);
+OSB_API int osb_egress_patch(struct osb_sandbox *s, const struct osb_rule *rules, size_t n,
+			     struct osb_policy_status **ret,
 			     struct osb_call *call); /* RET may be NULL here and below */
-OSB_API int osb_egress_delete(struct osb_sandbox *s, const struct osb_strings *targets, struct osb_policy_status **ret,
+OSB_API int osb_egress_delete(struct osb_sandbox *s, const struct osb_strings *targets,
+			      struct osb_policy_status **ret,
 			      struct osb_call *call);
 /* The credential vault, as JSON: METHOD on "/credential-vault" + PATH. BODY and RET may be NULL. */
-OSB_API int osb_vault(struct osb_sandbox *s, const char *method, const char *path, const char *body, struct osb_bytes **ret,
+OSB_API int osb_vault(struct osb_sandbox *s, const char *method, const char *path, const char *body,
+		      struct osb_bytes **ret,
 		      struct osb_call *call);
 
 /* ---- a pool on the client's side ----------------------------------------------------------------------------- */
 
 enum osb_pool_policy { OSB_POOL_DIRECT_CREATE, OSB_POOL_FAIL_FAST };
-enum osb_pool_state { OSB_POOL_NOT_STARTED, OSB_POOL_STARTING, OSB_POOL_RUNNING, OSB_POOL_DRAINING, OSB_POOL_STOPPED };
-enum osb_pool_health { OSB_POOL_HEALTHY, OSB_POOL_DEGRADED, OSB_POOL_HEALTH_DRAINING, OSB_POOL_HEALTH_STOPPED };
+enum osb_pool_state { OSB_POOL_NOT_STARTED, OSB_POOL_STARTING, OSB_POOL_RUNNING, OSB_POOL_DRAINING,
+		      OSB_POOL_STOPPED };
+enum osb_pool_health { OSB_POOL_HEALTHY, OSB_POOL_DEGRADED, OSB_POOL_HEALTH_DRAINING,
+		       OSB_POOL_HEALTH_STOPPED };
 
-/* Prepares a sandbox before it waits in the pool; from the pool's own thread, with its client. -1: it is killed. While it waits
- * in a function of this library's the pool is there for others; for osb_pool_* itself it must not wait. */
+/* Prepares a sandbox before it waits in the pool; from the pool's own thread, with its client. -1: it is
+ * killed. While it waits in a function of this library's the pool is there for others; for osb_pool_* itself
+ * it must not wait. */
 typedef int osb_prepare_fn(struct osb_sandbox *s, void *arg);
 
 struct osb_pool_options {
@@ -602,14 +685,16 @@ struct osb_pool_options {
 	unsigned max_idle;
 	const struct osb_options *connection;
 	const struct osb_create *spec; /* no snapshot; its timeout is idle_timeout_s */
-	const char *redis_url;  /* state shared with other processes, also of other languages; NULL: of this pool alone */
+	/* state shared with other processes, also of other languages; NULL: of this pool alone */
+	const char *redis_url;
 	const char *key_prefix; /* NULL: opensandbox:pool */
 	const char *owner_id;   /* NULL: pool-owner-<uuid> */
 	unsigned warmup_concurrency;  /* 0: a fifth of max_idle, at least 1 */
 	unsigned lock_ttl_ms, reconcile_ms, drain_ms; /* 0: 60,000, 30,000, 30,000 */
 	unsigned degraded_threshold;  /* 0: 3 */
 	int64_t idle_timeout_s;       /* 0: a day */
-	int64_t min_remaining_s;      /* of one that is handed out; 0: a minute, or half of idle_timeout_s if that is less */
+	/* of one that is handed out; 0: a minute, or half of idle_timeout_s if that is less */
+	int64_t min_remaining_s;
 	osb_prepare_fn *prepare;
 	void *prepare_arg;
 };
@@ -627,14 +712,18 @@ struct osb_pool_snapshot {
 };
 OSB_API struct osb_pool *osb_pool_new(const struct osb_pool_options *options, struct osb_error *e);
 OSB_API int osb_pool_start(struct osb_pool *p, struct osb_error *e); /* E may be NULL here and below */
-/* One that waits, or by policy a new one; it is the caller's to kill. C is the caller's client. TIMEOUT_S 0: as it is. */
-OSB_API int osb_pool_acquire(struct osb_pool *p, struct osb_client *c, int64_t timeout_s, enum osb_pool_policy policy,
+/* One that waits, or by policy a new one; it is the caller's to kill. C is the caller's client. TIMEOUT_S 0:
+ * as it is. */
+OSB_API int osb_pool_acquire(struct osb_pool *p, struct osb_client *c, int64_t timeout_s,
+			     enum osb_pool_policy policy,
 			     struct osb_sandbox **ret, struct osb_call *call);
 OSB_API int osb_pool_resize(struct osb_pool *p, unsigned max_idle, struct osb_error *e);
-OSB_API int osb_pool_release_all_idle(struct osb_pool *p, struct osb_error *e); /* the number of those that it killed */
+/* the number of those that it killed */
+OSB_API int osb_pool_release_all_idle(struct osb_pool *p, struct osb_error *e);
 OSB_API int osb_pool_snapshot(struct osb_pool *p, struct osb_pool_snapshot **ret, struct osb_error *e);
 OSB_API int osb_pool_shutdown(struct osb_pool *p, bool graceful, struct osb_error *e);
-/* Shuts it down, not gracefully, if nobody did. Those that wait in it are killed, unless others know of them by Redis. */
+/* Shuts it down, not gracefully, if nobody did. Those that wait in it are killed, unless others know of them
+ * by Redis. */
 OSB_API void osb_pool_free(struct osb_pool *p);
 
 #ifdef __cplusplus

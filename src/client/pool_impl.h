@@ -95,7 +95,8 @@ void *pool_main(void *pool);
 void pool_on_wake(unsigned ready, void *pool); /* there are jobs */
 void pool_turn(struct osb_pool *p, int wait_ms);
 void pool_kill(struct osb_pool *p, const char *id, struct pool_job *job);
-int pool_ask(struct osb_pool *p, const struct pool_order *o, struct pool_answer *ret, struct err *e); /* waits; no entries */
+/* waits; no entries */
+int pool_ask(struct osb_pool *p, const struct pool_order *o, struct pool_answer *ret, struct err *e);
 
 /* pool_fill.c: one round, if it is this pool's turn. */
 void pool_fill(struct osb_pool *p);

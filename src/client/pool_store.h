@@ -38,7 +38,8 @@ enum pool_order_kind {
 	POOL_TAKE,    /* ttl_ms: what one must have left -> id, or "" */
 	POOL_PUT,     /* id */
 	POOL_REMOVE,  /* id */
-	POOL_LOCK,    /* owner, ttl_ms: becomes or stays the one who fills it -> number: 1, or 0: another one is */
+	/* owner, ttl_ms: becomes or stays the one who fills it -> number: 1, or 0: another one is */
+	POOL_LOCK,
 	POOL_UNLOCK,  /* owner */
 	POOL_REAP,    /* ttl_ms: drops those who have less left */
 	POOL_LOOK,    /* -> number: how many there should be, -1: not said; count; entries */
@@ -58,7 +59,8 @@ struct pool_entry {
 struct pool_answer {
 	int64_t number, count;
 	char id[POOL_ID_MAX + 1];
-	const struct pool_entry *entries; /* of LOOK: who waits; of TAKE and REAP: who was dropped and lives. POOL_LIST_MAX at most */
+	/* of LOOK: who waits; of TAKE and REAP: who was dropped and lives. POOL_LIST_MAX at most */
+	const struct pool_entry *entries;
 	size_t n;
 };
 
@@ -81,7 +83,8 @@ struct pool_store {
 };
 struct pool_store *pool_store_redis(struct loop *l, const struct pool_store_spec *spec, struct err *e);
 
-struct pool_store *pool_store_new(struct loop *l, const struct pool_store_spec *spec, struct err *e); /* may look a name up, and wait for that */
+/* may look a name up, and wait for that */
+struct pool_store *pool_store_new(struct loop *l, const struct pool_store_spec *spec, struct err *e);
 void pool_store_free(struct pool_store *s); /* no callback comes any more; NULL is fine */
 DEFINE_AUTO(struct pool_store *, pool_store_free)
 
@@ -92,5 +95,6 @@ void pool_store_order(struct pool_store *s, const struct pool_order *o, pool_ans
 
 /* The key of SUFFIX ("lock"). ERR_INVALID: a name or a prefix that is none. */
 int pool_key(struct buf *out, const char *prefix, const char *name, const char *suffix, struct err *e);
-/* What the scripts answer: "number count id" ("-": none), then lines of "id expires". -1: it is something else. */
+/* What the scripts answer: "number count id" ("-": none), then lines of "id expires". -1: it is something
+ * else. */
 int pool_text_parse(struct str text, struct pool_answer *ret, struct pool_entry entries[POOL_LIST_MAX]);

@@ -43,6 +43,8 @@ struct endpoint {
 	struct http_header *headers;
 	size_t n_headers;
 };
-/* As the server describes one; HEADERS may be NULL. What cannot stand in a request, or would frame one, is refused. */
-int endpoint_init(struct endpoint *ep, struct osb_client *c, const char *text, const struct osb_map *headers, struct err *e);
+/* As the server describes one; HEADERS may be NULL. What cannot stand in a request, or would frame one, is
+ * refused. */
+int endpoint_init(struct endpoint *ep, struct osb_client *c, const char *text, const struct osb_map *headers,
+		  struct err *e);
 void endpoint_done(struct endpoint *ep); /* fine on zeroes */

@@ -20,5 +20,6 @@ struct osb_sandbox {
 	bool is_closing; /* its operations get no connection any more */
 };
 
-struct osb_sandbox *sandbox_new(struct osb_client *c, const char *id); /* NULL: no memory; osb_sandbox_free() */
+/* NULL: no memory; osb_sandbox_free() */
+struct osb_sandbox *sandbox_new(struct osb_client *c, const char *id);
 const char *sandbox_endpoint_path(struct op *op, const char *id, unsigned port);

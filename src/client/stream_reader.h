@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* client/stream_reader.h - the payloads of an event stream, whose bytes come in pieces of any size.
  *
- * A payload is a line of text, or what follows "data:" in one: our streams have bare JSON, others write it as the standard says.
- * Lines end with LF, CR or CRLF. Empty lines, comments and the other fields of the standard are skipped. */
+ * A payload is a line of text, or what follows "data:" in one: our streams have bare JSON, others write it as
+ * the standard says. Lines end with LF, CR or CRLF. Empty lines, comments and the other fields of the
+ * standard are skipped. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,6 +28,9 @@ DEFINE_AUTO_DONE(struct stream_reader, stream_reader_done)
 /* False stops it there. PAYLOAD is valid during the call. */
 typedef bool stream_payload_fn(struct str payload, void *arg);
 
-/* -1: a line beyond the ceiling (ERR_LIMIT), or no memory. Stopped by FN: 0, and the rest of PIECE is forgotten. */
-int stream_reader_feed(struct stream_reader *r, struct str piece, stream_payload_fn *fn, void *arg, struct err *e);
-void stream_reader_end(struct stream_reader *r, stream_payload_fn *fn, void *arg); /* a last line may have no end */
+/* -1: a line beyond the ceiling (ERR_LIMIT), or no memory. Stopped by FN: 0, and the rest of PIECE is
+ * forgotten. */
+int stream_reader_feed(struct stream_reader *r, struct str piece, stream_payload_fn *fn, void *arg,
+		       struct err *e);
+/* a last line may have no end */
+void stream_reader_end(struct stream_reader *r, stream_payload_fn *fn, void *arg);

@@ -41,7 +41,8 @@ enum peer_does {
 	PEER_HANGS,  /* says nothing, ever */
 	PEER_CLOSES, /* after what it answers */
 	PEER_BIG,    /* `answer` is a head; 64 MiB of blanks follow */
-	PEER_UPGRADES, /* to a WebSocket; `raw` are its frames, texts of less than 126 bytes, one behind the other */
+	/* to a WebSocket; `raw` are its frames, texts of less than 126 bytes, one behind the other */
+	PEER_UPGRADES,
 	PEER_RESETS,   /* the same, and then the connection breaks */
 };
 
@@ -103,7 +104,8 @@ static inline void peer_answer(struct peer *p, struct peer_conn *c, const struct
 
 	peer_expand(p, r->body ? r->body : r->raw ? r->raw : "", &body);
 	if (r->status)
-		buf_addf(&all, "HTTP/1.1 %s\r\nX-Request-ID: theirs\r\nContent-Length: %zu\r\n\r\n", r->status, body.n);
+		buf_addf(&all, "HTTP/1.1 %s\r\nX-Request-ID: theirs\r\nContent-Length: %zu\r\n\r\n",
+			 r->status, body.n);
 	buf_add_str(&all, buf_str(&body));
 	peer_send(c->fd, all.p, all.n);
 	memset(blanks, ' ', sizeof(blanks));
@@ -122,7 +124,8 @@ static inline void peer_upgrade(struct peer *p, struct peer_conn *c, const struc
 		key = at + 19;
 	assert_non_null(key);
 	ws_accept((struct str){ key, WS_KEY_LEN }, accept);
-	buf_addf(&all, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n", accept);
+	buf_addf(&all,
+		 "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n", accept);
 	for (const char *frame = r->raw; *frame; frame += strlen(frame) + 1) {
 		bool is_bytes = *frame >= '0' && *frame <= '9';
 		size_t n = strlen(frame);
@@ -132,18 +135,21 @@ static inline void peer_upgrade(struct peer *p, struct peer_conn *c, const struc
 		buf_add(&all, frame + 1, n - 1);
 	}
 	if (r->does == PEER_RESETS)
-		(void)setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &(struct linger){ .l_onoff = 1 }, sizeof(struct linger));
+		(void)setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &(struct linger){ .l_onoff = 1 },
+				 sizeof(struct linger));
 	peer_send(c->fd, all.p, all.n);
 }
 
 static inline const struct rule *peer_rule(struct peer *p, const char *request)
 {
-	static const struct rule none = { .status = "500 No Rule", .body = "{\"code\":\"NO_RULE\",\"message\":\"no rule\"}" };
+	static const struct rule none = { .status = "500 No Rule",
+					  .body = "{\"code\":\"NO_RULE\",\"message\":\"no rule\"}" };
 
 	for (size_t i = 0; i < PEER_RULES && p->rules[i].begins; i++) {
 		const struct rule *r = &p->rules[i];
 
-		if (strncmp(request, r->begins, strlen(r->begins)) == 0 && (r->times == 0 || p->used[i] < r->times)) {
+		if (strncmp(request, r->begins, strlen(r->begins)) == 0 &&
+		    (r->times == 0 || p->used[i] < r->times)) {
 			p->used[i]++;
 			return r;
 		}
@@ -223,7 +229,8 @@ static inline void *peer_run(void *arg)
 	struct peer *p = arg;
 
 	for (;;) {
-		struct pollfd fds[PEER_CONNS + 2] = { { .fd = p->listener, .events = POLLIN }, { .fd = p->stop, .events = POLLIN } };
+		struct pollfd fds[PEER_CONNS + 2] = { { .fd = p->listener, .events = POLLIN },
+						      { .fd = p->stop, .events = POLLIN } };
 
 		for (size_t i = 0; i < PEER_CONNS; i++)
 			fds[i + 2] = (struct pollfd){ .fd = p->conns[i].fd, .events = POLLIN };

@@ -24,7 +24,8 @@ struct upload {
 };
 
 /* SIZE: -1 if it is not known. On failure there is nothing to be done with it. */
-int upload_init(struct upload *u, const struct osb_entry *entry, int64_t size, osb_read_fn *read, void *arg, struct err *e);
+int upload_init(struct upload *u, const struct osb_entry *entry, int64_t size, osb_read_fn *read, void *arg,
+		struct err *e);
 void upload_done(struct upload *u); /* fine on zeroes */
 DEFINE_AUTO_DONE(struct upload, upload_done)
 int64_t upload_length(const struct upload *u); /* of the whole body; -1: not known */

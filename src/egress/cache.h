@@ -28,7 +28,9 @@ struct cached {
 struct cache *cache_new(struct err *e);
 void cache_free(struct cache *c); /* NULL is fine */
 
-bool cache_get(struct cache *c, uint32_t address, const char *name, uint16_t type, uint64_t now_ms, struct cached *ret);
+bool cache_get(struct cache *c, uint32_t address, const char *name, uint16_t type, uint64_t now_ms,
+	       struct cached *ret);
 /* A copy; what cannot be kept is not. */
-void cache_put(struct cache *c, uint32_t address, const char *name, uint16_t type, const struct dns_answer *answer, uint64_t now_ms);
+void cache_put(struct cache *c, uint32_t address, const char *name, uint16_t type,
+	       const struct dns_answer *answer, uint64_t now_ms);
 void cache_drop(struct cache *c, uint32_t address); /* all of one sandbox's */

@@ -9,8 +9,10 @@ struct policy;
 struct sandbox;
 
 struct change_spec {
-	struct policy *policy; /* taken in any case; NULL: what `make` makes, or the one that is in force, anew */
-	/* When its turn has come, from the one that is in force then: 1 and a policy, 0: nothing is to be done, -1. Or NULL. */
+	/* taken in any case; NULL: what `make` makes, or the one that is in force, anew */
+	struct policy *policy;
+	/* When its turn has come, from the one that is in force then: 1 and a policy, 0: nothing is to be
+	 * done, -1. Or NULL. */
 	int (*make)(const struct policy *now, struct policy **ret, void *arg, struct err *e);
 	bool is_new;           /* to be written down, once it is in force */
 	uint64_t bind_serial;  /* 0, or whose answer is to be BOUND */

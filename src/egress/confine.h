@@ -4,6 +4,6 @@
 #pragma once
 struct err;
 
-/* STATE is the folder of policies, or -1; RULES_DIR, or NULL, where the operator's lists are. Of this process, with one thread, for good.
- * Started as root (by tests, or as a sidecar) it keeps its user. */
+/* STATE is the folder of policies, or -1; RULES_DIR, or NULL, where the operator's lists are. Of this
+ * process, with one thread, for good. Started as root (by tests, or as a sidecar) it keeps its user. */
 int confine_egress(int state, const char *rules_dir, struct err *e);

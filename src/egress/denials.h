@@ -22,6 +22,7 @@ struct denials {
 void denials_init(struct denials *d);
 void denials_done(struct denials *d);
 void denials_add(struct denials *d, const char *id, const struct activity_event *ev);
-void denials_keep(struct denials *d, uint64_t number); /* it is on record, with all before it; others than there are do not count */
+/* it is on record, with all before it; others than there are do not count */
+void denials_keep(struct denials *d, uint64_t number);
 /* Those behind the one with the number AFTER: {"since":...,"next":...,"lost":...,"items":[...]} */
 void denials_write(const struct denials *d, uint64_t after, struct json_out *o);

@@ -101,10 +101,12 @@ void egress_free(struct egress *g); /* NULL is fine */
 DEFINE_AUTO(struct egress *, egress_free)
 
 void egress_reload(struct egress *g); /* the operator's lists, now */
-/* Begins to read the sockets of the last HELLO, once every sandbox that was told of has its policy (W9): a query that is read before
- * that could only be refused, in the socket it waits. Called whenever one of these may have come true. */
+/* Begins to read the sockets of the last HELLO, once every sandbox that was told of has its policy (W9): a
+ * query that is read before that could only be refused, in the socket it waits. Called whenever one of these
+ * may have come true. */
 void egress_listen(struct egress *g);
 
 void egress_mark_open(const struct egress *g, struct policy *p); /* marks in P what the operator has opened */
-/* Whether an address may be given to a sandbox at all: neither W4's, unless it was opened, nor this host's own. */
+/* Whether an address may be given to a sandbox at all: neither W4's, unless it was opened, nor this host's
+ * own. */
 bool egress_is_public(const struct egress *g, uint32_t address);

@@ -20,7 +20,8 @@ struct transport;
 typedef bool guard_fn(struct str host, void *arg);
 
 /* INNER is taken on success; EARLY are bytes received of it already. */
-struct transport *guard_new(struct transport *inner, struct str early, guard_fn *may_pass, void *arg, struct err *e);
+struct transport *guard_new(struct transport *inner, struct str early, guard_fn *may_pass, void *arg,
+			    struct err *e);
 
 /* The name in a Host of plain HTTP ("a.test", "a.test:80"): as host_name() writes it. False: it is none. */
 bool guard_host(struct str host, unsigned port, char *out);

@@ -21,4 +21,5 @@ struct sidecar;
 
 /* RUN is what the other process does: its status. Until a signal of SET says so; -1: what is asked
  * for cannot be enforced. Everything but CAP_NET_ADMIN must have been given up before. */
-int keeper_run(struct sidecar *s, const sigset_t *set, int (*run)(const struct egress_options *o), struct err *e);
+int keeper_run(struct sidecar *s, const sigset_t *set, int (*run)(const struct egress_options *o),
+	       struct err *e);

@@ -36,7 +36,8 @@ unsigned learned_seconds(uint32_t ttl);
 void learned_done(struct learned *l);
 struct learned_pair *learned_find(const struct learned *l, const char *name, uint32_t address);
 /* The pair, made when it was not there. ERR_LIMIT, when all pairs still count. */
-struct learned_pair *learned_put(struct learned *l, const char *name, uint32_t address, uint64_t now_ms, struct err *e);
+struct learned_pair *learned_put(struct learned *l, const char *name, uint32_t address, uint64_t now_ms,
+				 struct err *e);
 void learned_sweep(struct learned *l, uint64_t now_ms);
 /* Whether another name than P's still needs this port of P's address. */
 bool learned_shares(const struct learned *l, const struct learned_pair *p, uint16_t port);

@@ -27,11 +27,12 @@ struct link *link_new(struct loop *l, const char *path, link_told_fn *told, void
 struct link *link_new_fd(struct loop *l, int *fd, link_told_fn *told, void *arg, struct err *e);
 void link_free(struct link *l); /* what was asked is not answered any more; NULL is fine */
 
-/* Gives the connection up: what was asked fails, and the next one begins with everything anew, which takes back what the other side
- * has of this one. */
+/* Gives the connection up: what was asked fails, and the next one begins with everything anew, which takes
+ * back what the other side has of this one. */
 void link_renew(struct link *l, const struct err *why);
 bool link_is_up(const struct link *l); /* connected, and greeted */
-/* Sends M, whose version and serial are set here. DONE is called once, later, unless -1 was returned; it may be NULL. */
+/* Sends M, whose version and serial are set here. DONE is called once, later, unless -1 was returned; it may
+ * be NULL. */
 int link_ask(struct link *l, struct egress_message *m, link_done_fn *done, void *arg, struct err *e);
 void link_forget(struct link *l, void *arg); /* replies for this ARG are dropped */
 int link_tell(struct link *l, struct egress_message *m, struct err *e); /* as it is, with its serial */

@@ -23,7 +23,8 @@ struct listener {
 	const char *name;
 };
 
-int listener_init(struct listener *l, struct loop *loop, listener_fn *fn, void *arg, const char *name, struct err *e);
+int listener_init(struct listener *l, struct loop *loop, listener_fn *fn, void *arg, const char *name,
+		  struct err *e);
 /* From now on on this socket alone, which is taken on success. */
 int listener_take(struct listener *l, int *fd, struct err *e);
 void listener_done(struct listener *l); /* fine when it was not made */

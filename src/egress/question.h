@@ -9,8 +9,8 @@ struct egress;
 struct question;
 struct sandbox;
 
-/* The answer, or an empty one: there will be none. Called exactly once unless the question is dropped, possibly during the call
- * that asks; the question is gone. WHO is whoever asked, as a name for it. */
+/* The answer, or an empty one: there will be none. Called exactly once unless the question is dropped,
+ * possibly during the call that asks; the question is gone. WHO is whoever asked, as a name for it. */
 struct asker {
 	void (*answer)(struct str reply, void *who);
 	void *who;

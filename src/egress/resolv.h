@@ -11,7 +11,8 @@ struct err;
 #define RESOLV_CONF "/etc/resolv.conf"
 #define RESOLV_CONF_MAX ((size_t)64 * 1024)
 
-/* "192.0.2.53", "192.0.2.53:5353", "2001:db8::53", "[2001:db8::53]", "[2001:db8::53]:53"; port 53 when there is none. ERR_INVALID. */
+/* "192.0.2.53", "192.0.2.53:5353", "2001:db8::53", "[2001:db8::53]", "[2001:db8::53]:53"; port 53 when there
+ * is none. ERR_INVALID. */
 int resolv_address(struct str text, struct addr *ret, struct err *e);
 /* Those of a resolv.conf, each once, in their order, the loopback's last: they may be nobody's. How many. */
 size_t resolv_parse(struct str text, struct addr *out, size_t max);

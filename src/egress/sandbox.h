@@ -68,14 +68,18 @@ void sandboxes_drop(struct egress *g);
 struct sandbox *sandbox_by_id(const struct egress *g, struct str id);
 struct sandbox *sandbox_by_address(const struct egress *g, uint32_t address);
 
-void sandboxes_again(struct egress *g); /* the operator's lists are others: each policy is put in force anew */
+/* the operator's lists are others: each policy is put in force anew */
+void sandboxes_again(struct egress *g);
 
 /* Whether the sandbox may reach this address at this port because it has asked for NAME; else *ret_why. */
-bool sandbox_may_reach(const struct sandbox *s, const char *name, uint32_t address, uint16_t port, const char **ret_why);
+bool sandbox_may_reach(const struct sandbox *s, const char *name, uint32_t address, uint16_t port,
+		       const char **ret_why);
 bool sandbox_is_guarded(const struct sandbox *s); /* what no rule is about is denied */
 
-/* The ports at which packets to what NAME is resolved to must pass: those that no connection through the relay needs. */
+/* The ports at which packets to what NAME is resolved to must pass: those that no connection through the
+ * relay needs. */
 size_t sandbox_kernel_ports(const struct sandbox *s, const char *name, uint16_t out[POLICY_PORTS_MAX]);
 
 bool sandbox_take_token(struct sandbox *s);
-void sandbox_log(struct sandbox *s, const struct activity_event *ev); /* into its activity, and the log when it is new */
+/* into its activity, and the log when it is new */
+void sandbox_log(struct sandbox *s, const struct activity_event *ev);

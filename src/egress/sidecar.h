@@ -39,7 +39,8 @@ struct sidecar {
 int sidecar_read(struct sidecar *s, const char *(*get)(const char *name), struct err *e);
 /* The keeper, until it is told to end or cannot go on: what main() returns. EGRESS is the other process. */
 int sidecar_run(int (*egress)(const struct egress_options *o));
-/* The rules, for `nft -f -`: the table SIDECAR_TABLE, whose elements stay as they are. MARK is on what egress itself sends. */
+/* The rules, for `nft -f -`: the table SIDECAR_TABLE, whose elements stay as they are. MARK is on what egress
+ * itself sends. */
 #define SIDECAR_TABLE "opensandbox"
 #define SIDECAR_RESOLVER_PORT 15353
 #define SIDECAR_RELAY_PORT 15080

@@ -31,8 +31,10 @@ DEFINE_AUTO(struct sockets *, sockets_free)
 
 /* Not connected, non-blocking and close-on-exec. */
 int sockets_make(struct sockets *s, int family, int type, struct err *e);
-struct dial *sockets_dial(struct sockets *s, struct loop *l, const struct sockaddr *to, socklen_t to_len, unsigned timeout_ms,
+struct dial *sockets_dial(struct sockets *s, struct loop *l, const struct sockaddr *to, socklen_t to_len,
+			  unsigned timeout_ms,
 			  dial_fn *fn, void *arg, struct err *e);
 
-/* The keeper's side: answers what was asked by now with sockets that have MARK. -1: the other side is gone, or speaks nonsense. */
+/* The keeper's side: answers what was asked by now with sockets that have MARK. -1: the other side is gone,
+ * or speaks nonsense. */
 int sockets_serve(int fd, uint32_t mark, struct err *e);

@@ -22,12 +22,15 @@ struct state {
 	struct state_memory *memory; /* instead of the file of the only sandbox; or NULL */
 };
 
-/* Shared with the processes that are forked from now on; it is never half of something, whenever one of them is killed. */
+/* Shared with the processes that are forked from now on; it is never half of something, whenever one of them
+ * is killed. */
 struct state_memory *state_memory_new(struct err *e);
 
 int state_write(const struct state *st, const char *id, const struct policy *p, struct err *e); /* beside */
-int state_replace(const struct state *st, const char *id, struct err *e);                        /* by what was written */
-void state_forget(const struct state *st, const char *id);                                       /* what was written */
+/* by what was written */
+int state_replace(const struct state *st, const char *id, struct err *e);
+/* what was written */
+void state_forget(const struct state *st, const char *id);
 /* NULL: *ret_is_there tells whether there is none, or it cannot be read (e->sys), or is no policy. */
 struct policy *state_load(const struct state *st, const char *id, bool *ret_is_there, struct err *e);
 void state_remove(const struct state *st, const char *id); /* both */

@@ -24,17 +24,20 @@ struct upstream;
 #define UPSTREAM_LOOKUPS_MAX 4096
 #define UPSTREAM_ANSWER_MAX (128 * 1024) /* bytes of memory for what is read of one answer */
 
-/* ANSWER (valid during the call) is whole and has rcode NOERROR or NXDOMAIN; or it is NULL and E gives the reason. The lookup is gone. */
+/* ANSWER (valid during the call) is whole and has rcode NOERROR or NXDOMAIN; or it is NULL and E gives the
+ * reason. The lookup is gone. */
 typedef void lookup_fn(const struct dns_answer *answer, const struct err *e, void *arg);
 
 /* TO is copied. RANDOM and SOCKETS (or NULL) are the caller's, and outlive it. */
-struct upstream *upstream_new(struct loop *l, const struct addr *to, size_t n, struct random_pool *random, struct sockets *sockets,
+struct upstream *upstream_new(struct loop *l, const struct addr *to, size_t n, struct random_pool *random,
+			      struct sockets *sockets,
 			      struct err *e);
 /* Others from now on; what has been asked is still waited for. Whether they are others. */
 bool upstream_set(struct upstream *u, const struct addr *to, size_t n);
 void upstream_free(struct upstream *u); /* its lookups must have ended; NULL is fine */
 
-struct lookup *lookup_start(struct upstream *u, const char *name, uint16_t type, lookup_fn *fn, void *arg, struct err *e);
+struct lookup *lookup_start(struct upstream *u, const char *name, uint16_t type, lookup_fn *fn, void *arg,
+			    struct err *e);
 void upstream_cancel(struct lookup *q); /* NULL is fine */
 
 struct upstream_counts {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* execd/budget.h - one account for all memory that peers can make grow.
  *
- * execd lives in a cgroup of 64 MiB and keeps its buffers below 48 together (L2). The worst case, all at once:
+ * execd lives in a cgroup of 64 MiB and keeps its buffers below 48 together (L2). The worst case, all at
+ * once:
  *
  *     connections       400 x (16 KiB head or input, 4 KiB for the request)                     7.9 MiB
  *     their output      400 x 32 KiB (the high-water mark of 16 KiB, and a slice of 16)        12.5 MiB
@@ -16,15 +17,17 @@
  *                       code that waits, results of code, environments of contexts,
  *                       kernels and what they say                                               8.0 MiB
  *
- * 47.9 MiB. What is asked for beyond the account is refused, and each caller has a way to go on without: a body, code or
- * a command with input is answered 503, a line is split, a read is smaller, a terminal gets no client, its message is too
- * large, a request is not sent on, a result is left out by name.
+ * 47.9 MiB. What is asked for beyond the account is refused, and each caller has a way to go on without: a
+ * body, code or a command with input is answered 503, a line is split, a read is smaller, a terminal gets no
+ * client, its message is too large, a request is not sent on, a result is left out by name.
  *
- * An upload of known length is passed from its socket to its pipe (32 places, each for at most the 32 KiB that a socket
- * allocates in one piece). That memory is the sender's and is not charged to us, like what waits in a socket.
+ * An upload of known length is passed from its socket to its pipe (32 places, each for at most the 32 KiB
+ * that a socket allocates in one piece). That memory is the sender's and is not charged to us, like what
+ * waits in a socket.
  *
- * The kernel charges us for what waits in our sockets: 400 x 32 KiB and 32 x 48 KiB, 14 MiB. Together with the above that is below the 64. In
- * a socket of a download these are pages of the file's cache, which we may have read: of four long ones at once 1 MiB each. */
+ * The kernel charges us for what waits in our sockets: 400 x 32 KiB and 32 x 48 KiB, 14 MiB. Together with
+ * the above that is below the 64. In a socket of a download these are pages of the file's cache, which we may
+ * have read: of four long ones at once 1 MiB each. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,10 +56,12 @@ static inline bool budget_take(struct budget *b, size_t n)
 	return true;
 }
 
-/* For what only makes something faster or nicer, which all commands together could want more of than there is. */
+/* For what only makes something faster or nicer, which all commands together could want more of than there
+ * is. */
 static inline bool budget_take_spare(struct budget *b, size_t n)
 {
-	return b->max - b->used >= EXECD_BUDGET_NEEDS && n <= b->max - b->used - EXECD_BUDGET_NEEDS && budget_take(b, n);
+	return b->max - b->used >= EXECD_BUDGET_NEEDS && n <= b->max - b->used - EXECD_BUDGET_NEEDS &&
+		budget_take(b, n);
 }
 
 static inline void budget_give(struct budget *b, size_t n)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/config.h - where the daemon's configuration comes from: the warden, or a command line and an environment. */
+/* execd/config.h - where the daemon's configuration comes from: the warden, or a command line and an
+ * environment. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,8 +22,8 @@ struct options {
 
 #define CONFIG_ARENA_MAX ((size_t)8 * 1024 * 1024)
 
-/* Makes this process the PID 1 of a sandbox: takes the descriptors of base/guest.h, protects itself, enters its
- * directory. On failure ret->state_fd is set already, for the record. */
+/* Makes this process the PID 1 of a sandbox: takes the descriptors of base/guest.h, protects itself, enters
+ * its directory. On failure ret->state_fd is set already, for the record. */
 int config_from_guest(const struct options *o, struct arena *a, struct execd_config *ret, struct err *e);
 
 /* OPERANDS (or none) are the entrypoint. The token is wiped from where it came from. */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/duration.h - durations as they are written in the environment of this daemon: "1h15m30.5s", "500ms", "0". */
+/* execd/duration.h - durations as they are written in the environment of this daemon: "1h15m30.5s", "500ms",
+ * "0". */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/execd.h - the exec daemon: what its routes share. daemon.c makes and runs it, service.c has the table of routes
- * and what they have in common; one file per resource (command_api.c; sessions, PTYs, files, code and metrics have their
- * place beside it) decodes, acts and answers. */
+/* execd/execd.h - the exec daemon: what its routes share. daemon.c makes and runs it, service.c has the table
+ * of routes and what they have in common; one file per resource (command_api.c; sessions, PTYs, files, code
+ * and metrics have their place beside it) decodes, acts and answers. */
 #pragma once
 #include <stdbool.h>
 
@@ -81,8 +81,8 @@ static inline struct execd *execd_of(const struct request *rq)
 	return rq->ctx;
 }
 
-/* Runs until the entrypoint ends or a signal says so. Returns the exit code, or -1 when it could not start; a FAILED
- * record has been written then. */
+/* Runs until the entrypoint ends or a signal says so. Returns the exit code, or -1 when it could not start; a
+ * FAILED record has been written then. */
 int execd_run(struct execd_config *config, struct err *e);
 
 /* service.c */
@@ -110,10 +110,12 @@ extern const struct http_limits service_limits;
 /* Answers 429 with a Retry-After. */
 int reply_too_many(struct reply *rp, const char *what);
 
-/* The environment of a program: ours, then what the file of EXECD_ENVS says now; one that cannot be read counts as empty. */
+/* The environment of a program: ours, then what the file of EXECD_ENVS says now; one that cannot be read
+ * counts as empty. */
 int execd_env(const struct execd_config *config, struct arena *a, struct env *ret, struct err *e);
 /* The directory of a shell, absolute and made if it is missing; ours by default. 1 after having answered. */
-int execd_make_cwd(struct execd *x, const char *cwd, struct arena *a, struct reply *rp, const char **ret, struct err *e);
+int execd_make_cwd(struct execd *x, const char *cwd, struct arena *a, struct reply *rp, const char **ret,
+		   struct err *e);
 
 /* ---- routes ---- */
 
@@ -124,7 +126,8 @@ handler_fn command_delete;
 handler_fn session_post;
 handler_fn session_run_post;
 handler_fn session_delete_route;
-handler_fn code_post, code_context_post, code_contexts_get, code_contexts_delete_route, code_context_get, code_context_delete_route;
+handler_fn code_post, code_context_post, code_contexts_get, code_contexts_delete_route, code_context_get,
+	code_context_delete_route;
 handler_fn pty_post;
 handler_fn pty_get;
 handler_fn pty_delete_route;
@@ -142,8 +145,10 @@ const char *check_envs(const void *value); /* of FIELD_MAP: sizes that an enviro
 const char *bad_env_name(const struct string_map *envs); /* the first that is no name, or NULL */
 int refuse_env_name(struct reply *rp, const char *field, const char *name); /* answers 400; 1 */
 /* As POST /command with nothing but the command. */
-int command_run_text(struct execd *x, const char *text, bool is_background, struct arena *a, struct reply *rp, struct err *e);
+int command_run_text(struct execd *x, const char *text, bool is_background, struct arena *a, struct reply *rp,
+		     struct err *e);
 
-handler_fn files_info_get, files_delete, files_permissions_post, files_mv_post, files_search_get, files_replace_post;
+handler_fn files_info_get, files_delete, files_permissions_post, files_mv_post, files_search_get,
+	files_replace_post;
 handler_fn files_upload_post, files_download_get, directories_post, directories_delete, directories_list_get;
 #define UPLOAD_BODY_MAX ((uint64_t)8 * 1024 * 1024 * 1024)

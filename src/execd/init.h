@@ -33,14 +33,15 @@ struct init {
 int init_open(struct init *in, struct loop *l, void (*stop)(int signo, void *arg), void *arg, struct err *e);
 void init_done(struct init *in); /* children are forgotten, not ended */
 
-/* What the sandbox's root must not be able to do to PID 1: not dumpable, and a saved group id that no program has, so
- * that prlimit() and ptrace() see a stranger; both ask for all three group ids to be the same. Needs SETGID. */
+/* What the sandbox's root must not be able to do to PID 1: not dumpable, and a saved group id that no program
+ * has, so that prlimit() and ptrace() see a stranger; both ask for all three group ids to be the same. Needs
+ * SETGID. */
 int init_protect(struct err *e);
 
 /* ---- children ---- */
 
-/* Each is called at most once, from the loop: either failed, or started and later ended. The child may be started anew or
- * freed from `failed` and `ended`. */
+/* Each is called at most once, from the loop: either failed, or started and later ended. The child may be
+ * started anew or freed from `failed` and `ended`. */
 struct child_ops {
 	void (*started)(void *arg);                            /* it runs the program; or NULL */
 	void (*failed)(const struct err *why, void *arg);      /* it never did */
@@ -58,14 +59,16 @@ struct child {
 	void *arg;
 };
 
-/* Forks and returns: the way to exec is not waited for, it may lead through a cgroup without memory or time left. SP
- * is not needed afterwards; -1 for a stream of it means our null_fd. -1: there is no process. */
-int child_start(struct child *c, struct init *in, const struct spawn_spec *sp, const struct child_ops *ops, void *arg,
+/* Forks and returns: the way to exec is not waited for, it may lead through a cgroup without memory or time
+ * left. SP is not needed afterwards; -1 for a stream of it means our null_fd. -1: there is no process. */
+int child_start(struct child *c, struct init *in, const struct spawn_spec *sp, const struct child_ops *ops,
+		void *arg,
 		struct err *e);
 
-/* A process that was started by another one and then left to us (in the sandbox all are, elsewhere those of our children): PID is told
- * when it ends. -1: it has ended already. */
-int child_adopt(struct child *c, struct init *in, pid_t pid, const struct child_ops *ops, void *arg, struct err *e);
+/* A process that was started by another one and then left to us (in the sandbox all are, elsewhere those of
+ * our children): PID is told when it ends. -1: it has ended already. */
+int child_adopt(struct child *c, struct init *in, pid_t pid, const struct child_ops *ops, void *arg,
+		struct err *e);
 
 /* To the process and its group, which it leads (spawn_spec.new_session). Fine when it has ended. */
 void child_signal(const struct child *c, int signo);

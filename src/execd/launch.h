@@ -32,13 +32,15 @@ struct launch {
 int leaf_enter(const struct leaf *leaf, struct err *e); /* for this process; in a child of ours */
 int launch_setup(void *launch, struct err *e); /* a spawn_setup_fn */
 
-/* A directory by its name in a request, with variables and "~" from ENV; relative to our own. Magic links do not lead
- * anywhere (R1). ERR_INVALID with a reason that names the path when there is no such directory. */
+/* A directory by its name in a request, with variables and "~" from ENV; relative to our own. Magic links do
+ * not lead anywhere (R1). ERR_INVALID with a reason that names the path when there is no such directory. */
 int launch_open_cwd(const struct env *env, struct str path, struct err *e);
 
-/* One by its absolute path, which is made if it is missing: at first, and again where it was removed since. */
+/* One by its absolute path, which is made if it is missing: at first, and again where it was removed
+ * since. */
 int launch_open_made(const char *path, struct err *e);
-bool launch_is_about_path(const struct err *why); /* another path would have done, or another file there; ours did not fail */
+/* another path would have done, or another file there; ours did not fail */
+bool launch_is_about_path(const struct err *why);
 
 /* The same as an absolute path, whether it is there or not. NULL with an error as above. */
 const char *launch_cwd_path(const struct env *env, struct str path, struct arena *a, struct err *e);

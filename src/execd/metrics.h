@@ -47,6 +47,7 @@ struct metrics {
 	struct metrics_reader *readers;
 };
 
-int metrics_init(struct metrics *m, struct loop *l, const struct cgroup_gauges *gauges, bool sees_host, struct err *e);
+int metrics_init(struct metrics *m, struct loop *l, const struct cgroup_gauges *gauges, bool sees_host,
+		 struct err *e);
 void metrics_stop(struct metrics *m); /* ends all watches */
 void metrics_done(struct metrics *m);

@@ -10,8 +10,8 @@ struct budget;
 struct proxied;
 
 #define PROXIED_MAX 128 /* requests and tunnels in progress */
-/* Taken from the budget: what a call holds at most, the rest of it that must stay for others, and what a tunnel holds
- * beyond the share of the connection that it was. */
+/* Taken from the budget: what a call holds at most, the rest of it that must stay for others, and what a
+ * tunnel holds beyond the share of the connection that it was. */
 #define PROXIED_MEMORY ((size_t)80 * 1024)
 #define PROXIED_RESERVE ((size_t)2 * 1024 * 1024)
 #define PROXIED_TUNNEL_MEMORY ((size_t)16 * 1024)

@@ -49,8 +49,8 @@ struct users_files {
 	struct str passwd, group;
 };
 
-/* A uid alone: the user's primary and supplementary groups, or the gid of the same number for an unknown one. With a
- * gid: that, and no others. */
+/* A uid alone: the user's primary and supplementary groups, or the gid of the same number for an unknown one.
+ * With a gid: that, and no others. */
 void identity_of_uid(const struct users_files *f, uid_t uid, struct identity *ret);
 void identity_of_ids(uid_t uid, gid_t gid, struct identity *ret);
 /* One by its name or its number. ERR_INVALID when the name is unknown or the number too large. */
@@ -66,11 +66,11 @@ struct users_text {
 };
 void users_text_done(struct users_text *t);
 DEFINE_AUTO_DONE(struct users_text, users_text_done)
-/* All of both, for a worker: that much memory is not ours to take. On failure there is nothing to be done. ERR_INVALID names a
- * file that is none or too large. */
+/* All of both, for a worker: that much memory is not ours to take. On failure there is nothing to be done.
+ * ERR_INVALID names a file that is none or too large. */
 int users_read(struct users_text *ret, struct err *e);
-/* The lines about one user and one group, each by its name, its number, or empty; of the rest no more than a piece is in memory
- * at a time. Errors are those of users_read(). */
+/* The lines about one user and one group, each by its name, its number, or empty; of the rest no more than a
+ * piece is in memory at a time. Errors are those of users_read(). */
 int users_find(struct str user, struct str group, struct users_text *ret, struct err *e);
 
 /* Looked up in the files in /etc, read anew each time. */

@@ -75,7 +75,8 @@ int workers_init(struct workers *ws, struct err *e); /* the fields above `lines`
 void workers_done(struct workers *ws);               /* kills what runs; after the server is gone */
 
 /* For handlers: answers later. SPEC must stay. */
-int work_begin(struct workers *ws, const struct work_spec *spec, struct request *rq, struct reply *rp, struct err *e);
+int work_begin(struct workers *ws, const struct work_spec *spec, struct request *rq, struct reply *rp,
+	       struct err *e);
 
 /* ---- between the two sides ---- */
 

@@ -25,7 +25,8 @@ void asker_progress(struct asker *a, const struct fetch_message *m, bool must);
 /* NAME may be NULL. The documents are sent as sealed memfds. */
 int asker_found(struct asker *a, const struct digest *digest, const char *name, struct str manifest,
 		struct str config, struct err *e);
-int asker_wants(struct asker *a, uint64_t ret_layers[MANIFEST_LAYERS_MAX / 64], struct err *e); /* the answer to it */
+/* the answer to it */
+int asker_wants(struct asker *a, uint64_t ret_layers[MANIFEST_LAYERS_MAX / 64], struct err *e);
 
 /* How it ended; ERR_NONE: well. */
 void asker_end(struct asker *a, const struct err *outcome);

@@ -9,8 +9,8 @@ struct registry;
 #define TOKEN_MAX ((size_t)16 * 1024)
 #define TOKEN_ANSWER_MAX ((size_t)64 * 1024)
 
-/* Sets r->authorization. ERR_DENIED: there are no credentials to answer with, they are not good, or they would have to go
- * to somebody else (I4). */
+/* Sets r->authorization. ERR_DENIED: there are no credentials to answer with, they are not good, or they
+ * would have to go to somebody else (I4). */
 int auth_answer(struct registry *r, struct str challenge, struct err *e);
 
 /* ---- for tests ---- */

@@ -24,7 +24,7 @@ static int cannot_write(int sys, struct err *e)
 {
 	if (sys != ENOSPC && sys != EDQUOT && sys != EFBIG)
 		return err_sys(e, sys, "write a layer");
-	(void)err_set(e, ERR_LIMIT, "no space for the image on the server's disk");
+	(void)err_set(e, ERR_LIMIT, "no room for the image on the server's disk");
 	e->sys = ENOSPC;
 	return -1;
 }

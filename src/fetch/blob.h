@@ -44,5 +44,6 @@ void blob_name(const struct digest *digest, char out[BLOB_NAME_MAX]);
 bool blob_exists(int dir, const struct digest *digest, uint64_t size);
 int blobs_sync(int dir, struct err *e); /* names are on the disk, too */
 
-/* Removes all that is ours in the folder, but the blobs of KEEP (names in hexadecimal) and, unless WITH_NEW, what is being written. */
+/* Removes all that is ours in the folder, but the blobs of KEEP (names in hexadecimal) and, unless WITH_NEW,
+ * what is being written. */
 int blobs_sweep(int dir, const struct string_list *keep, bool with_new, struct err *e);

@@ -8,6 +8,6 @@ struct err;
 struct order;
 
 int confine_fetcher(struct err *e);
-/* Files, too, where the kernel has Landlock (the preflight tells where it has not): BLOBS is all that it can still write. Needs the
- * above. */
+/* Files, too, where the kernel has Landlock (the preflight tells where it has not): BLOBS is all that it can
+ * still write. Needs the above. */
 int confine_files(const struct order *o, int blobs, struct err *e);

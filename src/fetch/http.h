@@ -27,7 +27,8 @@ struct target {
 	bool is_https;
 };
 
-/* TEXT may be relative to BASE, or BASE NULL. Only http and https, without a user; what follows '#' is dropped. */
+/* TEXT may be relative to BASE, or BASE NULL. Only http and https, without a user; what follows '#' is
+ * dropped. */
 int target_parse(const char *base, const char *text, struct target *ret, struct err *e);
 
 /* What an order allows about HOST, with the port that is not the scheme's own: the rule for it, or NULL. */
@@ -56,7 +57,8 @@ struct transfer {
 	const char *const *accept; /* media types, NULL at the end; or NULL */
 	const char *authorization; /* value of the header, or NULL */
 	uint64_t from;             /* bytes to leave out at the front */
-	/* where the body of an answer 200 or 206 goes: into a buffer, which begins anew with each try, or in pieces */
+	/* where the body of an answer 200 or 206 goes: into a buffer, which begins anew with each try, or in
+	 * pieces */
 	struct buf *whole;
 	body_fn *body;
 	void *arg;
@@ -84,7 +86,8 @@ DEFINE_AUTO_DONE(struct transfer, transfer_done)
 
 int transfer_begin(struct session *s, struct transfer *t, struct err *e); /* again, too, once it is over */
 
-/* Waits for something to happen, at most WAIT_MS, and lets it. -1: all of it has to end: time is over, nobody waits. */
+/* Waits for something to happen, at most WAIT_MS, and lets it. -1: all of it has to end: time is over, nobody
+ * waits. */
 int session_turn(struct session *s, int wait_ms, struct err *e);
 
 /* Until T is over, while the others go on; -1 as above. */

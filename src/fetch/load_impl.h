@@ -47,7 +47,8 @@ struct made_layer {
 /* One pass over the archive. */
 int load_read(struct load *l, const struct tar_sink *sink, struct err *e);
 /* An image without a manifest: it gets one. */
-int load_found_made(struct load *l, const char *name, struct buf *config, const struct made_layer *layers, size_t n, struct err *e);
+int load_found_made(struct load *l, const char *name, struct buf *config, const struct made_layer *layers,
+		    size_t n, struct err *e);
 
 int load_layout(struct load *l, struct err *e);
 bool load_is_docker(struct load *l);

@@ -8,4 +8,5 @@ struct order;
 #define PULL_LAYERS_AT_ONCE 3
 
 int pull_image(const struct order *o, struct asker *a, int blobs, struct err *e);
-int pull_check(const struct order *o, struct asker *a, struct err *e); /* whether the credentials are good for it */
+/* whether the credentials are good for it */
+int pull_check(const struct order *o, struct asker *a, struct err *e);

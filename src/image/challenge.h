@@ -15,11 +15,12 @@ struct err;
 
 struct challenge {
 	bool has_basic, has_bearer;
-	char realm[CHALLENGE_TEXT_MAX + 1]; /* of Bearer: where tokens come from; never empty then, and no more than text */
+	/* of Bearer: where tokens come from; never empty then, and no more than text */
+	char realm[CHALLENGE_TEXT_MAX + 1];
 	char service[CHALLENGE_TEXT_MAX + 1], scope[CHALLENGE_TEXT_MAX + 1]; /* "": not said */
 };
 
-/* VALUE is that of WWW-Authenticate, or of several joined by ", ". Other schemes are passed over; of several Bearer challenges
- * the first counts. ERR_INVALID for what does not follow the grammar, for control characters of any kind, and for a Bearer
- * challenge without a realm. */
+/* VALUE is that of WWW-Authenticate, or of several joined by ", ". Other schemes are passed over; of several
+ * Bearer challenges the first counts. ERR_INVALID for what does not follow the grammar, for control
+ * characters of any kind, and for a Bearer challenge without a realm. */
 int challenge_parse(struct str value, struct challenge *ret, struct err *e);

@@ -28,7 +28,8 @@ enum entry_kind {
 };
 
 enum entry_form {
-	ENTRY_TAR,   /* a root file system: whiteouts mean nothing there and are refused, so are absolute names */
+	/* a root file system: whiteouts mean nothing there and are refused, so are absolute names */
+	ENTRY_TAR,
 	ENTRY_LAYER, /* one of a stack, of an OCI image: absolute names are those below its root */
 };
 
@@ -45,7 +46,8 @@ struct entry_claim {
 
 /* As it will be. */
 struct entry {
-	char path[PATH_BYTES_MAX + 1];   /* below the root: no "." or "..", no "//", no '/' at either end; "": the root itself */
+	/* below the root: no "." or "..", no "//", no '/' at either end; "": the root itself */
+	char path[PATH_BYTES_MAX + 1];
 	char target[PATH_BYTES_MAX + 1]; /* of a symlink: any text; of a hard link: as `path` */
 	enum entry_kind kind;
 	unsigned mode; /* permission bits, set-id bits included */
@@ -58,6 +60,6 @@ struct entry {
 /* 1; 0: to be left out, which are device nodes; -1: ERR_INVALID. */
 int entry_check(const struct entry_claim *claim, enum entry_form form, struct entry *ret, struct err *e);
 
-/* The same for the name of an extended attribute: 1 for "user." alone, whose meaning is the programs' own; 0 for what
- * belongs to the host's kernel (security., system.); -1 for what an overlay would obey. */
+/* The same for the name of an extended attribute: 1 for "user." alone, whose meaning is the programs' own; 0
+ * for what belongs to the host's kernel (security., system.); -1 for what an overlay would obey. */
 int entry_check_attr(const char *name, struct err *e);

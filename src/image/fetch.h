@@ -60,7 +60,9 @@ struct fetch_message {
 	uint32_t phase, layers, layers_done; /* of FETCH_PROGRESS */
 	uint32_t padding;
 	uint64_t bytes, total;               /* of FETCH_PROGRESS; total 0: not known */
-	struct digest digest;                /* of FETCH_FOUND: what the manifest was asked for with, or its sha256 */
-	char name[REFERENCE_TEXT_MAX + 1];   /* of FETCH_FOUND in a load: what the archive calls it; "": nothing */
+	/* of FETCH_FOUND: what the manifest was asked for with, or its sha256 */
+	struct digest digest;
+	/* of FETCH_FOUND in a load: what the archive calls it; "": nothing */
+	char name[REFERENCE_TEXT_MAX + 1];
 	struct err err;                      /* of FETCH_FAILED */
 };

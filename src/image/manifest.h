@@ -46,10 +46,12 @@ struct blob_ref { /* what a document says about another one, or about a layer */
 
 enum manifest_kind { MANIFEST_INDEX, MANIFEST_IMAGE };
 
-/* What a document is, by its own word and by TYPE, the media type that came with it ("": nothing came), which must agree. */
+/* What a document is, by its own word and by TYPE, the media type that came with it ("": nothing came), which
+ * must agree. */
 int manifest_kind(struct str text, struct str type, enum manifest_kind *ret, struct err *e);
 
-/* The media type of the manifest of an image: what it says of itself, or OCI's. It is not looked at any closer. */
+/* The media type of the manifest of an image: what it says of itself, or OCI's. It is not looked at any
+ * closer. */
 const char *manifest_media_type(struct str text);
 
 /* The entry of an index that fits the platform. ERR_NOT_FOUND names those that there are. */
@@ -57,7 +59,8 @@ struct index_entry {
 	struct blob_ref blob;
 	const char *media_type; /* of an image or of an index, which the document will be held to */
 };
-int index_pick(struct str text, const struct platform *want, struct arena *a, struct index_entry *ret, struct err *e);
+int index_pick(struct str text, const struct platform *want, struct arena *a, struct index_entry *ret,
+	       struct err *e);
 
 /* The images of a layout: the entries of its index, each with the name that the writer gave it. */
 #define LAYOUT_IMAGES_MAX 64
@@ -66,7 +69,8 @@ struct layout_entry {
 	const char *media_type, *name; /* the latter "": none */
 	bool is_other; /* it says that it is for another platform */
 };
-int layout_list(struct str text, const struct platform *want, struct arena *a, struct layout_entry ret[LAYOUT_IMAGES_MAX],
+int layout_list(struct str text, const struct platform *want, struct arena *a,
+		struct layout_entry ret[LAYOUT_IMAGES_MAX],
 		size_t *ret_n, struct err *e);
 
 struct manifest {
@@ -87,9 +91,11 @@ struct image_config {
 };
 int image_config_parse(struct str text, struct arena *a, struct image_config *ret, struct err *e);
 
-/* Whether programs can be started as this user and in this directory (NULL: not said) as far as the words tell. An image that
- * names nonsense can be pulled and kept, but no sandbox can be made of it: ERR_INVALID, which names USER or WORKDIR (I6). */
+/* Whether programs can be started as this user and in this directory (NULL: not said) as far as the words
+ * tell. An image that names nonsense can be pulled and kept, but no sandbox can be made of it: ERR_INVALID,
+ * which names USER or WORKDIR (I6). */
 int image_check_start(const char *user, const char *workdir, struct err *e);
 
 /* Whether configuration and manifest are of one image, and of one for this platform. */
-int image_check(const struct manifest *m, const struct image_config *c, const struct platform *want, struct err *e);
+int image_check(const struct manifest *m, const struct image_config *c, const struct platform *want,
+		struct err *e);

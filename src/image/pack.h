@@ -24,7 +24,8 @@ struct pack_spec {
 	uint64_t bytes_max;    /* that the tar has */
 	uint64_t disk_max;     /* of them that are written: holes are not */
 	uint64_t entries_max;
-	const char *const *left_out; /* paths below the root, NULL behind the last: neither they nor that they are gone is told */
+	/* paths below the root, NULL behind the last: neither they nor that they are gone is told */
+	const char *const *left_out;
 	pack_opaque_fn *is_opaque;
 	void *arg;
 };

@@ -22,7 +22,8 @@ struct err;
 #define REFERENCE_DEFAULT_REGISTRY "docker.io"
 
 struct reference {
-	char registry[REFERENCE_REGISTRY_MAX + 1]; /* host or host:port, in small letters; never with a scheme */
+	/* host or host:port, in small letters; never with a scheme */
+	char registry[REFERENCE_REGISTRY_MAX + 1];
 	char repository[REFERENCE_REPOSITORY_MAX + 1];
 	char tag[REFERENCE_TAG_MAX + 1]; /* "": there is only a digest */
 	bool has_digest;                 /* then the tag says nothing */
@@ -32,7 +33,8 @@ struct reference {
 /* ERR_INVALID with a message for the user. */
 int reference_parse(struct str text, struct reference *ret, struct err *e);
 
-/* The whole name, one spelling for one image: "docker.io/library/python:3.12". With a digest, the tag is left out. */
+/* The whole name, one spelling for one image: "docker.io/library/python:3.12". With a digest, the tag is left
+ * out. */
 bool reference_write(const struct reference *r, struct buf *b);
 
 /* "host", "host:port", "[::1]:port": what may stand in a URL, too. */

@@ -14,8 +14,8 @@
 struct digest;
 struct err;
 
-/* I2. The header of one entry is bounded too: the reader takes no more than 1 MiB of pax or long names, and a zstd window
- * of 128 MiB. */
+/* I2. The header of one entry is bounded too: the reader takes no more than 1 MiB of pax or long names, and a
+ * zstd window of 128 MiB. */
 #define TAR_BYTES_MAX (UINT64_C(50) << 30)
 #define TAR_ENTRIES_MAX UINT64_C(2000000)
 #define TAR_FILE_MAX (UINT64_C(20) << 30) /* of the tar itself, as it is stored; for who opens it */
@@ -30,7 +30,8 @@ struct tar_source {
 	int fd;           /* to be read from where it is; -1: */
 	struct str bytes;
 	enum entry_form form;
-	struct digest *ret_digest; /* or NULL: the digest of all of it once decompressed, of the kind that its size says */
+	/* or NULL: the digest of all of it once decompressed, of the kind that its size says */
+	struct digest *ret_digest;
 };
 
 /* For each entry: make, then any number of attr, for a file data in ascending order, end. */
@@ -42,11 +43,14 @@ struct tar_sink {
 };
 
 /* A failure names the entry where there is one. */
-int tar_read(const struct tar_source *source, const struct tar_limits *limits, const struct tar_sink *sink, void *arg,
+int tar_read(const struct tar_source *source, const struct tar_limits *limits, const struct tar_sink *sink,
+	     void *arg,
 	     struct err *e);
 
-/* The sha256 of what is in FD once it is decompressed, read from its start; *ret_kind is "" for what is not, "gzip", "zstd" or "xz". */
+/* The sha256 of what is in FD once it is decompressed, read from its start; *ret_kind is "" for what is not,
+ * "gzip", "zstd" or "xz". */
 int tar_plain_digest(int fd, struct digest *ret, const char **ret_kind, struct err *e);
 
-/* Once per process before it gives up the right to open files: names are taken as they are, and nothing is looked up. */
+/* Once per process before it gives up the right to open files: names are taken as they are, and nothing is
+ * looked up. */
 int tar_prepare(struct err *e);

@@ -4,6 +4,6 @@
 #pragma once
 struct err;
 
-/* As root: becomes USER, or, where there is no such account, an id that nobody has. Then, for everybody: no capabilities, no new
- * privileges, no cores, no programs, nothing of other processes. */
+/* As root: becomes USER, or, where there is no such account, an id that nobody has. Then, for everybody: no
+ * capabilities, no new privileges, no cores, no programs, nothing of other processes. */
 int confine_gateway(const char *user, struct err *e);

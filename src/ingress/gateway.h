@@ -51,4 +51,5 @@ struct gateway {
 };
 
 int gateway_init(struct gateway *g, const struct gateway_spec *spec, struct err *e);
-void gateway_done(struct gateway *g); /* cuts what is in progress; after the HTTP servers are gone, fine when not initialised */
+/* cuts what is in progress; after the HTTP servers are gone, fine when not initialised */
+void gateway_done(struct gateway *g);

@@ -36,7 +36,9 @@ struct lookup *lookup_new(struct loop *l, struct provider *p, struct err *e); /*
 void lookup_free(struct lookup *l); /* no callback comes any more; NULL is fine */
 DEFINE_AUTO(struct lookup *, lookup_free)
 
-/* 1: *ret, valid until the loop turns. 0: W's FN will be called from the loop, unless it is cancelled. -1: E. ID is id_valid(). */
-int lookup_find(struct lookup *l, struct str id, struct lookup_waiter *w, const struct finding **ret, struct err *e);
+/* 1: *ret, valid until the loop turns. 0: W's FN will be called from the loop, unless it is cancelled. -1: E.
+ * ID is id_valid(). */
+int lookup_find(struct lookup *l, struct str id, struct lookup_waiter *w, const struct finding **ret,
+		struct err *e);
 void lookup_cancel(struct lookup_waiter *w); /* fine when it does not wait */
 struct lookup_counts lookup_counts(const struct lookup *l);

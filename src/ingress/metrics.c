@@ -68,7 +68,7 @@ static void write_system(struct buf *b)
 
 	if (getrusage(RUSAGE_SELF, &u) < 0)
 		return;
-	write_head(b, "ingress_system_cpu_usage", "counter", "Seconds of processor time.");
+	write_head(b, "ingress_system_cpu_usage", "counter", "Seconds of CPU time.");
 	buf_addf(b, "ingress_system_cpu_usage %.6f\n",
 		 (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6);
 	write_one(b, "ingress_system_memory_usage_bytes", "gauge", "The most that it has used.", (uint64_t)u.ru_maxrss * 1024);

@@ -47,9 +47,10 @@ struct provider_ops {
 	/* Leads to one call of FN, from the loop, unless it is cancelled. NULL: E. ID is id_valid(). */
 	struct search *(*find)(struct provider *p, const char *id, finding_fn *fn, void *arg, struct err *e);
 	void (*cancel)(struct search *s);
-	/* Completes OUT, whose headers have room for PROVIDER_HEADERS_MAX more and whose target is the sandbox's own, for a
-	 * request to PORT of the sandbox ID; and how it goes, until it has left. */
-	int (*lead)(struct provider *p, const struct finding *f, const char *id, unsigned port, struct arena *a,
+	/* Completes OUT, whose headers have room for PROVIDER_HEADERS_MAX more and whose target is the
+	 * sandbox's own, for a request to PORT of the sandbox ID; and how it goes, until it has left. */
+	int (*lead)(struct provider *p, const struct finding *f, const char *id, unsigned port,
+		    struct arena *a,
 		    struct http_request *out, struct http_header *headers, struct led *ret, struct err *e);
 	void (*used)(struct sandbox_port *way); /* it still moves bytes */
 	void (*left)(struct sandbox_port *way);

@@ -29,8 +29,8 @@ struct run_spec {
 	uint64_t queue_max, interval_s;
 };
 
-/* Runs until SIGTERM or SIGINT: then no more connections are taken, requests in progress get RUN_DRAIN_MS, and it returns 0; a
- * second signal ends it at once, which is -1. SIGHUP reads certificate, keys and the servers' key anew and looks their names
- * up; what cannot be read stays as it was. Rights are given up before the first request. The calling process has one thread
- * and has called signals_prepare(). */
+/* Runs until SIGTERM or SIGINT: then no more connections are taken, requests in progress get RUN_DRAIN_MS,
+ * and it returns 0; a second signal ends it at once, which is -1. SIGHUP reads certificate, keys and the
+ * servers' key anew and looks their names up; what cannot be read stays as it was. Rights are given up before
+ * the first request. The calling process has one thread and has called signals_prepare(). */
 int run(const struct run_spec *spec, struct err *e);

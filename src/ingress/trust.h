@@ -26,6 +26,7 @@ struct trust {
 int trust_add(struct trust *t, struct str text, struct err *e); /* "10.0.0.0/8", "::1" */
 bool trust_has(const struct trust *t, const struct sockaddr *sa);
 
-/* Who the request is from: PEER, or, as long as those that say so are trusted, the last one in X-Forwarded-For that is not.
- * The port is of no meaning. True: PEER is trusted. */
-bool trust_client(const struct trust *t, const struct sockaddr *peer, const struct http_head *head, struct addr *ret);
+/* Who the request is from: PEER, or, as long as those that say so are trusted, the last one in
+ * X-Forwarded-For that is not. The port is of no meaning. True: PEER is trusted. */
+bool trust_client(const struct trust *t, const struct sockaddr *peer, const struct http_head *head,
+		  struct addr *ret);

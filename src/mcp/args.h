@@ -77,7 +77,8 @@ extern const char *const args_actions[];     /* allow, deny */
 extern const char *const args_diagnostics[]; /* the kinds of sandbox_diagnostics */
 enum { DIAGNOSTICS_SUMMARY, DIAGNOSTICS_LOGS, DIAGNOSTICS_EVENTS, DIAGNOSTICS_NETWORK };
 
-extern const struct args args_defaults; /* what a call holds before it is decoded, and what schemas tell as defaults */
+/* what a call holds before it is decoded, and what schemas tell as defaults */
+extern const struct args args_defaults;
 
 /* The tables, by the tools that they belong to; see tools.c. */
 #define ARGS_TABLES(X) \
@@ -93,6 +94,8 @@ ARGS_TABLES(ARGS_DECLARE)
 /* What a table inside another is called in schemas ("NetworkRule"). */
 const char *args_title(const struct field *fields);
 
-/* The arguments of a call, V (an object or NULL), into *ret, which holds args_defaults before. Lists and objects that came as
- * text with JSON in it, as some models write them, are taken for what they mean. All problems are in the error. */
-int args_decode(struct arena *a, const struct json *v, const struct field *fields, struct args *ret, struct err *e);
+/* The arguments of a call, V (an object or NULL), into *ret, which holds args_defaults before. Lists and
+ * objects that came as text with JSON in it, as some models write them, are taken for what they mean. All
+ * problems are in the error. */
+int args_decode(struct arena *a, const struct json *v, const struct field *fields, struct args *ret,
+		struct err *e);

@@ -47,7 +47,8 @@ struct call {
 	mcp_call_step_fn *then;
 	bool takes_failure; /* the next step looks at osb_call_error(op) itself */
 	bool is_cancelled, is_waiting; /* waiting: for the timer */
-	enum { RUN_COMMAND, RUN_CODE, RUN_IN_SESSION } run; /* how what runs is ended: in a session by leaving it */
+	/* how what runs is ended: in a session by leaving it */
+	enum { RUN_COMMAND, RUN_CODE, RUN_IN_SESSION } run;
 	struct timer timer;
 	unsigned polls;
 	double progress;
@@ -85,7 +86,8 @@ struct call {
 };
 
 /* Begins: PARAMS are those of tools/call. It is answered in any case, by OUT, unless it is cancelled. */
-void mcp_call_begin(struct engine *en, struct session *s, struct out *out, const struct rpc_id *id, const struct json *params);
+void mcp_call_begin(struct engine *en, struct session *s, struct out *out, const struct rpc_id *id,
+		    const struct json *params);
 void mcp_call_cancel(struct call *c);
 void mcp_call_free(struct call *c);
 

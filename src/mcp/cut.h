@@ -10,8 +10,8 @@
 
 #define CUT_NOTE_MAX 96 /* bytes of a note */
 
-/* Appends TEXT, or the two ends of it with a note between them that says how much is left out; at most LIMIT bytes and the note,
- * and no character is cut in two. Returns !out->failed. */
+/* Appends TEXT, or the two ends of it with a note between them that says how much is left out; at most LIMIT
+ * bytes and the note, and no character is cut in two. Returns !out->failed. */
 bool cut_middle(struct buf *out, struct str text, size_t limit);
 
 /* The two ends of a stream of bytes of any length, of which LIMIT bytes are kept. */
@@ -24,7 +24,8 @@ void cut_init(struct cut *c, size_t limit);
 void cut_done(struct cut *c);
 bool cut_feed(struct cut *c, const char *p, size_t n); /* false: out of memory */
 bool cut_is_whole(const struct cut *c);
-/* All of it, or both ends; BETWEEN stands between them. If there is something between them, they are taken for text. */
+/* All of it, or both ends; BETWEEN stands between them. If there is something between them, they are taken
+ * for text. */
 bool cut_finish(const struct cut *c, struct str between, struct buf *out);
 
 /* JSON that is one line, with two blanks for each level. */

@@ -43,7 +43,8 @@ struct engine {
 	void *idle_arg;
 };
 
-int engine_init(struct engine *en, struct loop *l, struct osb_client *client, const struct mcp_limits *limits, struct err *e);
+int engine_init(struct engine *en, struct loop *l, struct osb_client *client, const struct mcp_limits *limits,
+		struct err *e);
 void engine_done(struct engine *en); /* no call is under way any more */
 void engine_pump(struct engine *en); /* an operation was begun: look after the client soon */
 /* The end: no call begins any more, and those that are under way are cancelled. */

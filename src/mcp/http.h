@@ -21,7 +21,8 @@ struct mcp_http *mcp_http_new(struct engine *en, const struct mcp_options *optio
 void mcp_http_free(struct mcp_http *h);
 DEFINE_AUTO(struct mcp_http *, mcp_http_free)
 
-/* At the engine's end: nobody can connect any more, and connections that are there get 503 for what they still ask. */
+/* At the engine's end: nobody can connect any more, and connections that are there get 503 for what they
+ * still ask. */
 void mcp_http_leave(struct mcp_http *h, unsigned deadline_ms);
 
 unsigned mcp_http_port(const struct mcp_http *h);

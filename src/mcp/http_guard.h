@@ -28,7 +28,8 @@ int http_guard_init(struct http_guard *g, const struct mcp_options *options, str
 bool http_guard_admits(const struct http_guard *g, const struct request *rq, struct http_refusal *ret);
 /* Of "name", "name:port", "[::1]:port": whether it is this machine's own, or one of HOSTS. */
 bool http_guard_knows_host(const struct http_guard *g, struct str host);
-bool http_guard_knows_origin(const struct http_guard *g, struct str origin); /* "http://name:port", by all three parts */
+/* "http://name:port", by all three parts */
+bool http_guard_knows_origin(const struct http_guard *g, struct str origin);
 
 /* A listening socket. Without a token an address that others can reach is refused. */
 int http_guard_listen(const struct mcp_options *options, int backlog, unsigned *ret_port, struct err *e);

@@ -44,7 +44,8 @@ struct rpc_message {
 
 /* -1 with ERR_INVALID: V is no message. Its id is in *ret all the same, if it has one that can be used. */
 int rpc_read(const struct json *v, struct rpc_message *ret, struct err *e);
-bool rpc_id_read(const struct json *v, struct rpc_id *ret); /* false: neither a string nor an integer, or too long */
+/* false: neither a string nor an integer, or too long */
+bool rpc_id_read(const struct json *v, struct rpc_id *ret);
 
 /* {"jsonrpc":"2.0","id":ID,"result": and the closing bracket: the result is written between them. */
 struct json_out rpc_result_open(struct buf *b, const struct rpc_id *id);
@@ -59,7 +60,9 @@ struct rpc_lines {
 	struct buf held; /* its max is the ceiling */
 	bool is_dropping;
 };
-typedef void rpc_line_fn(struct str line, bool is_too_long, void *arg); /* without its end; empty if it is too long */
+/* without its end; empty if it is too long */
+typedef void rpc_line_fn(struct str line, bool is_too_long, void *arg);
 
 void rpc_lines_feed(struct rpc_lines *l, struct str piece, rpc_line_fn *fn, void *arg);
-void rpc_lines_end(struct rpc_lines *l, rpc_line_fn *fn, void *arg); /* a last line without an end counts, too */
+/* a last line without an end counts, too */
+void rpc_lines_end(struct rpc_lines *l, rpc_line_fn *fn, void *arg);

@@ -19,13 +19,16 @@ struct session;
 
 #define SESSION_SERVER_NAME "OpenSandbox Sandbox"
 
-/* A way for messages to the client, a transport's. It must live until `finished`, or until all sessions that use it are gone. */
+/* A way for messages to the client, a transport's. It must live until `finished`, or until all sessions that
+ * use it are gone. */
 struct out {
 	void (*send)(struct out *o, struct str message); /* one line of JSON */
 	bool (*has_room)(const struct out *o);           /* false: what can be left out is left out */
-	void (*finished)(struct out *o);                 /* everything that came with it was answered, or never will be */
+	/* everything that came with it was answered, or never will be */
+	void (*finished)(struct out *o);
 	size_t max;                                      /* bytes of one message: what is longer gets lost */
-	size_t left;                                     /* bytes of answers altogether: of the rest only errors are told */
+	/* bytes of answers altogether: of the rest only errors are told */
+	size_t left;
 	unsigned pending;                                /* requests; the session's to count */
 };
 
@@ -44,4 +47,5 @@ bool mcp_session_knows_version(struct str version);
 /* For calls. */
 void mcp_session_answer(struct out *out, const struct rpc_id *id, struct buf *message);
 void mcp_session_forget(struct out *out); /* a request that is not answered */
-void mcp_session_log(struct session *s, struct out *out, const char *level, const char *tool, const char *text);
+void mcp_session_log(struct session *s, struct out *out, const char *level, const char *tool,
+		     const char *text);

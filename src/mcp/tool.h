@@ -27,7 +27,8 @@ struct tool {
 	const struct field *fields; /* mcp/args.h */
 	const char *output;         /* mcp/schema.h */
 	unsigned flags;
-	/* Begins an operation of the library (call->op has the call for it) and returns STEP_WAIT, or does without one. */
+	/* Begins an operation of the library (call->op has the call for it) and returns STEP_WAIT, or does
+	 * without one. */
 	enum step (*begin)(struct call *c, struct err *e);
 	/* Writes the result. NULL: {"status": STATUS}, or what the library makes of it. */
 	int (*finish)(struct call *c, struct json_out *o, struct err *e);

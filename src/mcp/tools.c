@@ -48,12 +48,12 @@ static const struct tool tools[] = {
 	},
 	{
 		"sandbox_get_metrics", "Measure a sandbox",
-		"How much processor time and memory a sandbox uses now, and how much it may.",
+		"CPU and memory usage of a sandbox, and its limits.",
 		args_sandbox_connected, "SandboxMetrics", INSIDE | TOOL_READS, sandbox_get_metrics_begin, NULL, NULL,
 	},
 	{
 		"sandbox_healthcheck", "Ask whether a sandbox answers",
-		"Whether the inside of a sandbox answers at all. Not healthy is a result, not an error.",
+		"Whether a sandbox answers. Not healthy is a result, not an error.",
 		args_sandbox_connected, "SandboxHealthResponse", INSIDE | TOOL_READS, sandbox_healthcheck_begin, sandbox_healthcheck_finish, NULL,
 	},
 	{

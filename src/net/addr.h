@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* net/addr.h - numeric socket addresses as text: "127.0.0.1:8080", "[::1]:80", "unix:/run/x.sock", "unix:@name".
+/* net/addr.h - numeric socket addresses as text: "127.0.0.1:8080", "[::1]:80", "unix:/run/x.sock",
+ * "unix:@name".
  *
  * No names are looked up here. */
 #pragma once
@@ -28,6 +29,7 @@ int sockaddr_unix(const char *path, struct addr *ret_addr, struct err *e); /* a 
 /* The address alone, without a port, as others write it in headers; "" for a unix socket. Returns OUT. */
 #define ADDR_HOST_MAX 46
 const char *sockaddr_host(const struct sockaddr *sa, char out[ADDR_HOST_MAX]);
-/* The text of an address, for logs; returns OUT. Bytes of an abstract name that are not printable become '?'. */
+/* The text of an address, for logs; returns OUT. Bytes of an abstract name that are not printable become
+ * '?'. */
 #define ADDR_TEXT_MAX 128
 const char *sockaddr_format(const struct sockaddr *sa, socklen_t len, char out[ADDR_TEXT_MAX]);

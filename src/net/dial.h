@@ -30,8 +30,11 @@ struct dial *dial_start(struct loop *l, const struct dial_spec *spec, dial_fn *f
 void dial_cancel(struct dial *d); /* NULL is fine */
 DEFINE_AUTO(struct dial *, dial_cancel)
 
-struct dial *dial_unix(struct loop *l, const char *path, unsigned timeout_ms, dial_fn *fn, void *arg, struct err *e);
+struct dial *dial_unix(struct loop *l, const char *path, unsigned timeout_ms, dial_fn *fn, void *arg,
+		       struct err *e);
 
-/* Connects a socket that was made elsewhere, in another network namespace for instance. *fd is taken on success. */
-struct dial *dial_fd(struct loop *l, int *fd, const struct sockaddr *to, socklen_t to_len, unsigned timeout_ms,
+/* Connects a socket that was made elsewhere, in another network namespace for instance. *fd is taken on
+ * success. */
+struct dial *dial_fd(struct loop *l, int *fd, const struct sockaddr *to, socklen_t to_len,
+		     unsigned timeout_ms,
 		     dial_fn *fn, void *arg, struct err *e);

@@ -87,17 +87,21 @@ struct dns_answer {
 	struct dns_record records[DNS_RECORDS_MAX];
 };
 
-/* Whether IN is the answer to what dns_query_write() wrote for this id, name and type: then it is read into A. Records that
- * nobody could use (another class, owners that no host has) are left out. ERR_INVALID: it is not, or it is broken; ERR_LIMIT: more
- * than A or DNS_RECORDS_MAX hold. A truncated one has no records. */
-int dns_answer_parse(struct str in, uint16_t id, const char *name, uint16_t type, struct arena *a, struct dns_answer *ret,
+/* Whether IN is the answer to what dns_query_write() wrote for this id, name and type: then it is read into
+ * A. Records that nobody could use (another class, owners that no host has) are left out. ERR_INVALID: it is
+ * not, or it is broken; ERR_LIMIT: more than A or DNS_RECORDS_MAX hold. A truncated one has no records. */
+int dns_answer_parse(struct str in, uint16_t id, const char *name, uint16_t type, struct arena *a,
+		     struct dns_answer *ret,
 		     struct err *e);
 
-/* The last name of the chain that begins at NAME, and each name on it to VISIT (or NULL), which stops it with false. NULL: it was
- * stopped, it goes in a circle, is longer than DNS_CHAIN_MAX, or leads to a name that no host can have. */
-const char *dns_chain(const struct dns_answer *a, const char *name, bool (*visit)(const char *name, void *arg), void *arg);
+/* The last name of the chain that begins at NAME, and each name on it to VISIT (or NULL), which stops it with
+ * false. NULL: it was stopped, it goes in a circle, is longer than DNS_CHAIN_MAX, or leads to a name that no
+ * host can have. */
+const char *dns_chain(const struct dns_answer *a, const char *name, bool (*visit)(const char *name,
+										  void *arg), void *arg);
 
-/* The answer to Q, to OUT, which is empty; what does not fit into MAX bytes is truncated: it has no records, and the client comes back
- * over TCP. */
-void dns_reply_write(const struct dns_query *q, unsigned rcode, const struct dns_record *records, size_t n, size_t max,
+/* The answer to Q, to OUT, which is empty; what does not fit into MAX bytes is truncated: it has no records,
+ * and the client comes back over TCP. */
+void dns_reply_write(const struct dns_query *q, unsigned rcode, const struct dns_record *records, size_t n,
+		     size_t max,
 		     struct buf *out);

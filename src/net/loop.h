@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* net/loop.h - the event loop: descriptors, timers and deferred work on one thread.
  *
- * Sources (struct io, struct timer, struct deferred) are embedded in the objects that own them and carry a name
- * for diagnostics. A source may be removed, and the object around it freed, from any callback, its own included:
- * the loop never touches a source after calling it and drops what was pending for a removed one.
- * Callbacks do not nest: to call back "later", defer. Time comes from the loop and stands still during a turn. */
+ * Sources (struct io, struct timer, struct deferred) are embedded in the objects that own them and carry a
+ * name for diagnostics. A source may be removed, and the object around it freed, from any callback, its own
+ * included: the loop never touches a source after calling it and drops what was pending for a removed one.
+ * Callbacks do not nest: to call back "later", defer. Time comes from the loop and stands still during a
+ * turn. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,14 +27,16 @@ void loop_set_clock(struct loop *l, clock_fn *now_ms, void *arg); /* for tests; 
 void loop_set_slow(struct loop *l, uint64_t threshold_ms, slow_fn *fn, void *arg);
 uint64_t loop_now_ms(const struct loop *l);
 
-/* For a loop that is turned by another one: what to watch for reading, and after how many milliseconds it wants a turn even
- * if nothing is to be read (-1: not by itself). Who sets timers between turns looks at the clock first. */
+/* For a loop that is turned by another one: what to watch for reading, and after how many milliseconds it
+ * wants a turn even if nothing is to be read (-1: not by itself). Who sets timers between turns looks at the
+ * clock first. */
 int loop_fd(const struct loop *l);
 int loop_due_ms(const struct loop *l);
 void loop_look_at_clock(struct loop *l);
 
 int loop_run(struct loop *l, struct err *e);                  /* until loop_stop() */
-int loop_turn(struct loop *l, int max_wait_ms, struct err *e); /* one wait and what follows from it; -1 ms: no limit */
+/* one wait and what follows from it; -1 ms: no limit */
+int loop_turn(struct loop *l, int max_wait_ms, struct err *e);
 void loop_stop(struct loop *l);
 
 /* Descriptors, level-triggered. */
@@ -50,18 +53,20 @@ struct io {
 	struct loop *loop; /* NULL: not added */
 	int fd;            /* not owned */
 	unsigned want;
-	unsigned armed;    /* what the kernel was asked for: all of want, and perhaps what was wanted before */
+	/* what the kernel was asked for: all of want, and perhaps what was wanted before */
+	unsigned armed;
 	io_fn *fn;
 	void *arg;
 	const char *name;
 };
 
-int io_add(struct io *io, struct loop *l, int fd, unsigned want, io_fn *fn, void *arg, const char *name, struct err *e);
+int io_add(struct io *io, struct loop *l, int fd, unsigned want, io_fn *fn, void *arg, const char *name,
+	   struct err *e);
 void io_want(struct io *io, unsigned want);
 void io_del(struct io *io); /* before closing the descriptor; fine when not added */
 
-/* Timers. Setting one never fails: its place in the heap is taken with timer_init(). Moving a deadline further
- * away costs nothing, so an idle timeout can be renewed for every byte. */
+/* Timers. Setting one never fails: its place in the heap is taken with timer_init(). Moving a deadline
+ * further away costs nothing, so an idle timeout can be renewed for every byte. */
 typedef void timer_fn(void *arg);
 
 struct timer {

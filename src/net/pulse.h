@@ -17,6 +17,7 @@ struct pulse {
 
 #define PULSE_INIT ((struct pulse){ .fd = -1 })
 
-/* Begins with the first byte. FD, the end of a pipe that is written to, is taken on success; it is made non-blocking. */
+/* Begins with the first byte. FD, the end of a pipe that is written to, is taken on success; it is made
+ * non-blocking. */
 int pulse_start(struct pulse *p, struct loop *l, int *fd, struct err *e);
 void pulse_done(struct pulse *p); /* fine when it was not started */

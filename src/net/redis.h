@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* net/redis.h - a small client of Redis on the loop: commands go out in order, replies come back in order (RESP 2).
+/* net/redis.h - a small client of Redis on the loop: commands go out in order, replies come back in order
+ * (RESP 2).
  *
- * A connection is made with the first command and again, at most once a second, after it was lost; what was in progress then
- * fails. Nothing is repeated. Replies are simple strings, errors (which become errors here), integers, bulk strings, nil, and
- * arrays of bulk strings. */
+ * A connection is made with the first command and again, at most once a second, after it was lost; what was
+ * in progress then fails. Nothing is repeated. Replies are simple strings, errors (which become errors here),
+ * integers, bulk strings, nil, and arrays of bulk strings. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,10 +37,11 @@ struct redis_dsn {
 	struct addr to; /* set for sockets and numeric hosts, else by redis_dsn_resolve() */
 };
 
-/* redis://[[user]:password@]host[:port][/db], rediss://... for TLS, unix://[[user]:password@]/path[?db=N]. ERR_INVALID; the
- * message never has the text, which may have a password. */
+/* redis://[[user]:password@]host[:port][/db], rediss://... for TLS, unix://[[user]:password@]/path[?db=N].
+ * ERR_INVALID; the message never has the text, which may have a password. */
 int redis_dsn_parse(struct str text, struct redis_dsn *ret, struct err *e);
-int redis_dsn_resolve(struct redis_dsn *d, struct err *e); /* looks the name up, if it is one: this may block */
+/* looks the name up, if it is one: this may block */
+int redis_dsn_resolve(struct redis_dsn *d, struct err *e);
 
 /* ---- replies ---- */
 
@@ -53,19 +55,22 @@ struct redis_reply {
 	size_t n; /* of an array */
 };
 
-/* 1: *ret is the first reply of IN, whose bytes are *ret_size; its views point into IN. 0: more is needed. -1: that is no reply
- * that we know, or one beyond a ceiling. Pure. */
+/* 1: *ret is the first reply of IN, whose bytes are *ret_size; its views point into IN. 0: more is needed.
+ * -1: that is no reply that we know, or one beyond a ceiling. Pure. */
 int redis_reply_parse(struct str in, struct redis_reply *ret, size_t *ret_size);
 
 /* ---- the client ---- */
 
 /* Both are copied. MAKER: for a DSN that asks for TLS; NULL otherwise. */
-struct redis *redis_new(struct loop *l, const struct redis_dsn *dsn, const struct transport_maker *maker, struct err *e);
-void redis_free(struct redis *r); /* no callback comes any more; NULL is fine; may be called from any callback */
+struct redis *redis_new(struct loop *l, const struct redis_dsn *dsn, const struct transport_maker *maker,
+			struct err *e);
+/* no callback comes any more; NULL is fine; may be called from any callback */
+void redis_free(struct redis *r);
 DEFINE_AUTO(struct redis *, redis_free)
 
 /* Exactly one of REPLY, valid during the call, and E is there. Called from the loop only. */
 typedef void redis_fn(const struct redis_reply *reply, const struct err *e, void *arg);
 
 /* -1: it was not sent, and FN will not be called. The reply is waited for TIMEOUT_MS. */
-int redis_send(struct redis *r, const struct str *words, size_t n, unsigned timeout_ms, redis_fn *fn, void *arg, struct err *e);
+int redis_send(struct redis *r, const struct str *words, size_t n, unsigned timeout_ms, redis_fn *fn,
+	       void *arg, struct err *e);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* net/relay.h - moves bytes between two transports, both ways, until both sides have ended.
  *
- * Each direction holds at most one piece (RELAY_PIECE, or what a pipe takes) and reads nothing more before that has
- * left: a side that does not read stalls the direction towards it and no other. The end of one side is passed on
- * as a half-close behind its last byte; the other direction goes on. A relay that has nothing to move holds no
- * buffer. Between plain transports a direction that has moved RELAY_SPLICE_AFTER bytes goes through a pipe without
- * being copied; that needs SIGPIPE ignored or blocked, otherwise the copies stay. */
+ * Each direction holds at most one piece (RELAY_PIECE, or what a pipe takes) and reads nothing more before
+ * that has left: a side that does not read stalls the direction towards it and no other. The end of one side
+ * is passed on as a half-close behind its last byte; the other direction goes on. A relay that has nothing to
+ * move holds no buffer. Between plain transports a direction that has moved RELAY_SPLICE_AFTER bytes goes
+ * through a pipe without being copied; that needs SIGPIPE ignored or blocked, otherwise the copies stay. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

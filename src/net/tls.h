@@ -2,8 +2,9 @@
 /* net/tls.h - TLS 1.2 and 1.3 as transports.
  *
  * The handshake is driven by the first sends and receives of the transport's owner, under the owner's timers.
- * A transport keeps what it needs of its server or client alive, so these may be freed before it. After EAGAIN a
- * caller must offer the same bytes again, followed by others if it likes: OpenSSL has sealed them already. */
+ * A transport keeps what it needs of its server or client alive, so these may be freed before it. After
+ * EAGAIN a caller must offer the same bytes again, followed by others if it likes: OpenSSL has sealed them
+ * already. */
 #pragma once
 #include <stdbool.h>
 
@@ -20,7 +21,8 @@ struct transport_maker;
 struct tls_server_options { /* paths of PEM files, copied */
 	const char *cert_path; /* the certificate and what leads from it to its root */
 	const char *key_path;
-	const char *client_ca_path; /* clients must show a certificate by one of these; NULL: none is asked for */
+	/* clients must show a certificate by one of these; NULL: none is asked for */
+	const char *client_ca_path;
 };
 
 struct tls_server *tls_server_new(const struct tls_server_options *options, struct err *e);

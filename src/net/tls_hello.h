@@ -20,5 +20,6 @@ struct tls_hello {
 	char name[HOST_NAME_LEN_MAX + 1]; /* as host_name() writes it */
 };
 
-/* IN is everything received so far. 1: *ret is complete; 0: more is needed; -1: it is no such message, and *ret_why gives the reason. */
+/* IN is everything received so far. 1: *ret is complete; 0: more is needed; -1: it is no such message, and
+ * *ret_why gives the reason. */
 int tls_hello_parse(struct str in, struct tls_hello *ret, const char **ret_why);

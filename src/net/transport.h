@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* net/transport.h - one connected byte stream: a socket, or TLS over one.
  *
- * All calls are non-blocking and return -1 with errno EAGAIN when they would have to wait. Other modules own a
- * transport by pointer and close it exactly once. sendfile(2) has no way to suppress SIGPIPE: programs ignore it. */
+ * All calls are non-blocking and return -1 with errno EAGAIN when they would have to wait. Other modules own
+ * a transport by pointer and close it exactly once. sendfile(2) has no way to suppress SIGPIPE: programs
+ * ignore it. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,16 +18,20 @@ struct transport;
 struct transport_ops {
 	const char *name; /* "tcp", "tls" */
 	ssize_t (*recv)(struct transport *t, void *p, size_t n); /* 0: the peer ended its side */
-	ssize_t (*send)(struct transport *t, const struct iovec *iov, int n, bool more); /* more: a hint that more follows */
-	ssize_t (*send_file)(struct transport *t, int fd, off_t *offset, size_t n); /* advances *offset; 0: file ended */
+	/* more: a hint that more follows */
+	ssize_t (*send)(struct transport *t, const struct iovec *iov, int n, bool more);
+	/* advances *offset; 0: file ended */
+	ssize_t (*send_file)(struct transport *t, int fd, off_t *offset, size_t n);
 	void (*shut)(struct transport *t);                       /* end our side, after all that was sent */
 	void (*close)(struct transport *t);                      /* frees T and its descriptor */
-	/* What to wait for (IO_IN, IO_OUT) when the caller wants WANT, and what a readiness means to the caller: TLS
-	 * may have to write in order to read. */
+	/* What to wait for (IO_IN, IO_OUT) when the caller wants WANT, and what a readiness means to the
+	 * caller: TLS may have to write in order to read. */
 	unsigned (*interest)(const struct transport *t, unsigned want);
 	unsigned (*readiness)(const struct transport *t, unsigned ready);
-	bool (*has_pending)(const struct transport *t); /* bytes can be received without the descriptor being ready */
-	const char *(*failure)(const struct transport *t); /* more than errno says about why it is broken, or ""; NULL: never */
+	/* bytes can be received without the descriptor being ready */
+	bool (*has_pending)(const struct transport *t);
+	/* more than errno says about why it is broken, or ""; NULL: never */
+	const char *(*failure)(const struct transport *t);
 };
 
 struct transport {

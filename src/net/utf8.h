@@ -12,8 +12,8 @@ size_t utf8_valid_prefix(struct str s); /* bytes of S up to the first ill-formed
 bool utf8_is_cut(struct str s);         /* S (1 to 3 bytes) is the front of a longer well-formed sequence */
 
 /* Makes any stream of bytes valid UTF-8: each byte that is not part of a well-formed sequence becomes U+FFFD.
- * A sequence that the end of a piece cuts is held back (up to 3 bytes) until the next piece or the end, so the
- * result does not depend on how the stream is cut. Starts zeroed. */
+ * A sequence that the end of a piece cuts is held back (up to 3 bytes) until the next piece or the end, so
+ * the result does not depend on how the stream is cut. Starts zeroed. */
 struct text_sanitizer {
 	char held[4];
 	size_t n;

@@ -18,7 +18,7 @@ int cgroup_thaw(const struct cgroup *g, int timeout_ms, struct err *e);
  * some are. Killed processes still have to be collected by their parent. */
 int cgroup_kill(const struct cgroup *g, int timeout_ms, struct err *e);
 
-/* FN for each process of the group and of those below it, as the list is now; stops at the first that is not 0 and returns
- * that. 0 at the end, -1. */
+/* FN for each process of the group and of those below it, as the list is now; stops at the first that is not
+ * 0 and returns that. 0 at the end, -1. */
 typedef int cgroup_process_fn(pid_t pid, void *arg, struct err *e);
 int cgroup_each_process(const struct cgroup *g, cgroup_process_fn *fn, void *arg, struct err *e);

@@ -29,7 +29,8 @@ struct cgroup_gauges {
 #define CGROUP_GAUGES_INIT ((struct cgroup_gauges){ { -1, -1, -1, -1, -1, -1 } })
 
 /* Memory of one group, CPU time of another. All of them, or an error. */
-int cgroup_gauges_open(const struct cgroup *memory, const struct cgroup *cpu, struct cgroup_gauges *ret, struct err *e);
+int cgroup_gauges_open(const struct cgroup *memory, const struct cgroup *cpu, struct cgroup_gauges *ret,
+		       struct err *e);
 /* Of the group that this process is in, as far as they can be found. */
 void cgroup_gauges_open_own(struct cgroup_gauges *ret);
 void cgroup_gauges_done(struct cgroup_gauges *g);

@@ -19,7 +19,8 @@ struct err;
 
 /* 1 done, 0 there is no such file (or the group is gone), -1. */
 int cg_write(int dir, const char *file, const char *text, struct err *e);
-int cg_writef(int dir, const char *file, struct err *e, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+int cg_writef(int dir, const char *file, struct err *e, const char *fmt,
+	      ...) __attribute__((format(printf, 4, 5)));
 int cg_read(int dir, const char *file, struct buf *b, struct err *e); /* appends */
 int cg_read_number(int dir, const char *file, uint64_t *ret, struct err *e);
 int cg_read_key(int dir, const char *file, const char *key, uint64_t *ret, struct err *e);
@@ -39,8 +40,8 @@ const char *cg_next_group(DIR *d);
 uint64_t cg_deadline(int timeout_ms);
 /* Sleeps a little, longer each time; false when the deadline has passed. *delay_ms starts at 0. */
 bool cg_pause(unsigned *delay_ms, uint64_t deadline);
-/* Waits until cgroup.events of DIR says KEY WANT. 1 it does, 0 the deadline passed, -1. A group that is gone is
- * neither populated nor frozen. */
+/* Waits until cgroup.events of DIR says KEY WANT. 1 it does, 0 the deadline passed, -1. A group that is gone
+ * is neither populated nor frozen. */
 int cg_wait_event(int dir, const char *key, uint64_t want, uint64_t deadline, struct err *e);
 
 /* Decides, now that there is a v2 group of ours (DIR, or -1), what v1 hierarchies are still needed. */

@@ -36,27 +36,32 @@ enum cgroup_lack {
 	CGROUP_READ_ONLY,
 };
 
-/* Plain data for reading. The v2 hierarchy, or else v1's freezer, is the first that is used: a process that is
- * attached to groups in this order can be killed with its group from the first step on. */
+/* Plain data for reading. The v2 hierarchy, or else v1's freezer, is the first that is used: a process that
+ * is attached to groups in this order can be killed with its group from the first step on. */
 struct cgroup_layout {
 	struct cgroup_hierarchy at[CGROUP_HIERARCHIES_MAX];
 	size_t n;
 	int where[CGROUP_CONTROLLERS]; /* index of the hierarchy that serves it, or -1 */
 	enum cgroup_lack lack[CGROUP_CONTROLLERS];
 	unsigned shared; /* controllers that groups below the top do not have of their own */
-	char base[CGROUP_MOUNT_MAX + 1];    /* below the mount points, "" or "a/b": where our groups go on v1 */
+	/* below the mount points, "" or "a/b": where our groups go on v1 */
+	char base[CGROUP_MOUNT_MAX + 1];
 	char v2_base[CGROUP_MOUNT_MAX + 1]; /* and on v2 */
-	bool is_busy;     /* v2: there are processes in the base, so controllers cannot be enabled: cgroup_vacate() */
+	/* v2: there are processes in the base, so controllers cannot be enabled: cgroup_vacate() */
+	bool is_busy;
 	bool has_freeze;  /* v2: cgroup.freeze; known once there is a group, see cgroup_open_top() */
 	bool has_kill;    /* v2: cgroup.kill */
 };
 
 struct cgroup_find {
-	const char *root; /* NULL: "/". Another tree is a test's: its files are not asked whether they are cgroups */
+	/* NULL: "/". Another tree is a test's: its files are not asked whether they are cgroups */
+	const char *root;
 	const char *base; /* NULL: "" */
-	bool below_own;   /* v2: below the group of this process (which is then delegated to us), not below `base` */
-	/* v2 alone: where this process is in NAME.service, below the group of the unit NAME + `beside` + .service next to it, if there is
-	 * one that systemd leaves to us (Delegate=); else below `base`. NULL: not looked for. */
+	/* v2: below the group of this process (which is then delegated to us), not below `base` */
+	bool below_own;
+	/* v2 alone: where this process is in NAME.service, below the group of the unit NAME + `beside` +
+	 * .service next to it, if there is one that systemd leaves to us (Delegate=); else below `base`.
+	 * NULL: not looked for. */
 	const char *beside;
 	bool v1_only;     /* as if v2 were not mounted */
 };
@@ -67,8 +72,8 @@ int cgroup_layout_find(const struct cgroup_find *how, struct cgroup_layout *ret,
 void cgroup_layout_done(struct cgroup_layout *l);
 DEFINE_AUTO_DONE(struct cgroup_layout, cgroup_layout_done)
 
-/* From now on groups below the top do without CONTROLLERS (bits) of their own: what the top has holds for all of them, or
- * nobody asks. They have no directory in v1 hierarchies that serve nothing else. */
+/* From now on groups below the top do without CONTROLLERS (bits) of their own: what the top has holds for all
+ * of them, or nobody asks. They have no directory in v1 hierarchies that serve nothing else. */
 void cgroup_layout_share(struct cgroup_layout *l, unsigned controllers);
 
 /* Whether the group NAME below the v2 base is there with groups below it. */
@@ -77,7 +82,7 @@ bool cgroup_is_in_use(const struct cgroup_layout *l, const char *name);
 /* For people, "disabled at boot" and so on; NULL when controller C is available. */
 const char *cgroup_lack_text(const struct cgroup_layout *l, enum cgroup_controller c);
 
-/* On v2 a group either has processes or hands controllers on to groups below it. Moves this process from the base
- * group to CGROUP_OWN_LEAF below it, and with ALL every other process there too (in a container: its init).
- * ERR_CONFLICT when processes are left. Nothing to do on v1 and at the true root, which is exempt. */
+/* On v2 a group either has processes or hands controllers on to groups below it. Moves this process from the
+ * base group to CGROUP_OWN_LEAF below it, and with ALL every other process there too (in a container: its
+ * init). ERR_CONFLICT when processes are left. Nothing to do on v1 and at the true root, which is exempt. */
 int cgroup_vacate(struct cgroup_layout *l, bool all, struct err *e);

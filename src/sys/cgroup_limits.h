@@ -19,7 +19,8 @@ struct cgroup_limits {
 	uint64_t cpu_weight; /* 1 to CGROUP_WEIGHT_MAX, 100 is the default of the kernel */
 	uint64_t io_weight;  /* the same */
 	uint64_t pids;
-	uint64_t socket_bytes; /* buffers of sockets, which v1 does not count as memory; on v2 they are, and this says nothing */
+	/* buffers of sockets, which v1 does not count as memory; on v2 they are, and this says nothing */
+	uint64_t socket_bytes;
 	bool no_swap;        /* on v1 memory and swap together are limited to what memory is */
 	bool no_hugetlb;
 	bool oom_whole;      /* running out of memory kills all of the group instead of one process */
@@ -39,9 +40,9 @@ enum {
 
 const char *cgroup_limit_name(unsigned bit); /* "memory", "io weight", ... */
 
-/* Sets what L asks for. *ret_lacking gets the bits of those that this host has no means to enforce: whether to go
- * on without them is the caller's decision. Lowering memory below what is used fails on v1 (ERR_CONFLICT) and
- * kills on v2. */
+/* Sets what L asks for. *ret_lacking gets the bits of those that this host has no means to enforce: whether
+ * to go on without them is the caller's decision. Lowering memory below what is used fails on v1
+ * (ERR_CONFLICT) and kills on v2. */
 int cgroup_limit(const struct cgroup *g, const struct cgroup_limits *l, unsigned *ret_lacking, struct err *e);
 
 /* With LOW, the group NAME below PARENT runs only when no other group there wants to, and every other group

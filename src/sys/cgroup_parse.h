@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* sys/cgroup_parse.h - the texts that the kernel writes about control groups.
  *
- * All of it is pure: a view in, values out, nothing allocated. Lines that are malformed are passed over, since a
- * newer kernel may write more than we know. */
+ * All of it is pure: a view in, values out, nothing allocated. Lines that are malformed are passed over,
+ * since a newer kernel may write more than we know. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,7 +61,8 @@ bool cgroup_parse_pressure(struct str text, uint64_t *ret_us);
 /* Of files with one number; "max" is UINT64_MAX. */
 bool cgroup_parse_number(struct str text, uint64_t *ret);
 
-/* The next process of cgroup.procs. A process that has no number in our pid namespace reads as 0: passed over. */
+/* The next process of cgroup.procs. A process that has no number in our pid namespace reads as 0: passed
+ * over. */
 bool cgroup_next_pid(struct str *in, pid_t *ret);
 
 /* Bytes moved, summed over devices (saturating): io.stat, and blkio.throttle.io_service_bytes*. */

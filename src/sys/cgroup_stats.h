@@ -29,11 +29,12 @@ struct cgroup_stats {
 
 int cgroup_stats_read(const struct cgroup *g, struct cgroup_stats *ret, struct err *e);
 
-/* CPU time of the group NAME below PARENT (".": PARENT itself): 1 told, 0 it is gone or this host does not count it, -1. With
- * both it is what the group would have used had there been nobody else. */
+/* CPU time of the group NAME below PARENT (".": PARENT itself): 1 told, 0 it is gone or this host does not
+ * count it, -1. With both it is what the group would have used had there been nobody else. */
 struct cgroup_cpu {
 	uint64_t used_us;
-	uint64_t waited_us; /* in which some of it had to wait; 0 where the kernel does not count that (v2 with PSI does) */
+	/* in which some of it had to wait; 0 where the kernel does not count that (v2 with PSI does) */
+	uint64_t waited_us;
 };
 int cgroup_cpu_read(const struct cgroup *parent, const char *name, struct cgroup_cpu *ret, struct err *e);
 

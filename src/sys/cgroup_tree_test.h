@@ -115,8 +115,10 @@ static inline void tree_must_find(struct tree *t, struct cgroup_find how)
 static inline void tree_v2_group(struct tree *t, const char *at, const char *controllers, const char *below)
 {
 	static const char *const files[][2] = {
-		{ "cgroup.type", "domain\n" }, { "cgroup.procs", "" }, { "cgroup.freeze", "0\n" }, { "cgroup.kill", "" },
-		{ "cgroup.events", "populated 0\nfrozen 0\n" }, { "cpu.stat", "usage_usec 12\nuser_usec 7\n" },
+		{ "cgroup.type", "domain\n" }, { "cgroup.procs", "" }, { "cgroup.freeze", "0\n" },
+			{ "cgroup.kill", "" },
+		{ "cgroup.events", "populated 0\nfrozen 0\n" },
+			{ "cpu.stat", "usage_usec 12\nuser_usec 7\n" },
 	};
 	char path[512];
 
@@ -139,7 +141,8 @@ static inline void tree_v2(struct tree *t, const char *own)
 
 static inline void tree_v1(struct tree *t)
 {
-	static const char *const names[] = { "memory", "cpu,cpuacct", "pids", "blkio", "devices", "freezer", "hugetlb",
+	static const char *const names[] = { "memory", "cpu,cpuacct", "pids", "blkio", "devices", "freezer",
+					     "hugetlb",
 					     "cpuset" };
 	char path[256];
 

@@ -14,5 +14,6 @@ struct stat;
 /* PATH is below the folder. Not 0: the search ends with that. */
 typedef int closed_file_fn(const char *path, const struct stat *st, void *arg, struct err *e);
 
-/* In DIR, which is read through a mount of its own: what is mounted over it, or below, is not seen. Needs root. */
+/* In DIR, which is read through a mount of its own: what is mounted over it, or below, is not seen. Needs
+ * root. */
 int closed_files_find(int dir, closed_file_fn *fn, void *arg, struct err *e);

@@ -22,7 +22,8 @@ struct conntrack_flow {
 /* True: it is to end. */
 typedef bool conntrack_fn(const struct conntrack_flow *f, void *arg);
 
-/* NL is a socket of NETLINK_NETFILTER. FN is asked about each connection from SOURCE (0: from anywhere); NULL: all of them end.
- * The kernel looks through its whole table, which takes tens of milliseconds. *ret_n (or NULL): how
- * many did. Those that have ended meanwhile by themselves count, too. */
-int conntrack_end(struct netlink *nl, uint32_t source, conntrack_fn *fn, void *arg, size_t *ret_n, struct err *e);
+/* NL is a socket of NETLINK_NETFILTER. FN is asked about each connection from SOURCE (0: from anywhere);
+ * NULL: all of them end. The kernel looks through its whole table, which takes tens of milliseconds. *ret_n
+ * (or NULL): how many did. Those that have ended meanwhile by themselves count, too. */
+int conntrack_end(struct netlink *nl, uint32_t source, conntrack_fn *fn, void *arg, size_t *ret_n,
+		  struct err *e);

@@ -14,14 +14,15 @@ struct err;
 int fd_set_nonblock(int fd, bool on, struct err *e);
 int fd_set_cloexec(int fd, bool on, struct err *e);
 
-/* Both go on after EINTR. On a non-blocking descriptor that is not ready they fail (e->sys is EAGAIN), with part
- * of the bytes moved: they are for files, pipes and sockets that may block. */
+/* Both go on after EINTR. On a non-blocking descriptor that is not ready they fail (e->sys is EAGAIN), with
+ * part of the bytes moved: they are for files, pipes and sockets that may block. */
 int fd_write_all(int fd, const void *p, size_t n, struct err *e);
 /* Appends everything up to EOF; ERR_LIMIT beyond MAX bytes or the ceiling of B. */
 int fd_read_all(int fd, size_t max, struct buf *b, struct err *e);
 
 /* Appends the content of a regular file of at most MAX bytes; anything but a regular file is ERR_INVALID, and
- * nothing blocks on a FIFO or device. Symlinks are followed: for paths of our own. On failure B may hold a part. */
+ * nothing blocks on a FIFO or device. Symlinks are followed: for paths of our own. On failure B may hold a
+ * part. */
 int fd_read_file(int dirfd, const char *path, size_t max, struct buf *b, struct err *e);
 
 /* Writes a temporary file, syncs it, gives it MODE whatever the umask, renames it to NAME (one component, in
@@ -33,7 +34,8 @@ int file_replace(int dirfd, const char *name, struct str bytes, mode_t mode, str
  * Kernels without close_range() get the same through /proc/self/fd. */
 int close_from(unsigned min, struct err *e);
 int cloexec_from(unsigned min, struct err *e);
-/* Closes every descriptor from 3 on but these, of which some may be -1; sorts them. No heap either. Needs Linux 5.9. */
+/* Closes every descriptor from 3 on but these, of which some may be -1; sorts them. No heap either. Needs
+ * Linux 5.9. */
 int close_others(int *keep, size_t n, struct err *e);
 
 uint64_t fd_limit(void); /* how many descriptors this process may have: the soft RLIMIT_NOFILE */

@@ -70,7 +70,8 @@ static inline int image_mount(const struct image *i, struct err *e)
 	AUTO_FD target = open(i->at, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	AUTO_FD mount = dev < 0 ? -1 : mount_make(&(struct mount_spec){ "btrfs", path, NULL, 0, 0 }, e);
 
-	return mount < 0 || mount_move(mount, target, e) < 0 ? -1 : open(i->at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return mount < 0 || mount_move(mount, target, e) < 0 ? -1 : open(i->at,
+									 O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
 static inline int image_remove(struct image *i)

@@ -13,6 +13,7 @@ struct landlock_rule {
 	bool is_writable;
 };
 
-/* Of this thread and those that it will make; needs no_new_privs. What is open already stays usable. 1: from now on nothing
- * else can be opened, renamed or removed; 0: this kernel does not have it, and nothing has changed; -1. */
+/* Of this thread and those that it will make; needs no_new_privs. What is open already stays usable. 1: from
+ * now on nothing else can be opened, renamed or removed; 0: this kernel does not have it, and nothing has
+ * changed; -1. */
 int landlock_confine(const struct landlock_rule *rules, size_t n, struct err *e);

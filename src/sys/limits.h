@@ -10,7 +10,8 @@ struct err;
 struct limit {
 	int resource; /* RLIMIT_... */
 	rlim_t value; /* soft and hard */
-	bool or_less; /* the hard limit there is, when that is lower; false: it is raised, which needs the right to */
+	/* the hard limit there is, when that is lower; false: it is raised, which needs the right to */
+	bool or_less;
 };
 
 /* In this order, up to the first that fails. No heap: usable between fork and exec. */

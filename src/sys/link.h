@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/link.h - network links, their addresses and routes, over a NETLINK_ROUTE socket (sys/netlink.h): what is
- * asked concerns the network namespace in which that socket was born. */
+/* sys/link.h - network links, their addresses and routes, over a NETLINK_ROUTE socket (sys/netlink.h): what
+ * is asked concerns the network namespace in which that socket was born. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,15 +21,16 @@ struct link_end {
 	uint32_t group;              /* a number of the maker's, for link_list(); 0: none */
 };
 
-/* Two links that are each other's wire, both down. MTU 0: the kernel's default. They are made where they belong,
- * in one step; deleting one, or the end of its namespace, deletes both. */
+/* Two links that are each other's wire, both down. MTU 0: the kernel's default. They are made where they
+ * belong, in one step; deleting one, or the end of its namespace, deletes both. */
 int link_make_veth(struct netlink *nl, const struct link_end *a, const struct link_end *b, uint32_t mtu,
 		   struct err *e);
 
 int link_index(struct netlink *nl, const char *name, struct err *e); /* from 1 on; ERR_NOT_FOUND */
 int link_delete(struct netlink *nl, int index, struct err *e);
 int link_set_up(struct netlink *nl, int index, bool up, struct err *e);
-/* Up, and without asking for addresses: each end of a pair takes what the other sends when both have the same one. */
+/* Up, and without asking for addresses: each end of a pair takes what the other sends when both have the same
+ * one. */
 int link_set_up_noarp(struct netlink *nl, int index, struct err *e);
 
 /* A setting of IPv4 for one link: what is below /proc/sys/net/ipv4/conf/NAME/, in one message. */
@@ -37,7 +38,8 @@ struct link_setting {
 	uint16_t number; /* IPV4_DEVCONF_..., of linux/ip.h */
 	uint32_t value;
 };
-int link_set_ipv4(struct netlink *nl, int index, const struct link_setting *settings, size_t n, struct err *e);
+int link_set_ipv4(struct netlink *nl, int index, const struct link_setting *settings, size_t n,
+		  struct err *e);
 
 /* An address or a network. */
 struct link_ip {

@@ -11,8 +11,9 @@ struct err;
 
 #define LOOPDEV_PATH_MAX 32 /* "/dev/loop1048575" */
 
-/* The device that has FILE already, or a free one that has it from now on: two devices over one file would destroy it.
- * Only one process may do this for a file at a time. Returns the open device, for as long as nothing is mounted. */
+/* The device that has FILE already, or a free one that has it from now on: two devices over one file would
+ * destroy it. Only one process may do this for a file at a time. Returns the open device, for as long as
+ * nothing is mounted. */
 int loopdev_attach(int file, char path[LOOPDEV_PATH_MAX], struct err *e);
 
 /* The former alone: ERR_NOT_FOUND when no device has it. */

@@ -52,11 +52,12 @@ struct mount_spec {
 	unsigned attrs; /* MOUNT_RO | ... of the mount, not of the file system behind it */
 };
 
-/* A new file system, as a detached mount. What the file system itself says about a refusal is in the error. */
+/* A new file system, as a detached mount. What the file system itself says about a refusal is in the
+ * error. */
 int mount_make(const struct mount_spec *sp, struct err *e);
 
-/* A detached copy of the mount at PATH below DIRFD ("": DIRFD itself, which may be O_PATH) from that directory or
- * file on; with all mounts below it when WHOLE. A symlink at the end is not followed. */
+/* A detached copy of the mount at PATH below DIRFD ("": DIRFD itself, which may be O_PATH) from that
+ * directory or file on; with all mounts below it when WHOLE. A symlink at the end is not followed. */
 int mount_clone(int dirfd, const char *path, bool whole, struct err *e);
 
 /* The mount that is at DIRFD/PATH, to be moved elsewhere. */
@@ -68,11 +69,12 @@ int mount_move(int fd, int target, struct err *e);
 /* The same, at PATH below DIRFD; a symlink at the end is not followed. 1 done, 0 there is nothing, -1. */
 int mount_move_to(int fd, int dirfd, const char *path, struct err *e);
 
-/* Adds ATTRS to the mount whose root FD is, with those below it when WHOLE: then all of them change or none. */
+/* Adds ATTRS to the mount whose root FD is, with those below it when WHOLE: then all of them change or
+ * none. */
 int mount_restrict(int fd, unsigned attrs, bool whole, struct err *e);
 
-/* From now on the ids of USERNS are shown as those that the files have on disk, and the other way round: id 0 on
- * disk belongs to the root of USERNS. Once per mount, and only before it has a place. */
+/* From now on the ids of USERNS are shown as those that the files have on disk, and the other way round: id 0
+ * on disk belongs to the root of USERNS. Once per mount, and only before it has a place. */
 int mount_idmap(int fd, int userns, bool whole, struct err *e);
 
 /* No mount event reaches the mount whose root FD is, and none leaves it. */
@@ -82,8 +84,8 @@ int mount_private_all(struct err *e);
 /* The same, but what is mounted and unmounted outside is still seen here. */
 int mount_slave_all(struct err *e);
 
-/* ROOT, the root of an attached mount, becomes "/" and the working directory of this process; the old root and
- * all mounts on it are detached. Descriptors that are still open keep what they refer to. */
+/* ROOT, the root of an attached mount, becomes "/" and the working directory of this process; the old root
+ * and all mounts on it are detached. Descriptors that are still open keep what they refer to. */
 int mount_pivot(int root, struct err *e);
 
 /* Takes the topmost mount at PATH and all below it out of sight; it ends with its last user. A symlink at the

@@ -18,11 +18,11 @@ enum namespace_kind {
 	NAMESPACE_KINDS,
 };
 
-/* A child in the new namespaces of FLAGS (CLONE_NEW...), and from birth in the cgroup v2 directory CGROUP unless it
- * is -1. Returns its pid, 0 in the child, -1; its pidfd is close-on-exec and the parent's to close after it has
- * collected the child. Memory is copied as by fork(), but fork handlers of libraries do not run: for processes
- * with one thread. With CLONE_PARENT the child is our parent's, to be collected there. Kernels without clone3() (before
- * Linux 5.3; 5.7 for CGROUP) are ERR_UNAVAILABLE or ERR_LIMIT. */
+/* A child in the new namespaces of FLAGS (CLONE_NEW...), and from birth in the cgroup v2 directory CGROUP
+ * unless it is -1. Returns its pid, 0 in the child, -1; its pidfd is close-on-exec and the parent's to close
+ * after it has collected the child. Memory is copied as by fork(), but fork handlers of libraries do not run:
+ * for processes with one thread. With CLONE_PARENT the child is our parent's, to be collected there. Kernels
+ * without clone3() (before Linux 5.3; 5.7 for CGROUP) are ERR_UNAVAILABLE or ERR_LIMIT. */
 pid_t namespace_clone(uint64_t flags, int cgroup, int *ret_pidfd, struct err *e);
 
 /* A descriptor of the namespace that the process or the calling thread is in. It keeps the namespace alive. A

@@ -10,8 +10,8 @@
  *     if (netlink_request(nl, &m, e) < 0)
  *         return err_wrap(e, "set the mtu");
  *
- * Append many times; a message that became too large fails once, when it is sent. Sockets block, but no longer than
- * NETLINK_TIMEOUT_MS for an answer. */
+ * Append many times; a message that became too large fails once, when it is sent. Sockets block, but no
+ * longer than NETLINK_TIMEOUT_MS for an answer. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,8 +38,8 @@ struct netlink {
 
 #define NETLINK_INIT ((struct netlink){ .fd = -1 })
 
-/* PROTOCOL is NETLINK_ROUTE, NETLINK_NETFILTER, ... The socket talks about the network namespace NETNS, or ours
- * when that is -1, whoever uses it later and wherever. */
+/* PROTOCOL is NETLINK_ROUTE, NETLINK_NETFILTER, ... The socket talks about the network namespace NETNS, or
+ * ours when that is -1, whoever uses it later and wherever. */
 int netlink_open(struct netlink *nl, int protocol, int netns, struct err *e);
 void netlink_done(struct netlink *nl);
 DEFINE_AUTO_DONE(struct netlink, netlink_done)
@@ -64,18 +64,20 @@ void netlink_put(struct netlink_msg *m, uint16_t type, const void *p, size_t n);
 void netlink_put_u32(struct netlink_msg *m, uint16_t type, uint32_t v);
 void netlink_put_z(struct netlink_msg *m, uint16_t type, const char *z); /* with its NUL */
 void netlink_put_raw(struct netlink_msg *m, const void *p, size_t n);    /* a header inside an attribute */
-void netlink_nest(struct netlink_msg *m, uint16_t type);                 /* attributes from now on are inside */
+/* attributes from now on are inside */
+void netlink_nest(struct netlink_msg *m, uint16_t type);
 void netlink_unnest(struct netlink_msg *m);
 
 /* ---- asking -------------------------------------------------------------------------------------------- */
 
-/* Sends all messages of M and waits for the acknowledgement of each that has NLM_F_ACK. The first refusal is the
- * error: errno in e->sys, with the kernel's words where it has some. */
+/* Sends all messages of M and waits for the acknowledgement of each that has NLM_F_ACK. The first refusal is
+ * the error: errno in e->sys, with the kernel's words where it has some. */
 int netlink_request(struct netlink *nl, struct netlink_msg *m, struct err *e);
 
-/* For what has to reach the kernel at once and is longer than one M: each is added to BYTES, all of which is then sent as by
- * netlink_request(). */
-void netlink_collect(struct netlink_msg *m, struct buf *bytes); /* M is empty afterwards; its failure is BYTES' */
+/* For what has to reach the kernel at once and is longer than one M: each is added to BYTES, all of which is
+ * then sent as by netlink_request(). */
+/* M is empty afterwards; its failure is BYTES' */
+void netlink_collect(struct netlink_msg *m, struct buf *bytes);
 int netlink_request_bytes(struct netlink *nl, struct buf *bytes, struct err *e);
 
 /* BODY is a message without the netlink header; -1 ends the listing with that error. */
@@ -84,8 +86,8 @@ typedef int (*netlink_row_fn)(uint16_t type, struct str body, void *arg, struct 
 /* The same as netlink_request(), for messages that have an answer before their acknowledgement. */
 int netlink_ask(struct netlink *nl, struct netlink_msg *m, netlink_row_fn fn, void *arg, struct err *e);
 
-/* Sends the only message of M with NLM_F_DUMP and calls FN for each message of the answer. When the kernel's table
- * changed meanwhile, the listing may be wrong: EAGAIN in e->sys (ERR_UNAVAILABLE) after all rows. */
+/* Sends the only message of M with NLM_F_DUMP and calls FN for each message of the answer. When the kernel's
+ * table changed meanwhile, the listing may be wrong: EAGAIN in e->sys (ERR_UNAVAILABLE) after all rows. */
 int netlink_dump(struct netlink *nl, struct netlink_msg *m, netlink_row_fn fn, void *arg, struct err *e);
 
 /* ---- reading ------------------------------------------------------------------------------------------- */
@@ -96,8 +98,8 @@ bool netlink_find(struct str attrs, uint16_t type, struct str *ret);
 /* Goes through ATTRS: true and the next attribute's type (without its flags) and value. */
 bool netlink_next(struct str *attrs, uint16_t *ret_type, struct str *ret_value);
 
-/* One datagram of an answer: calls FN as netlink_dump() does for messages of the sequence numbers from FIRST on
- * (COUNT of them), skipping others. Adds the acknowledgements to *acks. 1 at the end of a dump, 0, -1. */
+/* One datagram of an answer: calls FN as netlink_dump() does for messages of the sequence numbers from FIRST
+ * on (COUNT of them), skipping others. Adds the acknowledgements to *acks. 1 at the end of a dump, 0, -1. */
 struct netlink_answer {
 	uint32_t first, count;
 	size_t acks, rows;

@@ -46,11 +46,13 @@ struct nft_element {
 	uint64_t timeout_ms; /* 0: stays */
 };
 
-void nft_add(struct nft_batch *b, const char *set, const struct nft_element *el); /* one that is there stays as it is */
+/* one that is there stays as it is */
+void nft_add(struct nft_batch *b, const char *set, const struct nft_element *el);
 void nft_delete(struct nft_batch *b, const char *set, const struct nft_element *el);
-/* Only if it is there, which is asked first: a batch that is refused makes the kernel wait for all its CPUs, for
- * milliseconds. */
-int nft_delete_if(struct nft_batch *b, struct netlink *nl, const char *set, const struct nft_element *el, struct err *e);
+/* Only if it is there, which is asked first: a batch that is refused makes the kernel wait for all its CPUs,
+ * for milliseconds. */
+int nft_delete_if(struct nft_batch *b, struct netlink *nl, const char *set, const struct nft_element *el,
+		  struct err *e);
 void nft_flush(struct nft_batch *b, const char *set);
 void nft_batch_done(struct nft_batch *b);
 DEFINE_AUTO_DONE(struct nft_batch, nft_batch_done)
@@ -66,11 +68,15 @@ struct nft_row {
 };
 typedef int nft_row_fn(const struct nft_row *row, void *arg, struct err *e);
 /* All elements. When the set changes meanwhile it is listed anew, and FN called again for what it had. */
-int nft_list(struct netlink *nl, const char *table, const char *set, nft_row_fn *fn, void *arg, struct err *e);
+int nft_list(struct netlink *nl, const char *table, const char *set, nft_row_fn *fn, void *arg,
+	     struct err *e);
 
 /* How many packets the counter of an element has seen; 0 as well when there is no such element. */
-int nft_packets(struct netlink *nl, const char *table, const char *set, const struct nft_element *el, uint64_t *ret, struct err *e);
-int nft_has(struct netlink *nl, const char *table, const char *set, const struct nft_element *el, struct err *e); /* 1, 0, -1 */
+int nft_packets(struct netlink *nl, const char *table, const char *set, const struct nft_element *el,
+		uint64_t *ret, struct err *e);
+/* 1, 0, -1 */
+int nft_has(struct netlink *nl, const char *table, const char *set, const struct nft_element *el,
+	    struct err *e);
 
 /* How many rules there are in TABLE: -1 and ERR_NOT_FOUND without the table. */
 int nft_count_rules(struct netlink *nl, const char *table, struct err *e);
@@ -78,7 +84,9 @@ int nft_count_rules(struct netlink *nl, const char *table, struct err *e);
 int nft_count_tables(struct netlink *nl, const char *prefix, struct err *e);
 /* How many chains of other tables, of any family, translate addresses of what this network sends. */
 int nft_count_output_nat(struct netlink *nl, const char *table, struct err *e);
-/* Of the family ip, which others have their tables in: whether CHAIN is there, and whether TEXT is in one of its rules: 1, 0, -1. */
+/* Of the family ip, which others have their tables in: whether CHAIN is there, and whether TEXT is in one of
+ * its rules: 1, 0, -1. */
 int nft_has_chain(struct netlink *nl, const char *table, const char *chain, struct err *e);
-int nft_chain_mentions(struct netlink *nl, const char *table, const char *chain, const char *text, struct err *e);
+int nft_chain_mentions(struct netlink *nl, const char *table, const char *chain, const char *text,
+		       struct err *e);
 int nft_delete_table(struct netlink *nl, const char *table, struct err *e); /* not there is fine */

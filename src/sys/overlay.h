@@ -27,19 +27,22 @@ enum overlay_way {
 
 struct overlay_spec {
 	const char *source; /* what mountinfo shows */
-	const int *lowers;  /* the uppermost first. In mounts of this namespace that have a place, each folder once */
+	/* the uppermost first. In mounts of this namespace that have a place, each folder once */
+	const int *lowers;
 	size_t n_lowers;
 	int upper, work;
-	/* PLACE below DIR: a folder in a private mount, where OVERLAY_BY_MOUNT has the overlay for a moment. It may be O_PATH. */
+	/* PLACE below DIR: a folder in a private mount, where OVERLAY_BY_MOUNT has the overlay for a moment.
+	 * It may be O_PATH. */
 	int dir;
 	const char *place;
 };
 
-/* The root of the overlay, a detached mount. All descriptors of SP may be O_PATH. All ways but the first need /proc. */
+/* The root of the overlay, a detached mount. All descriptors of SP may be O_PATH. All ways but the first need
+ * /proc. */
 int overlay_make(enum overlay_way way, const struct overlay_spec *sp, struct err *e);
 
-/* The first way that works, tried with a small overlay on a tmpfs of its own at PLACE below DIR, of which nothing stays. The error
- * tells why each of them does not. */
+/* The first way that works, tried with a small overlay on a tmpfs of its own at PLACE below DIR, of which
+ * nothing stays. The error tells why each of them does not. */
 int overlay_find_way(int dir, const char *place, enum overlay_way *ret, struct err *e);
 
 const char *overlay_way_name(enum overlay_way way); /* for people */

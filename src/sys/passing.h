@@ -39,7 +39,7 @@ int passing_send(int fd, const void *bytes, size_t n, const int *fds, size_t n_f
 enum { PASSING_END = 0, PASSING_MESSAGE = 1, PASSING_NONE = 2 };
 
 /* One of the above or -1. A message that is larger than CAP or carries more than MAX_FDS descriptors is
- * ERR_LIMIT and lost; so is one whose descriptors find no free numbers here, with EMFILE as its errno. Whatever
- * came with it is closed. *ret must not own descriptors; it is written in any case so that passed_done() is
- * right after each call. */
+ * ERR_LIMIT and lost; so is one whose descriptors find no free numbers here, with EMFILE as its errno.
+ * Whatever came with it is closed. *ret must not own descriptors; it is written in any case so that
+ * passed_done() is right after each call. */
 int passing_recv(int fd, void *bytes, size_t cap, size_t max_fds, struct passed *ret, struct err *e);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/policy_test.h - for tests and fuzzing: policies out of arbitrary bytes, and the question whether a program
- * does what its policy says. Nothing here asserts: callers differ in how they do that. */
+/* sys/policy_test.h - for tests and fuzzing: policies out of arbitrary bytes, and the question whether a
+ * program does what its policy says. Nothing here asserts: callers differ in how they do that. */
 #pragma once
 #include <linux/audit.h>
 #include <string.h>
@@ -134,7 +134,8 @@ static inline bool policy_agrees(const struct seccomp_policy *p, const struct se
 }
 
 /* Arguments that make the first DEPTH tests of CS hold, with JUNK in the bits that do not count. */
-static inline void policy_satisfy(const struct seccomp_case *cs, size_t depth, uint64_t junk, struct seccomp_data *d)
+static inline void policy_satisfy(const struct seccomp_case *cs, size_t depth, uint64_t junk,
+				  struct seccomp_data *d)
 {
 	for (size_t i = 0; i < depth; i++) {
 		const struct seccomp_test *t = &cs->tests[i];
@@ -175,7 +176,8 @@ static inline bool rule_agrees(const struct seccomp_policy *p, const struct secc
 static inline bool program_agrees(const struct seccomp_policy *p, const struct seccomp_program *program)
 {
 	static const uint32_t edges[] = { 0, 1, 0xffff, 0x10000, 0x10001, 0x3fffffff, 0x40000000, 0x40000001,
-					  0x7fffffff, 0x80000000, 0xbfffffff, 0xc0000000, 0xfffffffe, 0xffffffff };
+					  0x7fffffff, 0x80000000, 0xbfffffff, 0xc0000000, 0xfffffffe,
+						  0xffffffff };
 	static const uint32_t archs[] = { AUDIT_ARCH_X86_64, AUDIT_ARCH_AARCH64, AUDIT_ARCH_I386, 0 };
 
 	for (size_t i = 0; i < ARRAY_LEN(edges) * ARRAY_LEN(archs); i++) {

@@ -11,8 +11,8 @@
  * A process is its pidfd: poll() it for the end, collect it with process_wait(), signal it with
  * process_signal(). The number is for display. Who holds a pidfd of a child must collect it once.
  *
- * A program that was started with SIGCHLD ignored has no children to collect: main() calls signals_prepare() of
- * sys/signals.h first. */
+ * A program that was started with SIGCHLD ignored has no children to collect: main() calls signals_prepare()
+ * of sys/signals.h first. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,8 +36,8 @@ struct spawn_limit {
 };
 
 /* Runs last in the child, in its final ids and directory, right before exec: -1 with E set means "never ran".
- * It may use system calls, its argument and err_set()/err_sys(), which use no heap; no allocation, no locks, no
- * stdio, no logging. Descriptors of the parent are still open there, at their numbers, unless one of `fds`
+ * It may use system calls, its argument and err_set()/err_sys(), which use no heap; no allocation, no locks,
+ * no stdio, no logging. Descriptors of the parent are still open there, at their numbers, unless one of `fds`
  * took the number; all of them are close-on-exec. */
 typedef int (*spawn_setup_fn)(void *arg, struct err *e);
 

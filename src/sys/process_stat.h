@@ -10,7 +10,8 @@ struct err;
 
 struct process_stat {
 	uint64_t start;        /* in ticks since boot: with its number it names one process of this boot */
-	uint64_t collected_us; /* CPU time of the children that it has collected, with that of theirs; exact to two ticks */
+	/* CPU time of the children that it has collected, with that of theirs; exact to two ticks */
+	uint64_t collected_us;
 };
 
 int process_stat_read(pid_t pid, struct process_stat *ret, struct err *e);

@@ -18,6 +18,7 @@ struct room {
 
 /* RESERVE 0: a twentieth of the file system, 64 MiB at least and 4 GiB at most. */
 int room_look(int dir, uint64_t reserve, struct room *ret, struct err *e);
-/* ERR_LIMIT, and ENOSPC in `sys`, when less than BYTES and the reserve are free. The words are fit for a client. */
+/* ERR_LIMIT, and ENOSPC in `sys`, when less than BYTES and the reserve are free. The words are fit for a
+ * client. */
 int room_check(int dir, uint64_t reserve, uint64_t bytes, struct err *e);
 int room_refuse(struct err *e);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sys/root_test.h - for tests that need rights: skip with the reason where they are missing, and run in a child
- * whose namespaces end with it. Include it after cmocka.h. */
+/* sys/root_test.h - for tests that need rights: skip with the reason where they are missing, and run in a
+ * child whose namespaces end with it. Include it after cmocka.h. */
 #pragma once
 #include <sched.h>
 #include <stdio.h>

@@ -25,10 +25,11 @@ void route_net_write(const struct route_net *net, char out[ROUTE_NET_TEXT]);
 
 #define ROUTE_LABEL_MAX 15 /* bytes: the link's name, ':' and a word */
 
-/* An address for this host alone, on the link INDEX: it is nobody's source unless a socket is bound to it. ERR_CONFLICT: it is
- * there already. */
+/* An address for this host alone, on the link INDEX: it is nobody's source unless a socket is bound to it.
+ * ERR_CONFLICT: it is there already. */
 int route_add_address(struct netlink *nl, int index, uint32_t address, const char *label, struct err *e);
-int route_delete_address(struct netlink *nl, int index, uint32_t address, struct err *e); /* not there is fine */
+/* not there is fine */
+int route_delete_address(struct netlink *nl, int index, uint32_t address, struct err *e);
 
 struct route_address {
 	uint32_t address;
@@ -36,7 +37,8 @@ struct route_address {
 	int index;
 	char label[ROUTE_LABEL_MAX + 1];
 };
-typedef int route_address_fn(const struct route_address *a, void *arg, struct err *e); /* not 0 ends the listing */
+/* not 0 ends the listing */
+typedef int route_address_fn(const struct route_address *a, void *arg, struct err *e);
 int route_list_addresses(struct netlink *nl, route_address_fn *fn, void *arg, struct err *e);
 
 /* ---- routes and rules: adding what is there and deleting what is not are fine ---- */
@@ -69,5 +71,6 @@ struct route_row {
 	uint32_t table;
 };
 typedef int route_row_fn(const struct route_row *r, void *arg, struct err *e);
-int route_list(struct netlink *nl, uint32_t table, route_row_fn *fn, void *arg, struct err *e); /* 0: of all tables */
+/* 0: of all tables */
+int route_list(struct netlink *nl, uint32_t table, route_row_fn *fn, void *arg, struct err *e);
 #define ROUTE_TABLE_MAIN 254

@@ -2,9 +2,9 @@
 /* sys/seccomp.h - a policy for system calls, as data, and its compiler to the kernel's classic BPF.
  *
  * What a policy says of one call:
- *  1. a foreign ABI (another audit architecture; x32 where there is one) gets `foreign`;
- *  2. a number without a rule gets `unknown`;
- *  3. otherwise the first case of its rule all of whose tests hold decides, or the rule's own action.
+ * 1. a foreign ABI (another audit architecture; x32 where there is one) gets `foreign`;
+ * 2. a number without a rule gets `unknown`;
+ * 3. otherwise the first case of its rule all of whose tests hold decides, or the rule's own action.
  *
  * Actions are the kernel's: SECCOMP_RET_ALLOW, SECCOMP_RET_KILL_PROCESS, SECCOMP_FAIL(errno). SECCOMP_FAIL(0)
  * answers success and does nothing.
@@ -30,8 +30,8 @@ struct err;
 #define SECCOMP_NR_MAX 0xffffu      /* of a rule; far above what kernels have */
 #define SECCOMP_X32_BIT 0x40000000u /* in the numbers of x86-64's second ABI */
 
-/* What of an argument is looked at. The kernel truncates an int before it uses it: upper bits that a caller sets
- * must not make it a different number for us. Pointers and longs are compared whole. */
+/* What of an argument is looked at. The kernel truncates an int before it uses it: upper bits that a caller
+ * sets must not make it a different number for us. Pointers and longs are compared whole. */
 #define SECCOMP_INT 0xffffffffu
 #define SECCOMP_LONG UINT64_MAX
 
@@ -69,7 +69,8 @@ struct seccomp_rule {
 
 struct seccomp_policy {
 	uint32_t arch; /* AUDIT_ARCH_...: 64 bits, little-endian */
-	/* Numbers with SECCOMP_X32_BIT are of a foreign ABI. All but -1, which is how a debugger skips a call. */
+	/* Numbers with SECCOMP_X32_BIT are of a foreign ABI. All but -1, which is how a debugger skips a
+	 * call. */
 	bool has_x32;
 	uint32_t foreign, unknown; /* actions */
 	const struct seccomp_rule *rules; /* in any order, one for a number */
@@ -82,10 +83,11 @@ struct seccomp_program {
 	struct sock_filter code[BPF_MAXINSNS];
 };
 
-/* The same policy always gives the same program. ERR_INVALID for a policy that breaks the rules above, ERR_LIMIT
- * when the program would be longer than the kernel takes. */
+/* The same policy always gives the same program. ERR_INVALID for a policy that breaks the rules above,
+ * ERR_LIMIT when the program would be longer than the kernel takes. */
 int seccomp_compile(const struct seccomp_policy *policy, struct seccomp_program *ret, struct err *e);
 
 /* Puts this process (the calling thread) under the program, for good. Usable between fork and exec: no heap.
- * no_new_privs must be set: ERR_DENIED otherwise, also where the kernel would let a privileged caller pass. */
+ * no_new_privs must be set: ERR_DENIED otherwise, also where the kernel would let a privileged caller
+ * pass. */
 int seccomp_load(const struct seccomp_program *program, struct err *e);

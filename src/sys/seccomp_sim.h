@@ -6,9 +6,10 @@
 
 #include "sys/seccomp.h"
 
-/* The action that PROGRAM returns for the call D. Understands what seccomp_compile() may emit: loads of words of the
- * data, AND, jumps on a constant, returns; anything else, a jump out of the program and a load from outside the
- * data are ERR_INVALID. COUNTS, unless NULL, has a counter for each instruction, of how often it was executed. */
+/* The action that PROGRAM returns for the call D. Understands what seccomp_compile() may emit: loads of words
+ * of the data, AND, jumps on a constant, returns; anything else, a jump out of the program and a load from
+ * outside the data are ERR_INVALID. COUNTS, unless NULL, has a counter for each instruction, of how often it
+ * was executed. */
 int seccomp_simulate(const struct seccomp_program *program, const struct seccomp_data *d, unsigned *counts,
 		     uint32_t *ret_action, struct err *e);
 

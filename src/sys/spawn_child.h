@@ -27,7 +27,9 @@ struct spawn_report {
 	struct err setup; /* what the setup callback said */
 };
 
-/* Ends in exec, or with a report and _exit(). PARENT is who must still be alive when there is a death signal. */
+/* Ends in exec, or with a report and _exit(). PARENT is who must still be alive when there is a death
+ * signal. */
 _Noreturn void spawn_child(const struct spawn_spec *sp, pid_t parent, int report);
 
-int spawn_report_read(const struct spawn_report *report, const struct spawn_spec *sp, struct err *e); /* returns -1 */
+/* returns -1 */
+int spawn_report_read(const struct spawn_report *report, const struct spawn_spec *sp, struct err *e);

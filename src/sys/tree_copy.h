@@ -10,7 +10,7 @@ struct err;
 #define TREE_COPY_DEPTH_MAX 256
 #define TREE_COPY_ENTRIES_MAX 2000000
 
-/* NAME (one component) of the directory FROM becomes NAME of the directory TO, where there is nothing of that name. Mounts
- * are not crossed (ERR_CONFLICT); ERR_LIMIT beyond the ceilings above. What was copied before a failure is left there.
- * While it runs, TO has another directory, ".links". */
+/* NAME (one component) of the directory FROM becomes NAME of the directory TO, where there is nothing of that
+ * name. Mounts are not crossed (ERR_CONFLICT); ERR_LIMIT beyond the ceilings above. What was copied before a
+ * failure is left there. While it runs, TO has another directory, ".links". */
 int tree_copy(int from, int to, const char *name, struct err *e);

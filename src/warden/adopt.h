@@ -11,6 +11,7 @@
 struct err;
 struct warden;
 
-/* Marks in FOUND, which has SLOT_NUMBER_MAX bytes, every number that something of a box has: whoever it is. */
+/* Marks in FOUND, which has SLOT_NUMBER_MAX bytes, every number that something of a box has: whoever it
+ * is. */
 int adopt_find(const struct warden *w, unsigned char *found, struct err *e);
 int adopt_all(struct warden *w, size_t *ret_alive, struct err *e);

@@ -30,8 +30,9 @@ struct blob_layer_spec {
 /* Whether this is a file that may be unpacked at all. ERR_INVALID. */
 int blob_check(int fd, struct stat *ret, struct err *e);
 
-/* Blocks as long as it takes, in a process that may be killed at any moment. Of what is there already nothing is done.
- * ERR_INVALID is the blob's own fault, ERR_LIMIT a disk that is full; their words name no path of the host. */
+/* Blocks as long as it takes, in a process that may be killed at any moment. Of what is there already nothing
+ * is done. ERR_INVALID is the blob's own fault, ERR_LIMIT a disk that is full; their words name no path of
+ * the host. */
 int blob_layer_make(const struct blob_layer_spec *spec, struct err *e);
 
 /* The digest of a file, of KIND bytes, in steps and without moving its position. */

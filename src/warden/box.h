@@ -63,7 +63,8 @@ struct box {
 	bool is_waking;  /* STARTING: it has one */
 	struct box *next_waiting;
 	bool has_ended;  /* its PID 1, and with that every process */
-	int mounts;      /* REMOVING: its mount namespace, so that its PID 1 does not have to take it down before it is dead */
+	/* REMOVING: its mount namespace, so that its PID 1 does not have to take it down before it is dead */
+	int mounts;
 	bool has_elements; /* REMOVING: there may be some of it in the rules of the network */
 	bool needs_kill; /* it is over: what is left of its processes is to end */
 	int ready;       /* STARTING: execd's word will come here */
@@ -71,7 +72,8 @@ struct box {
 	struct timer timer; /* STARTING: the deadline; afterwards: the next try */
 	struct worker worker;
 	struct snapshot *snapshot; /* that the worker takes, or NULL */
-	bool needs_thaw;           /* RUNNING: a worker that froze it was cut off, and it could not be let go on yet */
+	/* RUNNING: a worker that froze it was cut off, and it could not be let go on yet */
+	bool needs_thaw;
 	uint64_t pause_ms;         /* when it was asked for */
 	unsigned thaws;            /* workers in a row that failed to resume it */
 	box_fn *thawed;            /* what comes after it was let go on, or NULL */
@@ -82,8 +84,10 @@ struct box {
 	size_t n_waiters;
 };
 
-/* All of these answer the ticket, sooner or later. FDS are those of the request: the spec, the record, and a policy if it has one. */
-void box_create(struct warden *w, const struct wire_request *rq, const struct wire_volumes *volumes, const int *fds,
+/* All of these answer the ticket, sooner or later. FDS are those of the request: the spec, the record, and a
+ * policy if it has one. */
+void box_create(struct warden *w, const struct wire_request *rq, const struct wire_volumes *volumes,
+		const int *fds,
 		const struct ticket *t);
 void box_pause(struct box *b, const struct ticket *t);
 void box_resume(struct box *b, const struct ticket *t);
@@ -94,13 +98,16 @@ bool box_stands_on(const struct box *b, const char *layer); /* as its image or a
 void box_start(struct box *b, struct slot *slot);
 void box_fail_start(struct box *b, const struct err *why);
 
-/* What an earlier warden made: FILE says whose it is, STACK and SLOT are taken. ERR_CONFLICT when there is one of that id. */
-int box_take_up(struct warden *w, const struct box_file *file, struct stack *stack, struct slot *slot, bool is_paused, struct err *e);
-/* Removes whatever has this number, in the background; SLOT is taken. ID (or NULL) is whose it was: who asks for the removal
- * of that one waits for this. */
+/* What an earlier warden made: FILE says whose it is, STACK and SLOT are taken. ERR_CONFLICT when there is
+ * one of that id. */
+int box_take_up(struct warden *w, const struct box_file *file, struct stack *stack, struct slot *slot,
+		bool is_paused, struct err *e);
+/* Removes whatever has this number, in the background; SLOT is taken. ID (or NULL) is whose it was: who asks
+ * for the removal of that one waits for this. */
 void box_sweep_slot(struct warden *w, struct slot *slot, const char *id);
 void box_sweep(struct warden *w, unsigned number, const char *id);
-void box_sweep_stray(struct warden *w, unsigned number); /* with elements of the rules that are not recorded */
+/* with elements of the rules that are not recorded */
+void box_sweep_stray(struct warden *w, unsigned number);
 
 enum wire_state box_state(const struct box *b);
 void boxes_done(struct warden *w); /* forgets them all; they go on */

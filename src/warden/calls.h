@@ -23,5 +23,6 @@ struct wire_request;
 struct wire_volumes;
 
 /* RQ has been checked; the ticket is answered now or later. */
-void calls_handle(struct warden *w, const struct wire_request *rq, const struct wire_volumes *volumes, const struct ticket *t,
+void calls_handle(struct warden *w, const struct wire_request *rq, const struct wire_volumes *volumes,
+		  const struct ticket *t,
 		  struct passed *got);

@@ -31,5 +31,7 @@ void ending_read(int dir, struct ending_records *ret);
 /* Of one that has failed: what its create is answered. */
 void ending_failure(const struct ending_records *r, struct err *ret);
 
-/* How a box ended: END is how its PID 1 did, NULL when nobody could collect it; WAS_WATCHED when we saw it end. */
-struct wire_ending ending_of(const struct ending_records *r, const struct process_end *end, bool was_watched, bool had_oom);
+/* How a box ended: END is how its PID 1 did, NULL when nobody could collect it; WAS_WATCHED when we saw it
+ * end. */
+struct wire_ending ending_of(const struct ending_records *r, const struct process_end *end, bool was_watched,
+			     bool had_oom);

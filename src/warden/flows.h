@@ -26,8 +26,8 @@ struct flows {
 #define FLOWS_PAUSE_MS 1000
 #define FLOWS_INIT ((struct flows){ .worker = WORKER_INIT })
 
-/* Of those that the rules of B forbid (NET: NULL), or of those to NET. SERIAL, unless it is 0, is answered to egress when it is done.
- * Without memory for it nothing is answered, and egress is told so at once. */
+/* Of those that the rules of B forbid (NET: NULL), or of those to NET. SERIAL, unless it is 0, is answered to
+ * egress when it is done. Without memory for it nothing is answered, and egress is told so at once. */
 int flows_end(struct box *b, const struct egress_net *net, uint64_t serial, struct err *e);
 /* The number of a box that is gone: free once nothing that it had is known any more. */
 void flows_retire(struct warden *w, unsigned number);

@@ -37,11 +37,12 @@ int images_open(struct warden *w, const struct images_spec *spec, struct err *e)
 void images_done(struct warden *w);
 bool images_are_busy(const struct warden *w); /* a worker unpacks */
 const char *images_unpacker(const struct warden *w); /* the program */
-/* Removes layers that nobody needs, in the background; not while any is unpacked. Blobs are the server's (layers.h). */
+/* Removes layers that nobody needs, in the background; not while any is unpacked. Blobs are the server's
+ * (layers.h). */
 void images_sweep(struct warden *w);
 
-/* 1: ready; 0: it has to be waited for; -1: ERR_NOT_FOUND (no such number), ERR_INVALID (with words for the client) or
- * ERR_UNAVAILABLE. */
+/* 1: ready; 0: it has to be waited for; -1: ERR_NOT_FOUND (no such number), ERR_INVALID (with words for the
+ * client) or ERR_UNAVAILABLE. */
 int image_find(struct warden *w, uint32_t number, struct image_use *ret, struct err *e);
 
 /* Embedded in who waits. */
@@ -53,7 +54,8 @@ struct image_wait {
 	void *arg;
 };
 
-/* Unpacks what image_find() said has to be waited for. All who wait for one image wait for the same unpacking. FN is called
- * once, from the loop, unless the wait is cancelled: without a failure image_find() is worth another try. */
+/* Unpacks what image_find() said has to be waited for. All who wait for one image wait for the same
+ * unpacking. FN is called once, from the loop, unless the wait is cancelled: without a failure image_find()
+ * is worth another try. */
 void image_wait(struct warden *w, uint32_t number, struct image_wait *wait, image_wait_fn *fn, void *arg);
 void image_wait_cancel(struct image_wait *wait);

@@ -31,15 +31,16 @@ struct layer_draft { /* one that is being made */
 
 /* PREFIX: "new-tar-" and the like. */
 int layer_draft_make(struct layer_draft *d, int layers, const char *prefix, struct err *e);
-/* Gives it its name, after its bytes are on the disk. When there is one of that name already, that one counts. */
+/* Gives it its name, after its bytes are on the disk. When there is one of that name already, that one
+ * counts. */
 int layer_draft_publish(const struct layer_draft *d, const char *name, struct err *e);
 void layer_draft_done(struct layer_draft *d); /* what is left of it goes, or is left to the next sweep */
 DEFINE_AUTO_DONE(struct layer_draft, layer_draft_done)
 
 /* Takes NAME away, at once and without waiting; not there is fine. */
 int layer_retire(int layers, const char *name, struct err *e);
-/* Takes everything away that nobody uses: drafts, and of tars what IS_USED denies. Nothing may be being made meanwhile, by
- * this process. *ret_n is how many there are to remove. */
+/* Takes everything away that nobody uses: drafts, and of tars what IS_USED denies. Nothing may be being made
+ * meanwhile, by this process. *ret_n is how many there are to remove. */
 typedef bool layer_used_fn(const char *name, void *arg);
 int layers_retire(const char *layers_path, layer_used_fn *is_used, void *arg, unsigned *ret_n, struct err *e);
 /* Removes what was taken away. Blocks. */

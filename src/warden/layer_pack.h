@@ -15,7 +15,8 @@ struct wire_request;
 
 #define LAYER_PACKS_MAX 4 /* that are packed, or wait for that */
 
-/* RQ has been checked; answers the ticket, sooner or later. ERR_NOT_FOUND, ERR_LIMIT and ERR_INVALID say what about the layer. */
+/* RQ has been checked; answers the ticket, sooner or later. ERR_NOT_FOUND, ERR_LIMIT and ERR_INVALID say what
+ * about the layer. */
 void layer_pack(struct warden *w, const struct wire_request *rq, struct passed *got, const struct ticket *t);
 
 bool layer_is_packed(const struct warden *w, const char *layer);

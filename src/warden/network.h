@@ -87,21 +87,24 @@ struct box_net {
 
 struct box *network_box(const struct warden *w, uint32_t address); /* or NULL */
 
-/* Before boxes are taken up, and after. A network that cannot be had is no failure: `why` names the reason in every create that
- * asks for one. */
-void network_open(struct warden *w, const struct network_spec *spec, const char *prefix, const char *state_dir);
+/* Before boxes are taken up, and after. A network that cannot be had is no failure: `why` names the reason in
+ * every create that asks for one. */
+void network_open(struct warden *w, const struct network_spec *spec, const char *prefix,
+		  const char *state_dir);
 int network_take_up(struct warden *w, struct err *e);
 void network_give_up(struct warden *w, const struct err *why); /* none, after all */
 /* For ready.c: between these calls, the address of this number is in use. */
 void network_number_taken(struct warden *w, unsigned number);
 void network_numbers_freed(struct warden *w, const unsigned *numbers, size_t n);
-/* In a worker, of a number that nobody can take meanwhile: every element of the rules that has its address goes. */
+/* In a worker, of a number that nobody can take meanwhile: every element of the rules that has its address
+ * goes. */
 int network_forget(const struct warden *w, unsigned number, struct err *e);
 /* In a worker: marks in FOUND, by number, whose elements there are. */
 int network_find(const struct warden *w, unsigned char *found, struct err *e);
 void network_done(struct warden *w, bool is_last); /* IS_LAST: also removes everything from the kernel */
 
-int network_element_number(const struct warden *w, const char *set, const struct nft_row *row); /* the box's; -1: of none */
+/* the box's; -1: of none */
+int network_element_number(const struct warden *w, const char *set, const struct nft_row *row);
 void network_put_back(struct warden *w, unsigned number, struct nft_batch *batch);
 
 /* ---- whether it is as it should be (network_look.c) ---- */
@@ -115,7 +118,8 @@ void network_look_done(struct warden *w);
 
 /* Keeps what a create asks for; POLICY is copied. ERR_UNAVAILABLE and ENETDOWN when it cannot be had. */
 int box_net_keep(struct box *b, enum wire_network kind, int policy, struct err *e);
-/* The box has a slot: tells egress, if that was not done. Later box_bound() is called, unless it is bound at once. */
+/* The box has a slot: tells egress, if that was not done. Later box_bound() is called, unless it is bound at
+ * once. */
 int box_net_bind(struct box *b, struct err *e);
 bool box_net_is_pending(const struct box *b); /* it has to wait before it wakes */
 bool box_net_waits_on(struct box *b); /* its time is over, and there is a little more of it */
@@ -127,7 +131,8 @@ void box_net_free(struct box *b); /* the memory alone */
 void box_net_sort(struct box *b); /* of rules that were taken up one by one */
 /* For box_net_bind() and egress.c: in box.c. FAILURE: NULL, it is bound. */
 void box_bound(struct box *b, const struct err *failure);
-/* Told by egress; the rules are checked. BOX_NET_LATER: what is left is done in a worker, which answers then. */
+/* Told by egress; the rules are checked. BOX_NET_LATER: what is left is done in a worker, which answers
+ * then. */
 #define BOX_NET_LATER 1
 int box_net_set_rules(struct box *b, const struct egress_message *m, struct err *e);
 int box_net_learn(struct box *b, const struct egress_message *m, struct err *e);

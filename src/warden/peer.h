@@ -30,7 +30,8 @@ void peers_done(struct warden *w);
 /* The one answer to a request. FAILURE: NULL when all went well. */
 void answer(struct warden *w, const struct ticket *t, const struct err *failure);
 /* The same with more in it; RP has all but version, call, serial and (unless it has one) id. */
-void answer_with(struct warden *w, const struct ticket *t, struct wire_reply *rp, const int *fds, size_t n_fds);
+void answer_with(struct warden *w, const struct ticket *t, struct wire_reply *rp, const int *fds,
+		 size_t n_fds);
 /* A row of a list: the answer is still to come. */
 void answer_row(struct warden *w, const struct ticket *t, struct wire_reply *rp);
 

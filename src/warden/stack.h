@@ -29,8 +29,10 @@ DEFINE_AUTO_DONE(struct stack, stack_done)
 
 void stack_layer_name(const struct wire_layer *layer, char ret[SLOT_LAYER_NAME_MAX + 1]);
 
-/* What a create names. HAS_USR: for a box with the host's (box/disk.h). ERR_NOT_FOUND for a layer that is not there. */
-int stack_find(const struct warden *w, const struct wire_request *rq, bool has_usr, struct stack *ret, struct err *e);
+/* What a create names. HAS_USR: for a box with the host's (box/disk.h). ERR_NOT_FOUND for a layer that is not
+ * there. */
+int stack_find(const struct warden *w, const struct wire_request *rq, bool has_usr, struct stack *ret,
+	       struct err *e);
 bool stack_has(const struct stack *s, const char *name);
 
 /* In the folder DIR of a box; one without layers has no file. */

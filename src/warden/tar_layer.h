@@ -15,7 +15,8 @@ struct box_store;
 struct err;
 
 /* The layer of the file at PATH, whose numbers are ST: 1; 0 when it has to be made; -1. */
-int tar_layer_find(int layers, const char *path, const struct stat *st, char ret[SLOT_LAYER_NAME_MAX + 1], struct err *e);
+int tar_layer_find(int layers, const char *path, const struct stat *st, char ret[SLOT_LAYER_NAME_MAX + 1],
+		   struct err *e);
 
 struct tar_layer_spec {
 	const char *layers_path, *path;
@@ -24,8 +25,8 @@ struct tar_layer_spec {
 	uint64_t id_base;   /* of ids that are nobody else's while this runs */
 };
 
-/* Makes it. Blocks as long as reading the file twice takes and unpacking it, in a process that may be killed at any
- * moment. ERR_INVALID is the tar's own fault, and its words name no path of the host. */
+/* Makes it. Blocks as long as reading the file twice takes and unpacking it, in a process that may be killed
+ * at any moment. ERR_INVALID is the tar's own fault, and its words name no path of the host. */
 int tar_layer_make(const struct tar_layer_spec *spec, struct err *e);
 
 /* The name of the symlink for such a file. */

@@ -21,12 +21,14 @@ struct unpacker_spec {
 	int target;       /* an empty directory */
 	const struct box_store *store; /* whose room is looked at meanwhile */
 	const struct digest *diff_id; /* of a layer; NULL: the tar of a root file system */
-	/* Done in small steps meanwhile; or NULL. 1: there is more, 0: that was all, -1: the unpacker is ended. */
+	/* Done in small steps meanwhile; or NULL. 1: there is more, 0: that was all, -1: the unpacker is
+	 * ended. */
 	int (*meanwhile)(void *arg, struct err *e);
 	void *arg;
 };
 
-/* Blocks until it has ended, UNPACK_SECONDS_MAX at most. ERR_INVALID is the blob's own fault; ERR_LIMIT: there is no room. */
+/* Blocks until it has ended, UNPACK_SECONDS_MAX at most. ERR_INVALID is the blob's own fault; ERR_LIMIT:
+ * there is no room. */
 int unpacker_run(const struct unpacker_spec *spec, struct err *e);
 
 struct packer_spec {

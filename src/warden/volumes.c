@@ -24,7 +24,7 @@
 _Static_assert(SLOT_VOLUMES_MAX == WIRE_VOLUMES_MAX && SLOT_MOUNT_PATH_MAX + 1 == WIRE_PATH_SIZE, "what is asked for fits");
 _Static_assert(VOLUME_ID_BASE >= SLOT_ID_BASE + (UINT64_C(1) * SLOT_NUMBER_MAX + IMAGES_MAX) * USERNS_IDS &&
 		       VOLUME_ID_BASE <= USERNS_BASE_MAX,
-	       "the ids of volumes are nobody else's");
+	       "the ids of volumes are unused otherwise");
 _Static_assert(SLOT_VOLUMES_MAX <= PASSING_FDS_MAX, "the mounts come in one message");
 
 DEFINE_AUTO(DIR *, closedir)

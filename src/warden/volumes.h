@@ -52,8 +52,8 @@ struct box_volumes {
 
 /* Keeps what a create asks for, if it is anything. */
 int box_volumes_keep(struct box *b, const struct wire_volumes *volumes, struct err *e);
-/* Opens them for a box that has a slot. FN is told from the loop, unless they are freed before: a worker that hangs is left
- * to itself then. */
+/* Opens them for a box that has a slot. FN is told from the loop, unless they are freed before: a worker that
+ * hangs is left to itself then. */
 typedef void box_volumes_fn(struct box *b, const struct err *failure);
 int box_volumes_open(struct box *b, box_volumes_fn *fn, struct err *e);
 void box_volumes_free(struct box *b); /* closes them: the box has its own */

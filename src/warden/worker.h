@@ -52,12 +52,16 @@ static inline bool worker_is_busy(const struct worker *w)
 	return w->pool;
 }
 
-/* The worker must stay in its place until it is done. GIFT, if not -1, is closed here once the child has it. */
-void worker_start(struct worker *w, struct workers *pool, worker_fn *fn, worker_done_fn *done, void *arg, int gift);
+/* The worker must stay in its place until it is done. GIFT, if not -1, is closed here once the child has
+ * it. */
+void worker_start(struct worker *w, struct workers *pool, worker_fn *fn, worker_done_fn *done, void *arg,
+		  int gift);
 /* For background work: it may run after others, and its end may be reported after theirs. */
-void worker_start_quick(struct worker *w, struct workers *pool, worker_fn *fn, worker_done_fn *done, void *arg, int gift);
+void worker_start_quick(struct worker *w, struct workers *pool, worker_fn *fn, worker_done_fn *done,
+			void *arg, int gift);
 int worker_pidfd(const struct worker *w); /* of its child, borrowed; -1: it has none (yet) */
-/* Start of the oldest running child, in time of day; the current time if there is none. Older leftovers are in nobody's use. */
+/* Start of the oldest running child, in time of day; the current time if there is none. Older leftovers are
+ * in nobody's use. */
 int64_t workers_begun_us(const struct workers *pool);
 /* No callback comes any more; the child continues until this process ends. */
 void worker_forget(struct worker *w);

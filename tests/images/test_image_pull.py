@@ -379,9 +379,9 @@ def begin_quietly(server, uri):
 def test_a_full_disk_is_said_so_and_leaves_nothing(start_server, plain, home):
     folder = home.state / "server/blobs"
     folder.mkdir(parents=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", folder], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=68m", "none", folder], check=True)  # 4 MiB above the reserve
     try:
-        s = start_server(entry(plain.host), home=home)
+        s = start_server(entry(plain.host), home=home, env={"OPENSANDBOX_NATIVE_DISK_RESERVE": "64Mi"})
         refused(s, slow_image(plain, "too/big", 8), "no room", code="limit")
         wait_for(lambda: blobs(s) == [])
         pulled(s, plain.push("small/enough", "v1", Image([tar_of({"s": b"mall"})])))

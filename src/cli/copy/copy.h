@@ -60,17 +60,20 @@ void copy_list_done(struct copy_list *l);
 DEFINE_AUTO_DONE(struct copy_list, copy_list_done)
 
 /* ERR_DENIED for a path that could leave the folder, ERR_LIMIT for one entry too many. */
-int copy_list_add(struct copy_list *l, enum copy_kind kind, struct str path, uint64_t size, unsigned mode, struct err *e);
+int copy_list_add(struct copy_list *l, enum copy_kind kind, struct str path, uint64_t size, unsigned mode,
+		  struct err *e);
 int copy_list_set_target(struct copy_list *l, struct copy_entry *entry, struct str target, struct err *e);
 
 /* ---- names from the other side ---- */
 
-/* The part of LISTED, a path that the sandbox named, below the folder TOP ("/" or without one at its end). ERR_DENIED where it is
- * not directly or further below it. */
+/* The part of LISTED, a path that the sandbox named, below the folder TOP ("/" or without one at its end).
+ * ERR_DENIED where it is not directly or further below it. */
 int copy_below(struct str top, struct str listed, struct str *ret, struct err *e);
-/* 755 as the wire has it: the digits of the octal number. Only permission bits are taken; what is no mode is FALLBACK. */
+/* 755 as the wire has it: the digits of the octal number. Only permission bits are taken; what is no mode is
+ * FALLBACK. */
 unsigned copy_mode(int digits, unsigned fallback);
 int copy_digits(unsigned mode);
-/* Whether a link at PATH (on a list) stays in the folder: relative, with ".." at its beginning only and no more of them than there
- * are folders above it. Together with the same about all others no chain of links can leave. */
+/* Whether a link at PATH (on a list) stays in the folder: relative, with ".." at its beginning only and no
+ * more of them than there are folders above it. Together with the same about all others no chain of links can
+ * leave. */
 bool copy_link_stays(struct str path, struct str target);

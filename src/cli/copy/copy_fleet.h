@@ -21,5 +21,7 @@ struct copy_ship {
 /* Begins to move the ship's entry, or ends it after it was moved: 0, or -1 after it was said why. */
 typedef int copy_ship_fn(struct copy_ship *s, void *arg);
 
-/* All files of the list, whose folder in the sandbox is TOP. The first that fails ends it, with all others that are under way. */
-int copy_fleet(struct copy_job *j, const struct copy_list *l, const char *top, copy_ship_fn *begin, copy_ship_fn *end, void *arg);
+/* All files of the list, whose folder in the sandbox is TOP. The first that fails ends it, with all others
+ * that are under way. */
+int copy_fleet(struct copy_job *j, const struct copy_list *l, const char *top, copy_ship_fn *begin,
+	       copy_ship_fn *end, void *arg);

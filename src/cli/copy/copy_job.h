@@ -35,7 +35,8 @@ int copy_wait(struct copy_job *j, int begun);
 int copy_ended(struct copy_job *j, const struct file_transfer *t, int begun);
 int copy_refuse(struct copy_job *j, const struct err *e); /* says it, and returns -1 */
 
-/* Whether PATH is one that a shell finds as well: the API expands a '~' at its beginning and '$'. If not, it has been said. */
+/* Whether PATH is one that a shell finds as well: the API expands a '~' at its beginning and '$'. If not, it
+ * has been said. */
 bool copy_is_literal(struct copy_job *j, const char *path);
 
 /* FOLDER/NAME in the arena of the cli; NULL: no memory. */

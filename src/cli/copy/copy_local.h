@@ -15,7 +15,8 @@ struct err;
 
 /* ---- reading ---- */
 
-/* Lists what is below the folder DIRFD, links as links; what is neither a file, a folder nor a link is counted as skipped. */
+/* Lists what is below the folder DIRFD, links as links; what is neither a file, a folder nor a link is
+ * counted as skipped. */
 int copy_local_list(int dirfd, struct copy_list *l, struct err *e);
 /* A regular file below it. */
 int copy_local_read(int dirfd, const char *path, struct err *e);
@@ -26,8 +27,10 @@ int copy_local_read(int dirfd, const char *path, struct err *e);
 int copy_local_top(const char *path, struct err *e);
 /* For us alone. 0: one was there, and stays as it is; 1: it was made. */
 int copy_local_mkdir(int dirfd, const char *path, struct err *e);
-int copy_local_chmod(int dirfd, const char *path, unsigned mode, struct err *e); /* of a folder, once it is filled */
-int copy_local_link(int dirfd, const char *path, const char *target, struct err *e); /* in place of a file or link of that name */
+/* of a folder, once it is filled */
+int copy_local_chmod(int dirfd, const char *path, unsigned mode, struct err *e);
+/* in place of a file or link of that name */
+int copy_local_link(int dirfd, const char *path, const char *target, struct err *e);
 
 /* A file that is there as a whole or not at all: it has another name until it lands. */
 struct landing {

@@ -29,7 +29,8 @@ bool yaml_skip(struct yaml_reader *r);
 void yaml_skip_blanks(struct yaml_reader *r);
 void yaml_next_line(struct yaml_reader *r);
 
-/* Values at the cursor, which is behind them afterwards. PARENT: the column of the collection that they are in. */
+/* Values at the cursor, which is behind them afterwards. PARENT: the column of the collection that they are
+ * in. */
 struct json *yaml_plain(struct yaml_reader *r, unsigned parent);
 struct json *yaml_quoted(struct yaml_reader *r);
 struct json *yaml_block(struct yaml_reader *r, unsigned parent); /* '|' and '>' */

@@ -36,8 +36,10 @@ struct codes {
 void codes_done(struct codes *cs);
 void codes_stop(struct codes *cs); /* deletes all of them, and makes no more */
 
-/* SP is copied. NULL with an error: ERR_LIMIT, there are too many; ERR_NOT_FOUND, nothing here runs this language. */
-struct code_context *code_context_new(struct codes *cs, const struct code_spec *sp, bool is_default, struct err *e);
+/* SP is copied. NULL with an error: ERR_LIMIT, there are too many; ERR_NOT_FOUND, nothing here runs this
+ * language. */
+struct code_context *code_context_new(struct codes *cs, const struct code_spec *sp, bool is_default,
+				      struct err *e);
 struct code_context *code_context_find(const struct codes *cs, struct str id);
 /* The one that runs without a context share. KERNEL: NULL, or empty: none was asked for. */
 struct code_context *code_context_default(const struct codes *cs, const char *language, const char *kernel);
@@ -47,7 +49,8 @@ void code_contexts_delete(struct codes *cs, struct str language);
 void code_context_write(const struct code_context *c, struct json_out *o);
 void code_contexts_write(const struct codes *cs, struct str language, struct json_out *o); /* empty: all */
 
-/* Answers when it can run code, or cannot: 200 with the context, 500. Once per context, right after its making. */
+/* Answers when it can run code, or cannot: 200 with the context, 500. Once per context, right after its
+ * making. */
 int code_context_answer(struct code_context *c, struct reply *rp, struct err *e);
 
 /* Answers with the events of the run. -1 before anything was answered; ERR_LIMIT: too many wait. */

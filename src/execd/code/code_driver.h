@@ -58,25 +58,32 @@ struct code_driver_type {
 	const char *name; /* for logs */
 	/* Whether it can run this: 1, 0, or -1 with an error. Looks at a few files at most. */
 	int (*offers)(const struct code_host *host, const struct code_spec *sp, struct err *e);
-	/* Begins to start: whoever needs time for that says code_ready() or code_died() later. NULL with an error. */
-	struct code_driver *(*start)(struct code_context *c, const struct code_host *host, const struct code_spec *sp, struct err *e);
-	/* CODE is valid during the call, at most CODE_TEXT_MAX bytes of UTF-8, never empty. An error is told to the client. */
+	/* Begins to start: whoever needs time for that says code_ready() or code_died() later. NULL with an
+	 * error. */
+	struct code_driver *(*start)(struct code_context *c, const struct code_host *host,
+				     const struct code_spec *sp, struct err *e);
+	/* CODE is valid during the call, at most CODE_TEXT_MAX bytes of UTF-8, never empty. An error is told
+	 * to the client. */
 	int (*run)(struct code_driver *d, struct str code, struct err *e);
 	void (*interrupt)(struct code_driver *d); /* of what runs; fine when nothing does any more */
-	void (*proceed)(struct code_driver *d);   /* there is room again after code_output(), _result() or _error() had none */
-	void (*end)(struct code_driver *d);       /* ends what it drives, with all that this has started, and frees it */
+	/* there is room again after code_output(), _result() or _error() had none */
+	void (*proceed)(struct code_driver *d);
+	/* ends what it drives, with all that this has started, and frees it */
+	void (*end)(struct code_driver *d);
 };
 
 /* ---- what a driver tells ---- */
 
 void code_ready(struct code_context *c);
 
-/* Output of what runs. Returns how many bytes were taken: all of them when nobody listens or nothing runs. The rest is to be offered
- * again after proceed(): whoever writes it waits, meanwhile. Characters may be cut anywhere, ill-formed bytes are fine. */
+/* Output of what runs. Returns how many bytes were taken: all of them when nobody listens or nothing runs.
+ * The rest is to be offered again after proceed(): whoever writes it waits, meanwhile. Characters may be cut
+ * anywhere, ill-formed bytes are fine. */
 size_t code_output(struct code_context *c, enum event_stream stream, struct str bytes);
 
-/* A value: of the last expression, or shown on the way. Values are text: binary ones in base64, JSON as such. What exceeds the
- * ceilings is left out, and the client is told. False: no room, offer it again after proceed(). */
+/* A value: of the last expression, or shown on the way. Values are text: binary ones in base64, JSON as such.
+ * What exceeds the ceilings is left out, and the client is told. False: no room, offer it again after
+ * proceed(). */
 struct code_mime {
 	struct str type; /* "text/plain" */
 	struct str value;
@@ -84,7 +91,8 @@ struct code_mime {
 struct code_result {
 	const struct code_mime *mimes;
 	size_t n;
-	uint64_t count; /* of executions in this context, as the language counts them; 0: not known, or not a last value */
+	/* of executions in this context, as the language counts them; 0: not known, or not a last value */
+	uint64_t count;
 };
 bool code_result(struct code_context *c, const struct code_result *r);
 

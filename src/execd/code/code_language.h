@@ -19,11 +19,13 @@ struct err;
 struct code_language {
 	const char *name;
 	const char *programs[3]; /* the first that is there is taken; ends with NULL */
-	const char *flag, *boot; /* what it is started with: reads its program from our socket, "%zu" bytes, and runs it */
+	/* what it is started with: reads its program from our socket, "%zu" bytes, and runs it */
+	const char *flag, *boot;
 	const struct str *text;
 	int control;             /* in the program: our socket */
 	bool has_name;    /* the language is an argument of its program, which runs several */
-	bool keeps_state; /* a process that ends costs a run at most: what runs before have left is in a file */
+	/* a process that ends costs a run at most: what runs before have left is in a file */
+	bool keeps_state;
 	bool can_be_warm;
 };
 
@@ -43,7 +45,8 @@ DEFINE_AUTO_DONE(struct code_ends, code_ends_done)
 /* Both sides of them. */
 int code_ends_open(struct code_ends *ours, struct code_ends *theirs, struct err *e);
 
-/* Starts the interpreter with its program. *ret is the caller's. STATE_FD: -1, or the file of a language that keeps one. */
+/* Starts the interpreter with its program. *ret is the caller's. STATE_FD: -1, or the file of a language that
+ * keeps one. */
 struct code_start {
 	const struct code_language *language;
 	const struct code_spec *spec;
@@ -51,4 +54,5 @@ struct code_start {
 	const struct child_ops *ops;
 	void *arg;
 };
-int code_start(struct child *c, const struct code_host *host, const struct code_start *st, struct code_ends *ret, struct err *e);
+int code_start(struct child *c, const struct code_host *host, const struct code_start *st,
+	       struct code_ends *ret, struct err *e);

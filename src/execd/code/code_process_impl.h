@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/code/code_process_impl.h - what the files of the driver for processes share: code_process.c starts, watches and ends them,
- * code_process_in.c reads what they say. */
+/* execd/code/code_process_impl.h - what the files of the driver for processes share: code_process.c starts,
+ * watches and ends them, code_process_in.c reads what they say. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

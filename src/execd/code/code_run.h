@@ -48,9 +48,10 @@ struct code_run {
 	void *arg;
 };
 
-/* Begins the answer with `init`, which tells ID, and `ping`; copies CODE. The last three fields are the caller's to set afterwards.
- * NULL with an error: nothing has been answered. */
-struct code_run *code_run_new(const struct execution_host *host, struct str id, struct str code, struct reply *rp, struct err *e);
+/* Begins the answer with `init`, which tells ID, and `ping`; copies CODE. The last three fields are the
+ * caller's to set afterwards. NULL with an error: nothing has been answered. */
+struct code_run *code_run_new(const struct execution_host *host, struct str id, struct str code,
+			      struct reply *rp, struct err *e);
 void code_run_free(struct code_run *r); /* the stream, if there is one, is cut */
 void code_run_forget_code(struct code_run *r);
 

@@ -26,7 +26,8 @@ struct code_ends;
 #define CODE_WARM_FAILURES_MAX 3 /* then it is left alone */
 #define CODE_WARM_MODULES_MAX 1024
 
-enum code_warm_state { CODE_WARM_NONE, CODE_WARM_WANTED, CODE_WARM_STARTING, CODE_WARM_IMPORTING, CODE_WARM_READY };
+enum code_warm_state { CODE_WARM_NONE, CODE_WARM_WANTED, CODE_WARM_STARTING, CODE_WARM_IMPORTING,
+		       CODE_WARM_READY };
 
 struct code_warm {
 	const struct code_host *host;
@@ -50,6 +51,7 @@ int code_warm_init(struct code_warm *w, const struct code_host *host, struct err
 void code_warm_done(struct code_warm *w);
 
 void code_warm_want(struct code_warm *w, const struct code_spec *sp);
-/* Orders a fork for SP; its ends are the caller's. Its first message tells who it is (sys/passing.h). False: start one otherwise. */
+/* Orders a fork for SP; its ends are the caller's. Its first message tells who it is (sys/passing.h). False:
+ * start one otherwise. */
 bool code_warm_order(struct code_warm *w, const struct code_spec *sp, struct code_ends *ret);
 void code_warm_drop(struct code_warm *w); /* it does not do what it should */

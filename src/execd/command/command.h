@@ -51,9 +51,10 @@ struct command_spec {
 	bool is_background;
 };
 
-/* Starts it and answers with its events. -1 before anything was answered: too many, no memory, no room for the input. That it cannot be
- * started is an event. */
+/* Starts it and answers with its events. -1 before anything was answered: too many, no memory, no room for
+ * the input. That it cannot be started is an event. */
 int command_run(struct commands *cs, const struct command_spec *sp, struct reply *rp, struct err *e);
 
-/* Ends a command, SIGTERM first, and answers 200 when it has ended. ERR_NOT_FOUND, or ERR_CONFLICT for one that does not run. */
+/* Ends a command, SIGTERM first, and answers 200 when it has ended. ERR_NOT_FOUND, or ERR_CONFLICT for one
+ * that does not run. */
 int command_interrupt(struct commands *cs, struct str id, struct reply *rp, struct err *e);

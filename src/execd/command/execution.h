@@ -44,7 +44,8 @@ struct execution {
 	bool is_oom;
 	struct err failure; /* why it never began */
 	void (*gone)(void *arg); /* the reader went away before the end; or NULL */
-	void (*done)(void *arg); /* it has ended and nobody listens any more, or all has been said: the last call */
+	/* it has ended and nobody listens any more, or all has been said: the last call */
+	void (*done)(void *arg);
 	void *arg;
 };
 
@@ -57,7 +58,8 @@ int execution_begin(struct execution *x, const struct execution_host *host, stru
 int execution_begin_unheard(struct execution *x, const struct execution_host *host, struct tail_file *tail,
 			    struct err *e);
 
-/* Takes the read end of a pipe: 0 for what becomes stdout, 1 for stderr. One that is not given has nothing to say. */
+/* Takes the read end of a pipe: 0 for what becomes stdout, 1 for stderr. One that is not given has nothing to
+ * say. */
 int execution_pipe(struct execution *x, int which, int fd, struct err *e);
 
 /* It has ended, or never began. `done` may come from within. */
@@ -66,5 +68,6 @@ void execution_fail(struct execution *x, const struct err *why);
 /* The same from where `done` must not come: it comes when the stream proceeds. */
 void execution_fail_later(struct execution *x, const struct err *why);
 
-/* Frees what it has; the stream, if there is one, is cut. Pipes are read to their ends elsewhere, unless taken before. */
+/* Frees what it has; the stream, if there is one, is cut. Pipes are read to their ends elsewhere, unless
+ * taken before. */
 void execution_done(struct execution *x);

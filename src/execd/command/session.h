@@ -55,7 +55,8 @@ struct session *session_find(const struct sessions *ss, struct str id);
 const char *session_id(const struct session *s);
 void session_delete(struct session *s); /* and whatever it runs; streams end with that */
 
-/* Answers with the events of the run. -1 before anything was answered; ERR_LIMIT: too many wait. CWD: absolute, or NULL. */
+/* Answers with the events of the run. -1 before anything was answered; ERR_LIMIT: too many wait. CWD:
+ * absolute, or NULL. */
 struct session_command {
 	struct str text;
 	const char *cwd;

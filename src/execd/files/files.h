@@ -34,15 +34,18 @@ enum {
 	PLACE_CLEAN = 1, /* without "." and "..", by its text */
 };
 
-/* A name with a '$' or a '~' that exists as it is means itself; otherwise variables and "~" come from ENV, and an
- * undefined one is ERR_INTERNAL. What is no path (O3) is ERR_INVALID. A name need not be UTF-8, which JSON cannot say: as
- * "file:///a%FFb", with its bytes escaped, it can be sent, and an entry that has such a name is told with that as its "uri". */
-int place_find(const struct env *env, int root, struct str sent, unsigned flags, struct place *ret, struct err *e);
+/* A name with a '$' or a '~' that exists as it is means itself; otherwise variables and "~" come from ENV,
+ * and an undefined one is ERR_INTERNAL. What is no path (O3) is ERR_INVALID. A name need not be UTF-8, which
+ * JSON cannot say: as "file:///a%FFb", with its bytes escaped, it can be sent, and an entry that has such a
+ * name is told with that as its "uri". */
+int place_find(const struct env *env, int root, struct str sent, unsigned flags, struct place *ret,
+	       struct err *e);
 int place_check(struct str sent, struct err *e); /* what can be known without looking */
 void place_write_uri(struct buf *out, struct str path); /* of an absolute path */
 int task_place(struct task *t, struct str sent, unsigned flags, struct place *ret); /* -1: has answered */
 
-/* The directory that holds the last component, and that. "/" and what ends with "." or ".." has none: ERR_INVALID. */
+/* The directory that holds the last component, and that. "/" and what ends with "." or ".." has none:
+ * ERR_INVALID. */
 struct seat_of {
 	int dir; /* owned; O_PATH */
 	char name[PATH_COMPONENT_MAX + 1];
@@ -54,15 +57,16 @@ DEFINE_AUTO_DONE(struct seat_of, seat_of_done)
 
 /* The same behind a last component that is a symlink, as open(O_CREAT) would go. */
 #define PLACE_LINKS_MAX 40
-int place_seat_behind(int root, const struct place *at, bool makes_parents, struct seat_of *ret, struct err *e);
+int place_seat_behind(int root, const struct place *at, bool makes_parents, struct seat_of *ret,
+		      struct err *e);
 
 /* The file itself, symlinks followed: an open regular file, or ERR_INVALID for anything else (O2). */
 int place_open_regular(int root, const struct place *at, struct stat *ret, struct err *e);
 
 /* ---- attributes (files_attr.c) ---- */
 
-/* Digits that are read as octal: 644 is 0644. Of 4755 the first counts for nothing; more than four are none, nor are a digit of
- * 8 or 9 and what is below 0: false. */
+/* Digits that are read as octal: 644 is 0644. Of 4755 the first counts for nothing; more than four are none,
+ * nor are a digit of 8 or 9 and what is below 0: false. */
 #define MODE_DIGITS_MAX 7777
 bool mode_from_digits(int64_t digits, mode_t *ret);
 const char *check_mode(const void *value); /* of FIELD_INT */
@@ -95,15 +99,17 @@ void info_write(struct json_out *o, struct str path, const struct stat *st, cons
 
 /* ---- trees ---- */
 
-/* Removes NAME with all that is in it; what is not there is removed already. Symlinks are not followed and no other mount
- * is entered (ERR_CONFLICT). However deep it is, one descriptor and 16 bytes a level are used (files_remove.c). */
+/* Removes NAME with all that is in it; what is not there is removed already. Symlinks are not followed and no
+ * other mount is entered (ERR_CONFLICT). However deep it is, one descriptor and 16 bytes a level are used
+ * (files_remove.c). */
 int files_remove(struct task *t, int dir, const char *name, struct err *e);
 
-/* Copies NAME to TO, which must not exist, with modes, owners and times; holes stay holes. Sockets and devices are
- * refused. On failure nothing remains (files_copy.c). */
+/* Copies NAME to TO, which must not exist, with modes, owners and times; holes stay holes. Sockets and
+ * devices are refused. On failure nothing remains (files_copy.c). */
 #define COPY_DEPTH_MAX 128
 int files_copy(struct task *t, int dir, const char *name, int to_dir, const char *to, struct err *e);
-int copy_content(struct task *t, int from, int to, struct err *e); /* of regular files, from their begin to the end */
+/* of regular files, from their begin to the end */
+int copy_content(struct task *t, int from, int to, struct err *e);
 
 /* ---- new content for a name (files_draft.c) ---- */
 
@@ -116,8 +122,11 @@ struct draft {
 #define DRAFT_INIT ((struct draft){ .fd = -1, .dir = -1 })
 int draft_temp_name(char out[DRAFT_NAME_SIZE], struct err *e); /* an unused one */
 int draft_open(struct draft *d, int dir, struct err *e);
-int draft_keep(struct draft *d, const char *name, struct err *e); /* gives it the name, in place of what had it */
-void draft_done(struct draft *d);                                /* a draft that was not kept leaves nothing */
+/* gives it the name, in place of what had it */
+int draft_keep(struct draft *d, const char *name, struct err *e);
+/* a draft that was not kept leaves nothing */
+void draft_done(struct draft *d);
 DEFINE_AUTO_DONE(struct draft, draft_done)
 /* Mode and owner: those asked for, else those of the file it replaces, else what a new file gets. */
-int draft_dress(struct draft *d, const char *name, const struct attr_ids *ids, mode_t new_mode, struct err *e);
+int draft_dress(struct draft *d, const char *name, const struct attr_ids *ids, mode_t new_mode,
+		struct err *e);

@@ -6,13 +6,14 @@
  *     **         as a whole segment: any segments  !(pat)            what the pattern with pat here does not match
  *     \x         x itself
  *
- * Characters are those of UTF-8; a byte that is none of it counts as a character of its own, which a class or '?' matches
- * but only the same byte names. Dots and case are nothing special. Invalid: an open '[', '{' or escape, an empty class, a
- * class that begins with ']', a range that runs backwards, a '!' without a closed group.
+ * Characters are those of UTF-8; a byte that is none of it counts as a character of its own, which a class or
+ * '?' matches but only the same byte names. Dots and case are nothing special. Invalid: an open '[', '{' or
+ * escape, an empty class, a class that begins with ']', a range that runs backwards, a '!' without a closed
+ * group.
  *
- * A pattern is compiled to a small program per variant; alternatives that hold a negation are the only ones that are
- * multiplied out, up to GLOB_VARIANTS_MAX. A match keeps the set of all places in the program where it could be: no
- * input makes it look at a character twice. */
+ * A pattern is compiled to a small program per variant; alternatives that hold a negation are the only ones
+ * that are multiplied out, up to GLOB_VARIANTS_MAX. A match keeps the set of all places in the program where
+ * it could be: no input makes it look at a character twice. */
 #pragma once
 #include <stdbool.h>
 

@@ -20,8 +20,8 @@ typedef int body_fn(struct request *rq, struct reply *rp, struct str body, struc
 /* Calls FN when the body is complete; its size is bounded by the route. */
 int body_read(struct request *rq, struct reply *rp, struct budget *budget, body_fn *fn, struct err *e);
 
-/* Binds a body of JSON by FIELDS: names in any case, unknown ones ignored, null is absent. 0, or 1 after having answered
- * 400 (413 for one that has too many values), or -1. Nothing but what lives in A is kept. */
+/* Binds a body of JSON by FIELDS: names in any case, unknown ones ignored, null is absent. 0, or 1 after
+ * having answered 400 (413 for one that has too many values), or -1. Nothing but what lives in A is kept. */
 #define BODY_ARENA_MAX ((size_t)4 * 1024 * 1024)
 int body_decode(struct reply *rp, struct str body, struct arena *a, const struct field *fields, void *out,
 		struct err *e);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* execd/io/events.h - the events of an execution stream, each one line of bare JSON and an empty line, appended to a buf.
+/* execd/io/events.h - the events of an execution stream, each one line of bare JSON and an empty line,
+ * appended to a buf.
  *
- * A buf whose ceiling is reached fails; a caller that can split its text looks at `failed` and restores the buf. */
+ * A buf whose ceiling is reached fails; a caller that can split its text looks at `failed` and restores the
+ * buf. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,6 +47,8 @@ void event_end(struct buf *b, const struct process_end *end, uint64_t took_ms, b
 struct end_text {
 	char z[96];
 };
-const char *end_text(const struct process_end *end, struct end_text *out); /* "exit status 1", "signal: killed" */
+/* "exit status 1", "signal: killed" */
+const char *end_text(const struct process_end *end, struct end_text *out);
 int exit_code_of(const struct process_end *end); /* 128 + n for signal n */
-bool is_killed(const struct process_end *end);   /* by SIGKILL, or it was a shell that says so of what it ran */
+/* by SIGKILL, or it was a shell that says so of what it ran */
+bool is_killed(const struct process_end *end);

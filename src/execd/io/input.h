@@ -26,6 +26,8 @@ struct input {
 
 #define INPUT_INIT ((struct input){ .fd = -1 })
 
-/* Copies TEXT, begins to write it, and gives the read end, which is the caller's. ERR_UNAVAILABLE without a grant. */
-int input_open(struct input *in, struct loop *l, struct budget *budget, struct str text, int *ret_read, struct err *e);
+/* Copies TEXT, begins to write it, and gives the read end, which is the caller's. ERR_UNAVAILABLE without a
+ * grant. */
+int input_open(struct input *in, struct loop *l, struct budget *budget, struct str text, int *ret_read,
+	       struct err *e);
 void input_done(struct input *in); /* the program finds the end where it is; fine when not opened, or twice */

@@ -21,6 +21,6 @@ struct line_window {
 
 #define LINE_WINDOW_STEP ((size_t)64 * 1024)
 
-/* Takes from *in until it is empty, or some LINE_WINDOW_STEP bytes were appended to OUT: then call again. True when there is
- * nothing more to come. */
+/* Takes from *in until it is empty, or some LINE_WINDOW_STEP bytes were appended to OUT: then call again.
+ * True when there is nothing more to come. */
 bool line_window_take(struct line_window *w, struct str *in, struct buf *out);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* execd/io/lines.h - output of a program, cut into the texts of events.
  *
- * "\n", "\r" and "\r\n" end a line and are not part of its text; an empty line has the text "\n". A line that must be
- * handed out before its end is known is cut between two characters, and what follows is no new line: "abc", "def". How
- * the bytes arrive makes no difference to the texts, unless a line is cut. */
+ * "\n", "\r" and "\r\n" end a line and are not part of its text; an empty line has the text "\n". A line that
+ * must be handed out before its end is known is cut between two characters, and what follows is no new line:
+ * "abc", "def". How the bytes arrive makes no difference to the texts, unless a line is cut. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,6 +22,6 @@ enum lines_mode {
 	LINES_LAST,  /* nothing will follow */
 };
 
-/* IN is what has not been used up so far; *ret_used bytes of it are after the call, also when there is no text. The
- * text is a view of IN or of a constant. False: more input is needed. */
+/* IN is what has not been used up so far; *ret_used bytes of it are after the call, also when there is no
+ * text. The text is a view of IN or of a constant. False: more input is needed. */
 bool lines_next(struct lines *l, struct str in, enum lines_mode mode, struct str *ret_text, size_t *ret_used);

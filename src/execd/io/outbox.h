@@ -30,6 +30,7 @@ bool outbox_flush(struct outbox *o, struct reply *rp);
 /* Raises the ceiling so that NEED more bytes fit. */
 bool outbox_widen(struct outbox *o, size_t need);
 
-/* Adds an event with TEXT, or with as much of it as there is room for, cut between two characters. Returns how many bytes
- * that are; 0: there is no memory. */
-size_t outbox_text(struct outbox *o, enum event_stream kind, struct str text, const struct event_stamp *stamp);
+/* Adds an event with TEXT, or with as much of it as there is room for, cut between two characters. Returns
+ * how many bytes that are; 0: there is no memory. */
+size_t outbox_text(struct outbox *o, enum event_stream kind, struct str text,
+		   const struct event_stamp *stamp);

@@ -45,6 +45,7 @@ struct output {
 void output_init(struct output *o, struct loop *l, const struct segments *segments);
 void output_done(struct output *o); /* what has arrived is written first */
 
-/* Makes the pipes; the write ends in ret_fds are for the child's stdout and stderr and the caller's to close. */
+/* Makes the pipes; the write ends in ret_fds are for the child's stdout and stderr and the caller's to
+ * close. */
 int output_open(struct output *o, int ret_fds[2], struct err *e);
 void output_collect(struct output *o); /* takes what is in the pipes now */

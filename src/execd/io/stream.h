@@ -41,7 +41,8 @@ int stream_open(struct stream *s, struct loop *l, int fd, io_fn *fn, void *arg, 
 void stream_done(struct stream *s); /* gives the pipe away */
 int stream_take(struct stream *s);  /* the pipe back, unwatched; -1 at its end */
 
-void stream_watch(struct stream *s, struct loop *l, bool wanted); /* whether to call when there is something to read */
+/* whether to call when there is something to read */
+void stream_watch(struct stream *s, struct loop *l, bool wanted);
 bool stream_fill(struct stream *s); /* true when anything came, or the end */
 void stream_drop(struct stream *s); /* reads, and keeps nothing but the copy */
 void stream_forget(struct stream *s); /* what waits */
@@ -51,7 +52,8 @@ void stream_finish(struct stream *s); /* nothing more of it counts */
 bool stream_is_over(const struct stream *s); /* nothing more comes */
 bool stream_is_said(const struct stream *s); /* and all of it has been used */
 
-/* The next text, a view of what waits, with what it takes of that. False: there is none yet. Use it with one of: */
+/* The next text, a view of what waits, with what it takes of that. False: there is none yet. Use it with one
+ * of: */
 struct stream_text {
 	struct str text;
 	size_t skipped, used; /* before it; with it */
@@ -59,5 +61,6 @@ struct stream_text {
 };
 bool stream_next(struct stream *s, struct stream_text *ret);
 void stream_use(struct stream *s, const struct stream_text *t);
-void stream_use_part(struct stream *s, const struct stream_text *t, size_t n); /* its first N bytes: the line goes on */
+/* its first N bytes: the line goes on */
+void stream_use_part(struct stream *s, const struct stream_text *t, size_t n);
 void stream_put_back(struct stream *s, const struct stream_text *t);

@@ -30,8 +30,9 @@ void tail_file_add(struct tail_file *k, struct str bytes);
 /* From OFFSET on, at most CAP bytes that lie in one piece; 0 at the end. */
 size_t tail_file_read(const struct tail_file *k, uint64_t offset, void *out, size_t cap);
 
-/* A file without a name in DIR, which is made if it is missing. What is called DIR may be anything by now: where it is no
- * directory, or one in memory, the file is in the root, which nobody in a sandbox can replace. */
+/* A file without a name in DIR, which is made if it is missing. What is called DIR may be anything by now:
+ * where it is no directory, or one in memory, the file is in the root, which nobody in a sandbox can
+ * replace. */
 int unnamed_file(const char *dir, struct err *e);
 
 static inline uint64_t tail_file_bytes(const struct tail_file *k)

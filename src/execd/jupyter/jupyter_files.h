@@ -14,7 +14,8 @@ struct arena;
 struct err;
 struct identity;
 
-enum jupyter_port { JUPYTER_SHELL, JUPYTER_IOPUB, JUPYTER_CONTROL, JUPYTER_HEARTBEAT, JUPYTER_STDIN, JUPYTER_PORTS };
+enum jupyter_port { JUPYTER_SHELL, JUPYTER_IOPUB, JUPYTER_CONTROL, JUPYTER_HEARTBEAT, JUPYTER_STDIN,
+		    JUPYTER_PORTS };
 
 struct jupyter_files {
 	int reserved[JUPYTER_PORTS]; /* -1: not now */
@@ -25,6 +26,9 @@ struct jupyter_files {
 
 #define JUPYTER_FILES_INIT ((struct jupyter_files){ .reserved = { -1, -1, -1, -1, -1 } })
 
-/* Takes ports, makes a key, and writes both to a new file in DIR for AS (NULL: for us). On failure there is nothing to be released. */
-int jupyter_files_make(struct jupyter_files *f, const char *dir, const struct identity *as, const char *kernel, struct err *e);
-void jupyter_files_release(struct jupyter_files *f); /* ports and file: the kernel has them; fine when there are none */
+/* Takes ports, makes a key, and writes both to a new file in DIR for AS (NULL: for us). On failure there is
+ * nothing to be released. */
+int jupyter_files_make(struct jupyter_files *f, const char *dir, const struct identity *as,
+		       const char *kernel, struct err *e);
+/* ports and file: the kernel has them; fine when there are none */
+void jupyter_files_release(struct jupyter_files *f);

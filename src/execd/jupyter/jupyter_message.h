@@ -5,11 +5,13 @@
  *
  *     identities..., "<IDS|MSG>", signature, header, parent header, metadata, content, buffers...
  *
- * where the signature is the HMAC-SHA256 of the four of JSON. Between a Jupyter server and us it is one object of JSON.
+ * where the signature is the HMAC-SHA256 of the four of JSON. Between a Jupyter server and us it is one
+ * object of JSON.
  *
- * A message to us is read as it arrives, and of its content what its kind calls for is kept: the text of a stream goes on at
- * once, in pieces, whatever its length; values and errors are collected up to a ceiling. That a signature is wrong is known at the
- * end of a message; then what it has said cannot be taken back, but nobody is listened to any more. */
+ * A message to us is read as it arrives, and of its content what its kind calls for is kept: the text of a
+ * stream goes on at once, in pieces, whatever its length; values and errors are collected up to a ceiling.
+ * That a signature is wrong is known at the end of a message; then what it has said cannot be taken back, but
+ * nobody is listened to any more. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -71,18 +73,21 @@ struct jupyter_in {
 	/* The owner's to set: */
 	struct budget *budget;
 	struct str key; /* empty: no signatures */
-	void (*on_text)(enum event_stream stream, struct str text, void *arg); /* during the functions below */
+	/* during the functions below */
+	void (*on_text)(enum event_stream stream, struct str text, void *arg);
 	void *arg;
 
 	/* Of the message that is there, or on its way: */
 	enum jupyter_kind kind;
 	char parent[JUPYTER_ID_MAX + 1]; /* id of what it answers; "" */
 	char channel;                    /* of a server's: the first letter of its channel */
-	bool is_idle, is_gone;           /* of a status: done; a server says that the kernel is no more, or another one */
+	/* of a status: done; a server says that the kernel is no more, or another one */
+	bool is_idle, is_gone;
 	bool is_error, is_aborted;       /* of a reply: anything but "ok"; it may not have been run */
 	uint64_t count;                  /* of executions; 0: absent */
 	struct jupyter_values *values;   /* or NULL */
-	bool is_cut;                     /* some were left out: they are too large, or there is no memory for them */
+	/* some were left out: they are too large, or there is no memory for them */
+	bool is_cut;
 
 	int part;
 	struct json_feed feed;
@@ -96,14 +101,16 @@ struct jupyter_in {
 
 enum jupyter_step { JUPYTER_MORE, JUPYTER_MESSAGE, JUPYTER_BROKEN };
 
-/* A piece of a message of frames. JUPYTER_MESSAGE: it is there, until jupyter_next(). JUPYTER_BROKEN: in->what gives the reason. */
+/* A piece of a message of frames. JUPYTER_MESSAGE: it is there, until jupyter_next(). JUPYTER_BROKEN:
+ * in->what gives the reason. */
 enum jupyter_step jupyter_take(struct jupyter_in *in, const struct zmtp_event *ev);
 
 /* A message of one object: its heads first, then its content, in pieces of the caller's choice. */
 bool jupyter_take_heads(struct jupyter_in *in, struct str object);
 bool jupyter_take_content(struct jupyter_in *in, struct str piece);
 
-void jupyter_next(struct jupyter_in *in); /* forgets the message, with all that it takes; fine when there is none */
+/* forgets the message, with all that it takes; fine when there is none */
+void jupyter_next(struct jupyter_in *in);
 
 static inline struct str jupyter_text(const struct jupyter_values *v, struct jupyter_span span)
 {

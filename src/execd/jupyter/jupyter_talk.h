@@ -42,15 +42,16 @@ struct talk {
 	void *arg;
 };
 
-int talk_init(struct talk *t, struct code_context *c, struct budget *budget, talk_hang_up_fn *hang_up, void *arg, struct err *e);
+int talk_init(struct talk *t, struct code_context *c, struct budget *budget, talk_hang_up_fn *hang_up,
+	      void *arg, struct err *e);
 void talk_done(struct talk *t);
 
 /* A new id for a message, in OUT. */
 void talk_new_id(struct talk *t, char out[TALK_ID_MAX + 1]);
 void talk_begin(struct talk *t, const char *id); /* the request of that id runs from now on */
 
-/* After a piece was given to t->iopub, and at any later time: tells what there is. False: no room; nothing more is to be given to
- * iopub until this says true. IS_WHOLE: the piece made its message complete. */
+/* After a piece was given to t->iopub, and at any later time: tells what there is. False: no room; nothing
+ * more is to be given to iopub until this says true. IS_WHOLE: the piece made its message complete. */
 bool talk_piece(struct talk *t, bool is_whole);
 bool talk_proceed(struct talk *t);
 

@@ -34,14 +34,17 @@ struct kernelspec {
 	bool interrupts_by_message;
 };
 
-/* The kernel of that name, or (NAME is NULL) one for LANGUAGE: the one that is called like it first. 1, 0 when there is none, -1. */
-int kernelspec_find(const struct env *env, const char *language, const char *name, struct arena *a, struct kernelspec *ret, struct err *e);
+/* The kernel of that name, or (NAME is NULL) one for LANGUAGE: the one that is called like it first. 1, 0
+ * when there is none, -1. */
+int kernelspec_find(const struct env *env, const char *language, const char *name, struct arena *a,
+		    struct kernelspec *ret, struct err *e);
 
 /* Reads one kernel.json. ERR_INVALID. NAME and DIR are the caller's to set. */
 int kernelspec_parse(struct str text, struct arena *a, struct kernelspec *ret, struct err *e);
 
 /* The program and its arguments (which end with NULL), with the path of the connection file in its place. */
-int kernelspec_argv(const struct kernelspec *k, const struct env *env, const char *connection_file, struct arena *a, const char **ret_path,
+int kernelspec_argv(const struct kernelspec *k, const struct env *env, const char *connection_file,
+		    struct arena *a, const char **ret_path,
 		    char *const **ret_argv, struct err *e);
 /* Adds the kernel's own variables; ${NAME} in them comes from ENV as it was. */
 int kernelspec_env(const struct kernelspec *k, struct env *env, struct arena *a, struct err *e);

@@ -54,7 +54,8 @@ struct ptys {
 void ptys_done(struct ptys *ps); /* ends none of the shells */
 void ptys_signal(struct ptys *ps, int signo); /* to all shells and what runs in front of them */
 
-/* No process is started yet. COMMAND: what the shell runs, NULL for an interactive one. ERR_LIMIT: there are too many. */
+/* No process is started yet. COMMAND: what the shell runs, NULL for an interactive one. ERR_LIMIT: there are
+ * too many. */
 struct pty *pty_new(struct ptys *ps, const char *cwd, const char *command, struct err *e);
 struct pty *pty_find(const struct ptys *ps, struct str id);
 const char *pty_id(const struct pty *p);
@@ -71,4 +72,5 @@ struct pty_attach {
 
 bool pty_is_held(const struct pty *p); /* by a client, or one whose handshake is on its way */
 /* Answers the request, as a handler: with the handshake, or with what is wrong about it. */
-int pty_attach(struct pty *p, const struct pty_attach *how, struct request *rq, struct reply *rp, struct err *e);
+int pty_attach(struct pty *p, const struct pty_attach *how, struct request *rq, struct reply *rp,
+	       struct err *e);

@@ -17,7 +17,8 @@ enum pty_state {
 	PTY_IDLE,     /* no shell */
 	PTY_STARTING, /* on its way to exec */
 	PTY_UP,
-	PTY_ENDING,   /* collected, but not all that it wrote has been read, or the client does not know yet */
+	/* collected, but not all that it wrote has been read, or the client does not know yet */
+	PTY_ENDING,
 };
 
 struct pty_pipe {
@@ -72,7 +73,8 @@ struct pty_client {
 };
 
 /* pty.c */
-void pty_pump(struct pty *p); /* moves what can be moved; P may lose its client, and is freed later at the earliest */
+/* moves what can be moved; P may lose its client, and is freed later at the earliest */
+void pty_pump(struct pty *p);
 void pty_ended(struct pty *p, const struct process_end *end);
 void pty_failed(struct pty *p, const struct err *why);
 void pty_detached(struct pty *p); /* its client has gone */

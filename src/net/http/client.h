@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* net/http/client.h - an HTTP/1.1 client on the loop, for one target, with connections that are kept for reuse.
+/* net/http/client.h - an HTTP/1.1 client on the loop, for one target, with connections that are kept for
+ * reuse.
  *
- * A call ends with exactly one of on_end, on_upgrade and on_error, or by http_call_cancel() and then with none of
- * them. Callbacks come from the loop, never from the functions below; any of these may be called from any of
- * them, http_client_free() included. A call is gone when its last callback returns.
+ * A call ends with exactly one of on_end, on_upgrade and on_error, or by http_call_cancel() and then with
+ * none of them. Callbacks come from the loop, never from the functions below; any of these may be called from
+ * any of them, http_client_free() included. A call is gone when its last callback returns.
  *
- * A kept connection may turn out to have been closed by the other side. A request that met that before a single byte
- * of an answer is repeated once, on a new connection, if nothing of it was sent or if its method is idempotent and
- * its body is not a stream. */
+ * A kept connection may turn out to have been closed by the other side. A request that met that before a
+ * single byte of an answer is repeated once, on a new connection, if nothing of it was sent or if its method
+ * is idempotent and its body is not a stream. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,8 +36,8 @@ struct http_deadlines {
 	unsigned body_ms; /* no byte of the response arrives, pauses not counted */
 };
 
-/* Connects in the owner's own way. `begin` leads to exactly one http_dial_done(), during the call or later, unless it
- * fails itself or `cancel` is called first. */
+/* Connects in the owner's own way. `begin` leads to exactly one http_dial_done(), during the call or later,
+ * unless it fails itself or `cancel` is called first. */
 struct http_dial {
 	void *user; /* the dialer's own */
 };
@@ -44,7 +45,8 @@ struct http_dialer {
 	int (*begin)(struct http_dial *d, void *arg, struct err *e);
 	void (*cancel)(struct http_dial *d, void *arg);
 };
-void http_dial_done(struct http_dial *d, struct transport *t, const struct err *e); /* takes T; NULL: E gives the reason */
+/* takes T; NULL: E gives the reason */
+void http_dial_done(struct http_dial *d, struct transport *t, const struct err *e);
 
 struct http_client_options { /* defaults in HTTP_CLIENT_OPTIONS */
 	const struct sockaddr *to; /* copied */
@@ -54,12 +56,15 @@ struct http_client_options { /* defaults in HTTP_CLIENT_OPTIONS */
 	void *dialer_arg;
 	unsigned max_idle; /* connections kept; 0: each request has its own and says so */
 	unsigned idle_ms;  /* for this long */
-	/* Servers that nobody vouches for close a connection right after an answer and say nothing of it: one that has been kept
-	 * for less than this is not for requests that cannot be repeated: it is closed for the new one that they get, because a
-	 * server that has one connection at a time would make that wait. 0: it is for all. */
+	/* Servers that nobody vouches for close a connection right after an answer and say nothing of it: one
+	 * that has been kept for less than this is not for requests that cannot be repeated: it is closed for
+	 * the new one that they get, because a server that has one connection at a time would make that wait.
+	 * 0: it is for all. */
 	unsigned probation_ms;
-	bool trusts_peer;  /* a kept connection is not looked at before it is used again: the other side is one of ours */
-	size_t in_max;     /* received and not handed on: a response's head fits in it; 0: HTTP_CLIENT_IN_MAX */
+	/* a kept connection is not looked at before it is used again: the other side is one of ours */
+	bool trusts_peer;
+	/* received and not handed on: a response's head fits in it; 0: HTTP_CLIENT_IN_MAX */
+	size_t in_max;
 	size_t high_water; /* of a source's bytes waiting for the peer; 0: HTTP_CLIENT_HIGH_WATER */
 	struct http_deadlines deadlines;
 };
@@ -109,20 +114,22 @@ struct http_request {
 };
 
 struct http_call_ops {
-	/* The response's head, without 1xx; its views are valid during the call. May be NULL, like on_data. */
+	/* The response's head, without 1xx; its views are valid during the call. May be NULL, like
+	 * on_data. */
 	void (*on_head)(struct http_call *call, const struct http_head *head, void *arg);
 	void (*on_data)(struct http_call *call, struct str piece, void *arg);
 	void (*on_end)(void *arg);
 	void (*on_error)(const struct err *e, void *arg);
 	/* 101: the connection is the callee's; EARLY are bytes of the new protocol, valid during the call. */
 	void (*on_upgrade)(struct transport *t, const struct http_head *head, struct str early, void *arg);
-	/* Or NULL. Instead of on_data, for a body of known length on a plain connection, behind what was received with the head:
-	 * moves at most LEFT bytes out of FD, and answers like read(2); EAGAIN: FD has none, or pauses the call. ENOTSUP: the
-	 * rest comes by on_data. It does not end the call. */
+	/* Or NULL. Instead of on_data, for a body of known length on a plain connection, behind what was
+	 * received with the head: moves at most LEFT bytes out of FD, and answers like read(2); EAGAIN: FD
+	 * has none, or pauses the call. ENOTSUP: the rest comes by on_data. It does not end the call. */
 	ssize_t (*on_pass)(struct http_call *call, int fd, uint64_t left, void *arg);
 };
 
-struct http_call *http_call_start(struct http_client *c, const struct http_request *rq, const struct http_call_ops *ops,
+struct http_call *http_call_start(struct http_client *c, const struct http_request *rq,
+				  const struct http_call_ops *ops,
 				  void *arg, struct err *e);
 void http_call_cancel(struct http_call *call); /* no callback after this; NULL is fine */
 DEFINE_AUTO(struct http_call *, http_call_cancel)
@@ -132,9 +139,10 @@ void http_call_resume(struct http_call *call);
 
 size_t http_call_room(const struct http_call *call);
 void http_call_write(struct http_call *call, struct str bytes);
-/* Moves at most N bytes of the body from FD, a socket, to the peer without copying them; answers like read(2). What the peer
- * does not take at once waits (CONDUIT_WIDE bytes at most), and until it has left http_call_room() is 0 and nothing may be
- * written. EAGAIN: FD has none. EBUSY: the call has no room. ENOTSUP: only plain connections and bodies with a length can do that. */
+/* Moves at most N bytes of the body from FD, a socket, to the peer without copying them; answers like
+ * read(2). What the peer does not take at once waits (CONDUIT_WIDE bytes at most), and until it has left
+ * http_call_room() is 0 and nothing may be written. EAGAIN: FD has none. EBUSY: the call has no room.
+ * ENOTSUP: only plain connections and bodies with a length can do that. */
 ssize_t http_call_pass(struct http_call *call, int fd, uint64_t n);
 /* The body is complete. Fewer bytes than were announced, or more, fail the call. */
 void http_call_end(struct http_call *call);
@@ -151,6 +159,7 @@ struct http_answer {
 /* The answer is valid during the call; or it is NULL and E gives the reason. */
 typedef void http_fetch_fn(const struct http_answer *answer, const struct err *e, void *arg);
 
-struct http_fetch *http_fetch(struct http_client *c, const struct http_request *rq, http_fetch_fn *fn, void *arg,
+struct http_fetch *http_fetch(struct http_client *c, const struct http_request *rq, http_fetch_fn *fn,
+			      void *arg,
 			      struct err *e);
 void http_fetch_cancel(struct http_fetch *f); /* its callback ends it, and comes no more; NULL is fine */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* net/http/client_impl.h - what the files of the HTTP client share.
  *
- * client.c owns clients, their kept connections and the life of calls; client_call.c moves the bytes of one call;
- * client_request.c writes request heads. */
+ * client.c owns clients, their kept connections and the life of calls; client_call.c moves the bytes of one
+ * call; client_request.c writes request heads. */
 #pragma once
 #include "base/buf.h"
 #include "base/err.h"
@@ -93,7 +93,8 @@ struct http_call {
 
 static inline bool call_request_is_sent(const struct http_call *call)
 {
-	return call->sent == call->out.n && call->conduit.held == 0 && !call->source_is_open && !call->is_send_broken;
+	return call->sent == call->out.n && call->conduit.held == 0 && !call->source_is_open &&
+		!call->is_send_broken;
 }
 
 /* client_request.c */

@@ -11,8 +11,8 @@ struct err;
 
 struct str header_trim(struct str s); /* without spaces and tabs around it */
 
-/* Takes the next element of a comma-separated list from *in: trimmed, empty elements skipped, a comma inside a
- * quoted string does not separate. False at the end. */
+/* Takes the next element of a comma-separated list from *in: trimmed, empty elements skipped, a comma inside
+ * a quoted string does not separate. False at the end. */
 bool header_list_next(struct str *in, struct str *ret_item);
 
 /* The parameters of `type; a=b; c="d\"e"`. header_value() gives the part before the first ';' and leaves the
@@ -36,8 +36,8 @@ struct str header_param_text(const struct header_param *param, char *out);
  * False for another character set, bad escapes, control bytes and ill-formed UTF-8. */
 bool header_ext_value(struct str value, char *out, struct str *ret_text);
 
-/* Appends the value of Content-Disposition that makes a browser save the body as NAME (RFC 6266). A plain ASCII
- * name goes out in quotes. Any other is percent-encoded, both as filename (for old readers) and as filename*;
- * so quotes, backslashes, slashes, line ends and other controls cannot get through. Ill-formed UTF-8 becomes
- * U+FFFD. An empty name gives just "attachment". */
+/* Appends the value of Content-Disposition that makes a browser save the body as NAME (RFC 6266). A plain
+ * ASCII name goes out in quotes. Any other is percent-encoded, both as filename (for old readers) and as
+ * filename*; so quotes, backslashes, slashes, line ends and other controls cannot get through. Ill-formed
+ * UTF-8 becomes U+FFFD. An empty name gives just "attachment". */
 bool header_disposition_write(struct buf *b, struct str name);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* net/http/http1.h - the HTTP/1.1 codec: heads, chunked bodies, and nothing lenient about either (RFC 9112).
  *
- * Pure: bytes in, views of those bytes out. What could be read in two ways is refused: CRLF only, exactly one Host,
- * one Content-Length or one "chunked", no folding, no blanks before a colon, no control bytes. Request targets
- * are in origin form (or "*"): there is no second place that names a host. */
+ * Pure: bytes in, views of those bytes out. What could be read in two ways is refused: CRLF only, exactly one
+ * Host, one Content-Length or one "chunked", no folding, no blanks before a colon, no control bytes. Request
+ * targets are in origin form (or "*"): there is no second place that names a host. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,18 +58,20 @@ struct http_fault {
 	const char *why;
 };
 
-/* Whether the head is complete: what the two below begin with, for who wants to know before making room for one. */
+/* Whether the head is complete: what the two below begin with, for who wants to know before making room for
+ * one. */
 int http_scan(struct http_scan *s, struct str in, struct http_fault *f);
 
-/* IN is everything received so far, from the start of the head. 1: *h is complete and its views point into IN;
- * 0: more is needed; -1: *f gives the reason. */
+/* IN is everything received so far, from the start of the head. 1: *h is complete and its views point into
+ * IN; 0: more is needed; -1: *f gives the reason. */
 int http_request_head(struct http_scan *s, struct str in, struct http_head *h, struct http_fault *f);
 int http_response_head(struct http_scan *s, struct str in, bool is_head_request, struct http_head *h,
 		       struct http_fault *f);
 
 const struct http_header *http_find(const struct http_head *h, const char *name); /* the first, or NULL */
 struct str http_value(const struct http_head *h, const char *name);               /* of the first, or empty */
-/* Of the connection and not of the message (RFC 9110 section 7.6.1), or what frames the message: not for proxies to pass. */
+/* Of the connection and not of the message (RFC 9110 section 7.6.1), or what frames the message: not for
+ * proxies to pass. */
 bool http_is_hop_by_hop(const struct http_head *h, struct str name);
 bool http_list_has(struct str list, const char *token); /* "a, b" as in Connection; case-insensitive */
 
@@ -88,7 +90,8 @@ enum http_chunk {
 };
 
 /* Advances *in over what it understood. Trailers are checked and dropped. */
-enum http_chunk http_chunk_next(struct http_chunked *c, struct str *in, struct str *ret_data, const char **ret_why);
+enum http_chunk http_chunk_next(struct http_chunked *c, struct str *in, struct str *ret_data,
+				const char **ret_why);
 
 /* Writing. */
 const char *http_reason(unsigned status);

@@ -2,11 +2,11 @@
 /* net/http/multipart.h - a streaming multipart/form-data parser (RFC 7578, RFC 2046).
  *
  * Bytes come in pieces of any size; the content of parts goes out in slices of those pieces, without being
- * copied. Besides the parser itself nothing is allocated. Taken as clients send it: quoted boundaries, unquoted
- * disposition parameters, filename*, raw UTF-8, part headers in any order, blanks after a delimiter, a preamble
- * and an epilogue (both ignored). Refused: bare LF, folded or repeated disposition headers, a part without a
- * name, transfer encodings. A delimiter never shows up in content: a line that begins with one and goes on
- * otherwise is an error. The size of the whole body is the caller's to limit. */
+ * copied. Besides the parser itself nothing is allocated. Taken as clients send it: quoted boundaries,
+ * unquoted disposition parameters, filename*, raw UTF-8, part headers in any order, blanks after a delimiter,
+ * a preamble and an epilogue (both ignored). Refused: bare LF, folded or repeated disposition headers, a part
+ * without a name, transfer encodings. A delimiter never shows up in content: a line that begins with one and
+ * goes on otherwise is an error. The size of the whole body is the caller's to limit. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,7 +38,8 @@ struct multipart_ops {
 };
 
 /* CONTENT_TYPE is the request's header value: multipart/form-data with a boundary, or ERR_INVALID. */
-struct multipart *multipart_new(struct str content_type, const struct multipart_ops *ops, void *arg, struct err *e);
+struct multipart *multipart_new(struct str content_type, const struct multipart_ops *ops, void *arg,
+				struct err *e);
 void multipart_free(struct multipart *m);
 DEFINE_AUTO(struct multipart *, multipart_free)
 

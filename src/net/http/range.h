@@ -22,7 +22,8 @@ struct range {
 };
 
 /* Reads "bytes=a-b", "a-" or "-n" against a body of SIZE bytes. Of several ranges all must be well-formed and
- * the first that overlaps the body is the result; an end beyond the body is clamped, also one beyond 64 bits. */
+ * the first that overlaps the body is the result; an end beyond the body is clamped, also one beyond 64
+ * bits. */
 enum range_result range_parse(struct str value, uint64_t size, struct range *ret_range);
 
 /* Append the value of Content-Range: "bytes a-b/size", and "bytes *" "/size" for RANGE_UNSATISFIABLE. */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* net/http/server_impl.h - what server.c, conn.c, reply.c and route.c share. Nothing else includes it.
  *
- * A connection (struct conn) reads and writes; an exchange (request and reply) exists from the end of a head to
- * the last byte of its answer. Handlers and other callbacks only change state: bytes move, and connections die,
- * in conn_run() alone, which callbacks from outside reach through conn_kick(). */
+ * A connection (struct conn) reads and writes; an exchange (request and reply) exists from the end of a head
+ * to the last byte of its answer. Handlers and other callbacks only change state: bytes move, and connections
+ * die, in conn_run() alone, which callbacks from outside reach through conn_kick(). */
 #pragma once
 #include "base/map.h"
 #include "net/conduit.h"
@@ -145,7 +145,8 @@ struct http_server {
 };
 
 /* conn.c */
-struct conn *conn_new(struct http_server *s, struct transport *t, struct seat *seat, const struct sockaddr_storage *peer,
+struct conn *conn_new(struct http_server *s, struct transport *t, struct seat *seat,
+		      const struct sockaddr_storage *peer,
 		      struct err *e); /* on failure the transport stays the caller's */
 void conn_kick(struct conn *c);
 void conn_kill(struct conn *c); /* at once; not from inside its own callbacks */
@@ -160,10 +161,12 @@ bool conn_can_skip_body(const struct conn *c); /* what is left of the request is
 struct exchange *exchange_new(struct conn *c, struct err *e);
 void exchange_free(struct http_server *s, struct exchange *x); /* to the free list, or for good */
 void exchange_spares_free(struct http_server *s);
-void exchange_dispatch(struct exchange *x); /* head complete: admit, route, and the handler if it need not wait */
+/* head complete: admit, route, and the handler if it need not wait */
+void exchange_dispatch(struct exchange *x);
 void exchange_handle(struct exchange *x);   /* body complete */
 void exchange_refuse(struct exchange *x, unsigned status, const char *why); /* framing faults and limits */
-void exchange_fail(struct exchange *x, struct err *e);                      /* answers an error, if it still can */
+/* answers an error, if it still can */
+void exchange_fail(struct exchange *x, struct err *e);
 void exchange_unanswered(struct exchange *x); /* its handler neither answered nor holds: a defect of ours */
 
 /* reply.c */
@@ -175,5 +178,7 @@ const char *server_date(struct http_server *s);
 
 /* route.c */
 enum route_result { ROUTE_FOUND, ROUTE_NONE, ROUTE_METHOD, ROUTE_SLASH, ROUTE_BAD };
-/* Fills rq->route, params and rest. ROUTE_METHOD: *allow lists what would do. ROUTE_BAD: E gives the reason. */
-enum route_result route_find(const struct http_service *service, struct request *rq, struct buf *allow, struct err *e);
+/* Fills rq->route, params and rest. ROUTE_METHOD: *allow lists what would do. ROUTE_BAD: E gives the
+ * reason. */
+enum route_result route_find(const struct http_service *service, struct request *rq, struct buf *allow,
+			     struct err *e);

@@ -62,7 +62,8 @@ static inline void told_head(struct http_call *call, const struct http_head *hea
 	t->heads++;
 	t->status = head->status;
 	for (size_t i = 0; i < head->n_headers; i++)
-		buf_addf(&t->head, "%.*s=%.*s;", STR_ARG(head->headers[i].name), STR_ARG(head->headers[i].value));
+		buf_addf(&t->head, "%.*s=%.*s;", STR_ARG(head->headers[i].name),
+			 STR_ARG(head->headers[i].value));
 	if (t->pauses)
 		http_call_pause(call);
 	maybe_cancel(t, CANCEL_ON_HEAD);
@@ -100,7 +101,8 @@ static inline void told_error(const struct err *e, void *arg)
 	t->call = NULL;
 }
 
-static inline void told_upgrade(struct transport *tr, const struct http_head *head, struct str early, void *arg)
+static inline void told_upgrade(struct transport *tr, const struct http_head *head, struct str early,
+				void *arg)
 {
 	struct told *t = arg;
 
@@ -139,7 +141,8 @@ static inline void told_stop(void *arg)
 	maybe_cancel(t, CANCEL_ON_STOP);
 }
 
-static const struct http_call_ops told_ops = { told_head, told_data, told_end, told_error, told_upgrade, NULL };
+static const struct http_call_ops told_ops = { told_head, told_data, told_end, told_error, told_upgrade,
+					       NULL };
 static const struct http_body_source told_source = { told_proceed, told_stop };
 
 static inline int rig_begin(struct http_dial *d, void *arg, struct err *e)

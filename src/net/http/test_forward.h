@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* net/http/test_forward.h - for tests: a server whose only route sends everything on to the test's own end of a connection. */
+/* net/http/test_forward.h - for tests: a server whose only route sends everything on to the test's own end of
+ * a connection. */
 #pragma once
 #include "net/http/forward.h"
 
@@ -62,7 +63,8 @@ static inline void dial_cancel_(struct http_dial *d, void *arg)
 	s->held = NULL;
 }
 
-static inline int on_headers(const struct request *rq, struct reply *rp, const struct http_head *head, void *arg, struct err *e)
+static inline int on_headers(const struct request *rq, struct reply *rp, const struct http_head *head,
+			     void *arg, struct err *e)
 {
 	(void)rq, (void)rp, (void)head, (void)arg, (void)e;
 	return 0;
@@ -85,7 +87,8 @@ static inline void on_over(void *arg)
 static inline int send_on(struct request *rq, struct reply *rp, struct err *e)
 {
 	struct stage *s = rq->ctx;
-	struct http_request out = { .method = rq->head->method, .target = rq->head->target, .host = STR("inside") };
+	struct http_request out = { .method = rq->head->method, .target = rq->head->target,
+				    .host = STR("inside") };
 
 	return forward_start(rq, rp, s->client, &out, &s->ops, s, e) ? 0 : -1;
 }

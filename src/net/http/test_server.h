@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* net/http/test_server.h - for tests: a server on a unix socket, a clock that is turned by hand, raw clients. */
+/* net/http/test_server.h - for tests: a server on a unix socket, a clock that is turned by hand, raw
+ * clients. */
 #pragma once
 #include <setjmp.h>
 #include <stdarg.h>

@@ -15,7 +15,8 @@ struct err;
 
 enum url_form {
 	URL_ORIGIN,    /* "/a/b?x=1": path and query are set */
-	URL_ABSOLUTE,  /* "http://host:80/a?x=1": the same, and authority is "host:80"; an empty path is "/" */
+	/* "http://host:80/a?x=1": the same, and authority is "host:80"; an empty path is "/" */
+	URL_ABSOLUTE,
 	URL_ASTERISK,  /* "*": nothing else is set */
 	URL_AUTHORITY, /* "host:443": only authority is set */
 };
@@ -48,7 +49,8 @@ static inline struct url_segments url_segments(struct str path)
 bool url_segment_next(struct url_segments *it, struct str *ret_raw);
 
 /* Decodes one raw segment. Refuses what could be read as another path by a later reader: empty, "." and "..",
- * '/' and '\' in any spelling, control bytes, bad escapes, ill-formed UTF-8. ERR_INVALID, or out of memory. */
+ * '/' and '\' in any spelling, control bytes, bad escapes, ill-formed UTF-8. ERR_INVALID, or out of
+ * memory. */
 int url_segment_decode(struct str raw, struct arena *a, struct str *ret_text, struct err *e);
 
 #define QUERY_PAIRS_MAX 1000
@@ -66,11 +68,12 @@ struct query {
  * (ERR_INVALID) and more than QUERY_PAIRS_MAX pairs (ERR_LIMIT). */
 int query_parse(struct str raw, struct arena *a, struct query *ret_query, struct err *e);
 /* The same, where values of the key BYTES_OF may be any bytes but NUL: names of files need not be UTF-8. */
-int query_parse_bytes(struct str raw, const char *bytes_of, struct arena *a, struct query *ret_query, struct err *e);
+int query_parse_bytes(struct str raw, const char *bytes_of, struct arena *a, struct query *ret_query,
+		      struct err *e);
 
 /* The strict dialect of the "metadata" filter, whose text has been decoded once already by query_parse():
- * every field must have a '=', an empty field is an error, of equal keys the last one wins (and takes the place
- * of the first). Empty text has no pairs. */
+ * every field must have a '=', an empty field is an error, of equal keys the last one wins (and takes the
+ * place of the first). Empty text has no pairs. */
 int query_parse_strict(struct str text, struct arena *a, struct query *ret_query, struct err *e);
 
 /* The first pair of that key, or NULL; query_next() gives the one that follows FOUND (NULL: the first). */

@@ -88,8 +88,8 @@ DEFINE_AUTO_DONE(struct ws_decoder, ws_decoder_done)
 /* Advances *in up to the end of the next event and describes it. After an error it is repeated for ever. */
 enum ws_event_kind ws_decode(struct ws_decoder *d, struct str *in, struct ws_event *ret_event);
 
-/* Append one frame. MASK is NULL for a server and 4 fresh random bytes for a client. On failure (see buf.failed)
- * nothing has been added. */
+/* Append one frame. MASK is NULL for a server and 4 fresh random bytes for a client. On failure (see
+ * buf.failed) nothing has been added. */
 bool ws_encode(struct buf *b, enum ws_opcode op, bool is_final, struct str payload, const uint8_t *mask);
 /* REASON is cut to what fits, between characters; WS_CLOSE_NO_STATUS gives a frame without a code. */
 bool ws_encode_close(struct buf *b, uint16_t code, struct str reason, const uint8_t *mask);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* net/ws/ws_conn.h - a WebSocket connection on the loop, as a server or as a client.
  *
- * Pings are answered, silence is probed, a peer that breaks the protocol is told so and dropped. Callbacks come from
- * the loop, never from the functions below, and any of these may be called from any of them. on_close is the last
- * one and comes exactly once, whether the connection ever opened or not, unless it is cancelled. */
+ * Pings are answered, silence is probed, a peer that breaks the protocol is told so and dropped. Callbacks
+ * come from the loop, never from the functions below, and any of these may be called from any of them.
+ * on_close is the last one and comes exactly once, whether the connection ever opened or not, unless it is
+ * cancelled. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,19 +45,22 @@ struct ws_options { /* defaults in WS_OPTIONS */
 	})
 
 struct ws_ops { /* all but on_message and on_close may be NULL */
-	void (*on_open)(struct ws_conn *ws, struct str protocol, void *arg); /* the protocol that was agreed on, or "" */
+	/* the protocol that was agreed on, or "" */
+	void (*on_open)(struct ws_conn *ws, struct str protocol, void *arg);
 	/* Who pauses here may go on using DATA until it resumes or closes. */
 	void (*on_message)(struct ws_conn *ws, bool is_text, struct str data, void *arg);
 	void (*on_drained)(struct ws_conn *ws, void *arg); /* room again, after a refusal */
 	void (*on_close)(uint16_t code, struct str reason, void *arg);
-	/* Messages from the peer may take this much memory from now on, in place of what was said before; false closes with 1009.
-	 * Less is always granted. Up to WS_MEMORY_FREE is not asked for, and on_close gives back what is left. */
+	/* Messages from the peer may take this much memory from now on, in place of what was said before;
+	 * false closes with 1009. Less is always granted. Up to WS_MEMORY_FREE is not asked for, and on_close
+	 * gives back what is left. */
 	bool (*on_memory)(struct ws_conn *ws, size_t bytes, void *arg);
 };
 
-/* Answers a request in its handler, and returns what the handler returns. *ret_ws is NULL unless the handshake is
- * good: then the answer is 400 or 426, and no callback comes. */
-int ws_conn_accept(struct request *rq, struct reply *rp, const struct ws_options *options, const struct ws_ops *ops,
+/* Answers a request in its handler, and returns what the handler returns. *ret_ws is NULL unless the
+ * handshake is good: then the answer is 400 or 426, and no callback comes. */
+int ws_conn_accept(struct request *rq, struct reply *rp, const struct ws_options *options,
+		   const struct ws_ops *ops,
 		   void *arg, struct ws_conn **ret_ws, struct err *e);
 
 struct ws_target {
@@ -66,10 +70,12 @@ struct ws_target {
 };
 /* The client must live until on_open or on_close. */
 struct ws_conn *ws_conn_connect(struct http_client *client, struct loop *l, const struct ws_target *target,
-				const struct ws_options *options, const struct ws_ops *ops, void *arg, struct err *e);
+				const struct ws_options *options, const struct ws_ops *ops, void *arg,
+					struct err *e);
 
-/* Queues one message. False: it is not open, or too much is waiting; then on_drained will tell when to try again. A
- * message above WS_SEND_MAX is a mistake of the caller's and closes with 1011. Text must be valid UTF-8. */
+/* Queues one message. False: it is not open, or too much is waiting; then on_drained will tell when to try
+ * again. A message above WS_SEND_MAX is a mistake of the caller's and closes with 1011. Text must be valid
+ * UTF-8. */
 bool ws_conn_send(struct ws_conn *ws, bool is_text, struct str data);
 /* Bytes until it would be refused; 0 counts as a refusal. */
 size_t ws_conn_room(struct ws_conn *ws);

@@ -15,7 +15,8 @@ enum ws_state {
 	WS_OPENING,
 	WS_OPEN,
 	WS_CLOSING, /* our close frame is on its way, the peer's is awaited */
-	WS_LAST,    /* both are done or the peer is not worth waiting for: what is left is sent, then it ends */
+	/* both are done or the peer is not worth waiting for: what is left is sent, then it ends */
+	WS_LAST,
 	WS_OVER,
 };
 
@@ -58,7 +59,8 @@ struct ws_conn {
 	bool is_running;
 };
 
-struct ws_conn *ws_new(struct loop *l, enum ws_role role, const struct ws_options *options, const struct ws_ops *ops,
+struct ws_conn *ws_new(struct loop *l, enum ws_role role, const struct ws_options *options,
+		       const struct ws_ops *ops,
 		       void *arg, struct err *e);
 void ws_start(struct ws_conn *ws, struct transport *t, struct str early); /* takes T */
 void ws_end(struct ws_conn *ws, uint16_t code, struct str reason);        /* at once, with on_close */

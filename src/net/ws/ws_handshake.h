@@ -9,7 +9,8 @@
 #define WS_KEY_LEN 24
 #define WS_ACCEPT_LEN 28
 
-/* The values of a GET request's headers, empty where absent. A header that may be repeated comes joined by ", ". */
+/* The values of a GET request's headers, empty where absent. A header that may be repeated comes joined by ",
+ * ". */
 struct ws_request {
 	struct str connection, upgrade, version, key;
 };

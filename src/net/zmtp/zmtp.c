@@ -73,7 +73,7 @@ static const char *check_head(struct zmtp_decoder *d)
 	if (d->flags & FLAG_COMMAND)
 		return d->flags & FLAG_MORE		? "a command in pieces"
 		       : d->left > ZMTP_COMMAND_MAX	? "a command that is too large"
-		       : d->frame > 0			? "a command inside of a message"
+		       : d->frame > 0			? "a command inside a message"
 							: NULL;
 	if (d->frame >= ZMTP_FRAMES_MAX)
 		return "a message of too many frames";

@@ -56,8 +56,8 @@ void zmtp_decoder_init(struct zmtp_decoder *d, uint64_t message_max);
 /* Advances *in up to the end of the next event and describes it. After an error it is repeated for ever. */
 enum zmtp_event_kind zmtp_decode(struct zmtp_decoder *d, struct str *in, struct zmtp_event *ret);
 
-/* The next property of a READY command's data, taken from *data. False at the end, and where that is malformed: *data
- * is not empty then. */
+/* The next property of a READY command's data, taken from *data. False at the end, and where that is
+ * malformed: *data is not empty then. */
 bool zmtp_property(struct str *data, struct str *ret_name, struct str *ret_value);
 
 /* Append. On failure (see buf.failed) nothing has been added. */

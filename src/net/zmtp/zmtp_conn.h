@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* net/zmtp/zmtp_conn.h - one ZeroMQ connection on the loop, as a DEALER or SUB that connects to a peer which binds.
+/* net/zmtp/zmtp_conn.h - one ZeroMQ connection on the loop, as a DEALER or SUB that connects to a peer which
+ * binds.
  *
- * A DEALER sends and receives messages as they are; a SUB receives all that is published. Callbacks come from the loop,
- * never from the functions below, and any of these may be called from any of them. on_close is the last one and comes
- * exactly once, whether the connection ever stood or not, unless it is cancelled. Nothing is dialled again here. */
+ * A DEALER sends and receives messages as they are; a SUB receives all that is published. Callbacks come from
+ * the loop, never from the functions below, and any of these may be called from any of them. on_close is the
+ * last one and comes exactly once, whether the connection ever stood or not, unless it is cancelled. Nothing
+ * is dialled again here. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,7 +26,8 @@ enum zmtp_type { ZMTP_DEALER, ZMTP_SUB };
 
 struct zmtp_ops {
 	void (*on_ready)(struct zmtp_conn *z, void *arg);
-	/* A piece of a message. Who pauses or cancels here gets no more; pieces that are on their way come after resuming. */
+	/* A piece of a message. Who pauses or cancels here gets no more; pieces that are on their way come
+	 * after resuming. */
 	void (*on_bytes)(struct zmtp_conn *z, const struct zmtp_event *ev, void *arg);
 	void (*on_close)(const struct err *why, void *arg);
 };
@@ -37,7 +40,8 @@ struct zmtp_spec {
 	size_t send_max;      /* bytes that may wait for the peer */
 };
 
-struct zmtp_conn *zmtp_connect(struct loop *l, const struct zmtp_spec *sp, const struct zmtp_ops *ops, void *arg, struct err *e);
+struct zmtp_conn *zmtp_connect(struct loop *l, const struct zmtp_spec *sp, const struct zmtp_ops *ops,
+			       void *arg, struct err *e);
 
 /* Queues one message. False, and nothing is sent: it is not ready, or too much waits. */
 bool zmtp_send(struct zmtp_conn *z, const struct str *frames, size_t n);

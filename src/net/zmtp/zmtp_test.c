@@ -60,7 +60,7 @@ static void bytes_become_events_however_they_are_cut(void **state)
 		{ STR(GREETING "\5\1a"), "g!a command in pieces" },
 		{ STR(GREETING "\4\0"), "g!a command without a name" },
 		{ STR(GREETING "\4\2\5a"), "g!a command without a name" },
-		{ STR(GREETING "\1\1a\4\6\5READY"), "ga|!a command inside of a message" },
+		{ STR(GREETING "\1\1a\4\6\5READY"), "ga|!a command inside a message" },
 		{ STR(GREETING "\6\0\0\0\0\0\0\x04\x01"), "g!a command that is too large" },
 		{ STR(GREETING "\2\0\0\0\0\0\0\0\x65"), "g!a message that is too large" },
 		{ STR(GREETING "\2\xff\xff\xff\xff\xff\xff\xff\xff"), "g!a message that is too large" },

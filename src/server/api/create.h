@@ -87,17 +87,20 @@ struct create_request {
 };
 
 /* Binds and checks the shape. Returns as service_decode() does. */
-int create_decode(struct request *rq, struct reply *rp, struct create_request *ret, struct decode *d, struct err *e);
+int create_decode(struct request *rq, struct reply *rp, struct create_request *ret, struct decode *d,
+		  struct err *e);
 
 struct create_rules {
 	struct runtime *runtime;
 	int64_t max_timeout_s; /* 0: no ceiling */
 	struct runtime_limits ceilings;
 	const struct snapshots *snapshots; /* that can be named; NULL: none */
-	const struct sandbox_row *source;  /* of a fork: what the request does not say is as it is there; NULL: no fork */
+	/* of a fork: what the request does not say is as it is there; NULL: no fork */
+	const struct sandbox_row *source;
 	struct volumes *volumes; /* named ones that there are */
 	bool has_host_ports;     /* ports of the host can be asked for */
-	const struct string_list *host_paths; /* folders of the host that may be mounted, as the runtime numbers them */
+	/* folders of the host that may be mounted, as the runtime numbers them */
+	const struct string_list *host_paths;
 	uint64_t volume_bytes; /* of a volume that names no size */
 	enum runtime_network network; /* where the request says nothing */
 	size_t max_rules; /* of a policy; 0: as many as there can be */
@@ -106,8 +109,8 @@ struct create_rules {
 extern const struct field create_policy_fields[];
 #define CREATE_NETWORK_KEY "network.mode" /* of the extensions: "default" or "none" */
 
-/* What the server can do for it, in the order of the checks that clients know; the first failure is F. ORDER's strings
- * live in A, in the request, or where the snapshot or the source has them. */
+/* What the server can do for it, in the order of the checks that clients know; the first failure is F.
+ * ORDER's strings live in A, in the request, or where the snapshot or the source has them. */
 int create_check(const struct create_request *rq, const struct create_rules *rules, struct arena *a,
 		 struct sandbox_order *ret, struct fault *f);
 
@@ -119,13 +122,16 @@ int create_check_network(const struct create_request *rq, const struct create_ru
 int create_check_volumes(const struct create_request *rq, const struct create_rules *rules, struct arena *a,
 			 struct sandbox_order *o, struct fault *f);
 
-/* The same for a request that names a pool, whose sandboxes are made by TEMPLATE: what it names itself must be what they have; the
- * rest of *ret is the template's. */
-int create_check_pooled(const struct create_request *rq, const struct create_rules *rules, const struct sandbox_order *template,
+/* The same for a request that names a pool, whose sandboxes are made by TEMPLATE: what it names itself must
+ * be what they have; the rest of *ret is the template's. */
+int create_check_pooled(const struct create_request *rq, const struct create_rules *rules,
+			const struct sandbox_order *template,
 			struct arena *a, struct sandbox_order *ret, struct fault *f);
-const char *create_pool_name(const struct create_request *rq, struct arena *a); /* trimmed; NULL: it names none, or no memory */
+/* trimmed; NULL: it names none, or no memory */
+const char *create_pool_name(const struct create_request *rq, struct arena *a);
 
-/* Binds V, a create request, and checks its shape. -1: ERR_INVALID, and D has the problems; or another code. */
+/* Binds V, a create request, and checks its shape. -1: ERR_INVALID, and D has the problems; or another
+ * code. */
 int create_bind(const struct json *v, struct decode *d, struct create_request *ret, struct err *e);
 
 /* ---- templates of pools: a create request, or a pod template of which the first container is read ---- */
@@ -136,9 +142,10 @@ int template_bind(const struct json *v, struct decode *d, struct create_request 
 int template_check(const struct create_request *rq, const struct create_rules *rules, struct arena *a,
 		   struct sandbox_order *ret, struct fault *f);
 /* Both, for the text of a template that was checked before. */
-int template_order(struct str text, const struct create_rules *rules, struct arena *a, struct sandbox_order *ret,
+int template_order(struct str text, const struct create_rules *rules, struct arena *a,
+		   struct sandbox_order *ret,
 		   struct fault *f);
 
-/* Splits a command line into words as a shell would: blanks separate, '...', "..." and \ protect. -1: a quote is open
- * (ERR_INVALID). */
+/* Splits a command line into words as a shell would: blanks separate, '...', "..." and \ protect. -1: a quote
+ * is open (ERR_INVALID). */
 int words_split(struct str line, struct arena *a, struct string_list *ret, struct err *e);

@@ -48,7 +48,7 @@ static int check_ports(const struct create_request *rq, const struct create_rule
 	if (text && !rules->has_host_ports)
 		return INVALID(f, "extensions." HOST_PORTS_KEY ": this server has no ports to give (ingress.host_ports), or not for this");
 	if (text && o->is_secure)
-		return INVALID(f, "extensions." HOST_PORTS_KEY ": cannot be used with secureAccess: nobody is checked there");
+		return INVALID(f, "extensions." HOST_PORTS_KEY ": cannot be used with secureAccess: such ports are not authenticated");
 	while (rest.n > 0) {
 		(void)str_cut(rest, ',', &item, &rest);
 		if (o->n_ports == ROW_PORTS_MAX)

@@ -13,7 +13,8 @@ struct buf;
 #define SCOPES_ALL ((1U << EVENT_SCOPES) - 1)
 void text_events(struct buf *b, const struct sandbox *sb, unsigned scopes, unsigned limit);
 
-/* Keys and values, one per line. INFO and STATS may be NULL. Of the environment the names are shown, never a value. */
+/* Keys and values, one per line. INFO and STATS may be NULL. Of the environment the names are shown, never a
+ * value. */
 void text_inspect(struct buf *b, const struct sandbox *sb, const struct runtime_info *info,
 		  const struct runtime_stats *stats);
 

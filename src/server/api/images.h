@@ -19,7 +19,8 @@ struct request;
 /* NULL: the runtime's images are not ours, and the answer is on its way. */
 struct puller *request_puller(const struct request *rq, struct reply *rp);
 
-/* L7: 0 when something may be begun that takes room on the server's disk, where that is ours to look at; 1 when it was refused. */
+/* L7: 0 when something may be begun that takes room on the server's disk, where that is ours to look at; 1
+ * when it was refused. */
 int request_check_room(const struct request *rq, struct reply *rp, struct err *e);
 
 /* Which image, for whom. */
@@ -38,7 +39,8 @@ struct image_request {
 	bool refresh;
 };
 
-int image_request_decode(struct request *rq, struct reply *rp, struct image_request *ret, struct err *e); /* as service_decode() */
+/* as service_decode() */
+int image_request_decode(struct request *rq, struct reply *rp, struct image_request *ret, struct err *e);
 
 void write_image(struct json_out *o, const struct pulled_image *im);
 
@@ -56,10 +58,12 @@ struct loading {
 	bool has_ended;     /* the body */
 	bool is_over;       /* so is the loading: `done` was called */
 	/* Answers, sooner or later, and frees it. */
-	void (*done)(struct loading *l, const struct pulled_image *const *images, size_t n, const struct err *e);
+	void (*done)(struct loading *l, const struct pulled_image *const *images, size_t n,
+		     const struct err *e);
 };
 
 /* Holds the reply. -1: L is freed. */
-int loading_begin(struct loading *l, struct request *rq, struct reply *rp, const struct load_order *o, struct err *e);
+int loading_begin(struct loading *l, struct request *rq, struct reply *rp, const struct load_order *o,
+		  struct err *e);
 void loading_free(struct loading *l);
 int loading_failed(struct reply *rp, const struct err *e); /* the answer then */

@@ -18,4 +18,5 @@ struct create_rules create_volume_rules_of(const struct plane *p); /* the same, 
 
 /* For service_spec. */
 void parts_audit(const struct request *rq, unsigned status, uint64_t body_bytes);
-void parts_audit_left_out(const struct plane *p, const char *what, uint64_t n); /* P NULL: nobody keeps an audit */
+/* P NULL: nobody keeps an audit */
+void parts_audit_left_out(const struct plane *p, const char *what, uint64_t n);

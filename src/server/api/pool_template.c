@@ -171,14 +171,14 @@ int template_bind(const struct json *v, struct decode *d, struct create_request 
 static const char *foreign(const struct create_request *rq)
 {
 	if (rq->timeout != 0)
-		return "timeout: an idle sandbox has none; whoever takes it names it";
+		return "timeout: an idle sandbox has none; the create that takes it sets it";
 	if (rq->metadata.n > 0)
-		return "metadata: an idle sandbox has none; whoever takes it names it";
+		return "metadata: an idle sandbox has none; the create that takes it sets it";
 	if (rq->is_secure_access)
-		return "secureAccess: whoever takes a sandbox asks for it";
+		return "secureAccess: the create that takes a sandbox requests it";
 	for (size_t i = 0; i < rq->extensions.n; i++)
 		if (strcmp(rq->extensions.items[i].key, CREATE_NETWORK_KEY) != 0)
-			return "extensions: but for " CREATE_NETWORK_KEY " an idle sandbox has none; whoever takes it names them";
+			return "extensions: but for " CREATE_NETWORK_KEY " an idle sandbox has none; the create that takes it sets them";
 	if (str_trim(str_of(rq->snapshot_id)).n > 0) /* whose layers could go while nothing of the pool stands on them */
 		return "snapshotId: a pool is made from an image";
 	if (rq->volumes.n > 0) /* one named volume for all that wait would be theirs before it is anybody's */

@@ -56,10 +56,12 @@ struct config_native {
 	const char *state_dir, *run_dir, *default_image;
 	const char *user, *prefix, *execd;
 	int64_t slots;
-	struct string_map images; /* name -> directory or tar, in the order of the file: image 1, 2, ... of the warden */
+	/* name -> directory or tar, in the order of the file: image 1, 2, ... of the warden */
+	struct string_map images;
 	const char *disk_size; /* an amount of storage; NULL: the warden's own choice */
 	const char *disk_reserve; /* likewise; NULL: see sys/room.h */
-	const char *max_cpu, *max_memory, *max_disk; /* that a sandbox may ask for; NULL: what can be enforced at all */
+	/* that a sandbox may ask for; NULL: what can be enforced at all */
+	const char *max_cpu, *max_memory, *max_disk;
 	bool unsafe_no_disk_limit;
 	int network; /* of sandboxes whose create names none */
 	const char *network_range; /* of addresses; NULL: the warden's own choice */
@@ -236,12 +238,12 @@ struct config_sources {
 	const struct config_flag *flags; /* key NULL at the end; may be NULL */
 };
 
-/* Finds the file: SOURCES->path, $SANDBOX_CONFIG_PATH, or ~/.sandbox.toml if that exists. A leading "~/" is expanded.
- * *ret_path is NULL when there is none. */
+/* Finds the file: SOURCES->path, $SANDBOX_CONFIG_PATH, or ~/.sandbox.toml if that exists. A leading "~/" is
+ * expanded. *ret_path is NULL when there is none. */
 int config_find(const struct config_sources *sources, struct arena *a, const char **ret_path, struct err *e);
 
-/* Loads everything into *c. Strings live in A. On failure E has the first problem ("FILE:LINE: server.port: ...",
- * "OPENSANDBOX_SERVER_PORT: ..." or "--port: ...") and *problems all of them, one per line. */
+/* Loads everything into *c. Strings live in A. On failure E has the first problem ("FILE:LINE: server.port:
+ * ...", "OPENSANDBOX_SERVER_PORT: ..." or "--port: ...") and *problems all of them, one per line. */
 int config_load(const struct config_sources *sources, struct arena *a, struct config *c, struct buf *problems,
 		struct err *e);
 
@@ -260,12 +262,13 @@ struct runtime_limits config_ceilings(const struct config *c);
 /* The name of the variable that overrides a key: "server.port" -> "OPENSANDBOX_SERVER_PORT". */
 bool config_env_name(struct buf *b, const char *key);
 
-/* Why KEY ("docker.pids_limit") changes nothing, which keys of other servers of this API may; NULL: it does. */
+/* Why KEY ("docker.pids_limit") changes nothing, which keys of other servers of this API may; NULL: it
+ * does. */
 const char *config_idle(const struct config *c, const char *key);
 
 /* The whole configuration as TOML. A secret is a comment that says no more than that it is set. */
 bool config_write(const struct config *c, struct buf *b);
 
-/* A commented file with every key, which a server starts with as it is. KIND: NULL (all at their defaults) or "native". API_KEY becomes
- * the key. False: no such kind, or B is full. */
+/* A commented file with every key, which a server starts with as it is. KIND: NULL (all at their defaults) or
+ * "native". API_KEY becomes the key. False: no such kind, or B is full. */
 bool config_write_example(const char *kind, const char *api_key, struct buf *b);

@@ -27,7 +27,8 @@ void config_problem(struct config_loading *l, const char *key, const char *fmt, 
 	__attribute__((format(printf, 3, 4)));
 
 /* Notes something about V, or about the whole file (NULL), that is no mistake. */
-void config_note(struct config_loading *l, const struct json *v, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void config_note(struct config_loading *l, const struct json *v, const char *fmt,
+		 ...) __attribute__((format(printf, 3, 4)));
 
 /* config_env.c: put values from elsewhere into the tree. -1: out of memory. */
 int config_apply_env(struct config_loading *l, const char *const *env);

@@ -6,6 +6,6 @@
 
 struct err;
 
-/* PATH is made with its folders, readable by its owner alone; one that exists is replaced only with FORCE. KIND as
- * for config_write_example(). */
+/* PATH is made with its folders, readable by its owner alone; one that exists is replaced only with FORCE.
+ * KIND as for config_write_example(). */
 int init_config(const char *path, const char *kind, bool force, struct err *e);

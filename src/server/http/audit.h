@@ -24,5 +24,6 @@ DEFINE_AUTO(struct audit *, audit_close)
 /* What a sandbox was not let reach: {"ts":...,"event":"network.denied","sandbox":...,"kind":...,...} */
 void audit_denial(struct audit *a, const struct runtime_denial *d);
 void audit_write(struct audit *a, const struct request *rq, unsigned status, uint64_t body_bytes);
-/* Calls that have no line, since whoever makes them could fill the file: {"ts":...,"event":"calls.left_out","what":...,"calls":N} */
+/* Calls that have no line, since whoever makes them could fill the file:
+ * {"ts":...,"event":"calls.left_out","what":...,"calls":N} */
 void audit_left_out(struct audit *a, const char *what, uint64_t n);

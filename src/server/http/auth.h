@@ -44,16 +44,19 @@ enum auth_verdict {
 };
 
 /* PATH is the raw path of the request's target. ROUTES say what is open to everybody (ROUTE_PUBLIC). */
-enum auth_verdict auth_check(const struct auth *a, const struct route *routes, const struct http_head *head, struct str path,
+enum auth_verdict auth_check(const struct auth *a, const struct route *routes, const struct http_head *head,
+			     struct str path,
 			     bool is_secure);
 
-bool auth_is_preflight(const struct http_head *head); /* OPTIONS with Origin and Access-Control-Request-Method */
+/* OPTIONS with Origin and Access-Control-Request-Method */
+bool auth_is_preflight(const struct http_head *head);
 
-/* [/v1]/sandboxes/{id}/proxy/{digits}[/...], by whole raw segments: what is escaped, ".", ".." or empty up to the
- * port does not match. */
+/* [/v1]/sandboxes/{id}/proxy/{digits}[/...], by whole raw segments: what is escaped, ".", ".." or empty up to
+ * the port does not match. */
 bool auth_is_proxy_path(struct str path);
 
-/* /{id}/{port}/{expires}/{signature}[/...]: what the port of the endpoint proxy serves to whoever has been given it. */
+/* /{id}/{port}/{expires}/{signature}[/...]: what the port of the endpoint proxy serves to whoever has been
+ * given it. */
 bool auth_is_signed_path(struct str path);
 
 /* Whether the request has the key, or none is needed. */
@@ -62,6 +65,7 @@ bool auth_has_key(const struct auth *a, const struct http_head *head);
 /* The same of what came by another way than a request. */
 bool auth_is_key(const struct auth *a, struct str given);
 
-bool auth_is_loopback_name(struct str host); /* a Host header: localhost, 127.0.0.0/8 or [::1], with any port */
+/* a Host header: localhost, 127.0.0.0/8 or [::1], with any port */
+bool auth_is_loopback_name(struct str host);
 bool auth_is_loopback_addr(const struct sockaddr *sa);
 bool auth_is_own_origin(struct str origin, struct str host, bool is_secure);

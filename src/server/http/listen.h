@@ -21,7 +21,7 @@ struct listen_plan {
 /* HOST is an address or a name, which is looked up: this may block. */
 int listen_resolve(const char *host, unsigned port, struct listen_plan *ret_plan, struct err *e);
 
-/* One socket per address. Of several, an address that this machine does not have is left out. On failure none is
- * open. The caller owns fds[0 .. *ret_n). */
+/* One socket per address. Of several, an address that this machine does not have is left out. On failure none
+ * is open. The caller owns fds[0 .. *ret_n). */
 int listen_open(const struct listen_plan *plan, int backlog, int fds[LISTEN_ADDRESSES_MAX], size_t *ret_n,
 		struct err *e);

@@ -30,9 +30,11 @@ void write_sandbox(struct json_out *o, const struct sandbox *sb);
 void write_created(struct json_out *o, const struct sandbox *sb, const struct string_list *entrypoint);
 int reply_sandbox(struct reply *rp, unsigned status, const struct sandbox *sb);
 /* The answer to a create: ENTRYPOINT as it was asked for. */
-int reply_created(struct request *rq, struct reply *rp, const struct sandbox *sb, const struct string_list *entrypoint);
+int reply_created(struct request *rq, struct reply *rp, const struct sandbox *sb,
+		  const struct string_list *entrypoint);
 
-/* Pages of a list: "page" and "pageSize" of the query, from 1 and 20 on, and what the answer says about them. */
+/* Pages of a list: "page" and "pageSize" of the query, from 1 and 20 on, and what the answer says about
+ * them. */
 struct paging {
 	int64_t page, page_size;
 };

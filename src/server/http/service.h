@@ -68,19 +68,22 @@ static inline struct plane *plane_of(const struct request *rq)
 	return service_of(rq)->spec.plane;
 }
 
-/* Binds the body to OUT by FIELDS, leniently. 0: done. 1: it was wrong and the 422 is on its way, so the handler
- * returns 0. -1: E. D keeps the problems, and the keys that were ignored. */
-int service_decode(struct request *rq, struct reply *rp, const struct field *fields, void *out, struct decode *d,
+/* Binds the body to OUT by FIELDS, leniently. 0: done. 1: it was wrong and the 422 is on its way, so the
+ * handler returns 0. -1: E. D keeps the problems, and the keys that were ignored. */
+int service_decode(struct request *rq, struct reply *rp, const struct field *fields, void *out,
+		   struct decode *d,
 		   struct err *e);
 
-/* From a gateway of ours, which has the key and has checked who may come in: what it says about its peer is believed. */
+/* From a gateway of ours, which has the key and has checked who may come in: what it says about its peer is
+ * believed. */
 #define HOP_HEADER "OpenSandbox-Gateway"
 bool service_is_gateway(const struct request *rq);
 
 /* The path without what nobody is to read in a log: of a signed route what follows the port. */
 struct str service_logged_path(const struct request *rq);
 
-/* What a call is about where its path does not say so, for the audit. Kept in the request's arena; empty: nothing. */
+/* What a call is about where its path does not say so, for the audit. Kept in the request's arena; empty:
+ * nothing. */
 void service_note(struct request *rq, const char *subject);
 struct str service_noted(const struct request *rq);
 

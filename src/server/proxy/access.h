@@ -14,8 +14,10 @@ struct sandbox;
 
 #define ACCESS_HEADER "OpenSandbox-Secure-Access"
 
-/* Whether RQ, which came by ROUTE (NULL: no signed one), may go in. -1: F. A gateway of ours has asked itself. */
-int access_admit(const struct request *rq, const struct sandbox *sb, const struct route_token *route, struct fault *f);
+/* Whether RQ, which came by ROUTE (NULL: no signed one), may go in. -1: F. A gateway of ours has asked
+ * itself. */
+int access_admit(const struct request *rq, const struct sandbox *sb, const struct route_token *route,
+		 struct fault *f);
 
 /* ---- endpoints ---- */
 
@@ -29,4 +31,5 @@ struct endpoint_form {
 /* -1: F, it cannot be signed until then. */
 int endpoint_check(const struct request *rq, const struct endpoint_form *form, struct fault *f);
 /* The members of the answer: "endpoint" and, if there are any, "headers". */
-void endpoint_write(const struct request *rq, const struct sandbox *sb, const struct endpoint_form *form, struct json_out *o);
+void endpoint_write(const struct request *rq, const struct sandbox *sb, const struct endpoint_form *form,
+		    struct json_out *o);

@@ -27,8 +27,8 @@ struct host_ports *host_ports_new(struct plane *p, const char *host, const char 
 void host_ports_free(struct host_ports *h); /* cuts what is open; NULL is fine */
 DEFINE_AUTO(struct host_ports *, host_ports_free)
 
-/* Opens one for each of PORTS that are asked for, and says which. They belong to nobody until they are claimed; those that are
- * not when the loop turns are closed. -1: F. */
+/* Opens one for each of PORTS that are asked for, and says which. They belong to nobody until they are
+ * claimed; those that are not when the loop turns are closed. -1: F. */
 int host_ports_open(struct host_ports *h, struct row_port *ports, size_t n, struct fault *f);
 void host_ports_claim(struct host_ports *h, const struct sandbox *sb);
 void host_ports_adopt(struct host_ports *h, const struct sandbox *sb); /* of an earlier start */

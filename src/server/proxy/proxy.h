@@ -54,8 +54,8 @@ struct proxy_port {
 };
 struct proxy_peer *proxy_peer_of(struct sandbox *sb, struct err *e);
 void proxy_gone(struct plane *plane, struct sandbox *sb); /* for sandboxes_spec.gone */
-/* The port whose connections calls share; its place is that of the one that has been without calls for longest. NULL: E, or
- * (ERR_LIMIT) all places are taken by ports that are in use. */
+/* The port whose connections calls share; its place is that of the one that has been without calls for
+ * longest. NULL: E, or (ERR_LIMIT) all places are taken by ports that are in use. */
 struct proxy_port *proxy_port_of(struct plane *plane, struct sandbox *sb, unsigned port, struct err *e);
 /* For the timer of a plane that renews: bytes that streams have moved count like requests. */
 void proxy_look_at_streams(struct plane *plane);
@@ -75,12 +75,15 @@ int tunnel_start(struct request *rq, struct reply *rp, struct sandbox *sb, unsig
 /* Accepts the handshake only to close it with a code and a reason. */
 int tunnel_refuse(struct request *rq, struct reply *rp, unsigned code, const char *reason, struct err *e);
 void tunnels_drop(struct plane *p, const struct proxy_peer *peer); /* those of one sandbox; NULL: all */
-void tunnels_mark(struct plane *p); /* sets proxy_peer.has_moved where bytes went through since it was last called */
+/* sets proxy_peer.has_moved where bytes went through since it was last called */
+void tunnels_mark(struct plane *p);
 
 /* What both need: the request for the sandbox, in the arena of ours. */
-int proxy_make_request(struct request *rq, const char *id, unsigned port, struct http_request *ret, struct err *e);
+int proxy_make_request(struct request *rq, const char *id, unsigned port, struct http_request *ret,
+		       struct err *e);
 /* The headers of an answer, onto ours. -1: too large (ERR_LIMIT), and nothing has been added. */
-int proxy_pass_headers(const struct request *rq, struct reply *rp, const struct http_head *head, struct err *e);
+int proxy_pass_headers(const struct request *rq, struct reply *rp, const struct http_head *head,
+		       struct err *e);
 
 handler_fn proxy_any;
 handler_fn proxy_signed; /* by a signed route */

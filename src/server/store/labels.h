@@ -33,12 +33,13 @@ struct label_change {
 };
 
 /* ERR_LIMIT when there would be more than LABELS_MAX. */
-struct labels *labels_patch(const struct labels *l, const struct label_change *changes, size_t n, struct err *e);
+struct labels *labels_patch(const struct labels *l, const struct label_change *changes, size_t n,
+			    struct err *e);
 
 const char *labels_get(const struct labels *l, const char *key); /* or NULL */
 
-/* What is wrong with it ("the name must ..."), or NULL. [prefix/]name; name and value of letters, digits, '-', '_', '.',
- * with a letter or digit at both ends. */
+/* What is wrong with it ("the name must ..."), or NULL. [prefix/]name; name and value of letters, digits,
+ * '-', '_', '.', with a letter or digit at both ends. */
 const char *label_check_key(struct str key);
 const char *label_check_value(struct str value);
 bool label_is_reserved(struct str key);

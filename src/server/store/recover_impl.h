@@ -21,6 +21,7 @@ struct recovery {
 	struct store_recovered *report;
 };
 
-/* Takes TX. 1: it is in the new database, 0: it cannot be. -1: the new one does not take anything any more. */
+/* Takes TX. 1: it is in the new database, 0: it cannot be. -1: the new one does not take anything any
+ * more. */
 int recovery_put(struct recovery *r, struct store_tx *tx, struct err *e);
 int salvage(struct recovery *r, struct err *e); /* everything that can be read */

@@ -58,17 +58,21 @@ struct row_port {
 struct sandbox_row {
 	const char *id;
 	const char *image;
-	const char *image_digest;     /* of its manifest: what the name meant when it was made; NULL: not known, or it has none */
+	/* of its manifest: what the name meant when it was made; NULL: not known, or it has none */
+	const char *image_digest;
 	const char *snapshot;         /* that it was made from or rolled back to; NULL: the image alone */
-	struct string_list layers;    /* the runtime's names of the snapshots that it stands on, the uppermost first */
+	/* the runtime's names of the snapshots that it stands on, the uppermost first */
+	struct string_list layers;
 	struct string_list entrypoint;
-	struct string_list env_names; /* the values are nobody's business once it runs, and are kept nowhere */
+	/* the values are nobody's business once it runs, and are kept nowhere */
+	struct string_list env_names;
 	const char *os, *arch;        /* NULL: the request named no platform */
 	struct runtime_limits limits;
 	const struct row_volume *volumes;
 	size_t n_volumes;
 	enum runtime_network network;
-	const char *policy;           /* that it was made with, as text, if it has one; what it is now egress knows */
+	/* that it was made with, as text, if it has one; what it is now egress knows */
+	const char *policy;
 	int64_t renew_s;              /* what an access extends the life by; 0: nothing */
 	bool is_secure;               /* who comes in needs its token, or a signed route */
 	struct row_port ports[ROW_PORTS_MAX];
@@ -81,7 +85,8 @@ struct sandbox_row {
 	const char *reason, *message;
 	int64_t changed_us;
 	enum sandbox_intent intent;
-	uint64_t revision;            /* of all but the state, the reason, the message and the intent: higher with each change */
+	/* of all but the state, the reason, the message and the intent: higher with each change */
+	uint64_t revision;
 	const char *pool;             /* the id of the pool that it was made for; NULL or empty: none */
 	bool is_idle;                 /* nobody's yet: it waits in that pool */
 };
@@ -102,6 +107,7 @@ bool row_write_metadata(const struct string_map *m, struct buf *b);
 /* Parts of it that other rows have, too. */
 bool row_is_instant(int64_t us);
 bool row_digest_valid(const char *text);
-int row_load_text(struct str s, size_t max, const char *what, struct arena *a, const char **ret, struct err *e);
+int row_load_text(struct str s, size_t max, const char *what, struct arena *a, const char **ret,
+		  struct err *e);
 
 int row_load(const struct row_columns *c, struct arena *a, struct sandbox_row *ret, struct err *e);

@@ -34,7 +34,8 @@ struct row_volume {
 	bool is_read_only;
 	bool is_made;         /* by the create of this sandbox */
 	bool is_deleted_with; /* it goes with the sandbox, if that has made it */
-	/* Not in the record, for the runtime: which of the folders that are listed now, and the way in there or in the volume. */
+	/* Not in the record, for the runtime: which of the folders that are listed now, and the way in there
+	 * or in the volume. */
 	unsigned prefix;
 	const char *path;
 	bool is_nowhere; /* it is in none of them */
@@ -45,7 +46,8 @@ extern const struct field row_volume_fields[]; /* of struct row_volume */
 void row_volumes_write(struct json_out *o, const struct row_volume *volumes, size_t n); /* the array */
 /* Of a document: "" or what is wrong with one. */
 const char *row_volume_check(const void *item);
-int row_volumes_copy(struct arena *a, const struct row_volume *from, size_t n, const struct row_volume **ret, struct err *e);
+int row_volumes_copy(struct arena *a, const struct row_volume *from, size_t n, const struct row_volume **ret,
+		     struct err *e);
 
 /* ---- a named one ---- */
 
@@ -69,4 +71,5 @@ struct volume_columns {
 	struct str name, id, state;
 	int64_t size_bytes, created_us;
 };
-int volume_row_load(const struct volume_columns *c, struct arena *a, struct volume_row *ret, struct err *e); /* ERR_INVALID */
+/* ERR_INVALID */
+int volume_row_load(const struct volume_columns *c, struct arena *a, struct volume_row *ret, struct err *e);

@@ -32,7 +32,8 @@ struct snapshot_row {
 	const char *image_digest; /* as the sandbox's was; NULL: it is found by its name */
 	struct string_list layers; /* the runtime's names: its own first, then those that it stands on, the uppermost first. None:
 				    * it was imported, and is its image */
-	bool knows_network;           /* the source's, as it was then; not of what was imported or taken by an earlier version */
+	/* the source's, as it was then; not of what was imported or taken by an earlier version */
+	bool knows_network;
 	enum runtime_network network;
 	const char *policy;           /* with RUNTIME_NET_POLICY */
 	enum snapshot_state state;
@@ -48,7 +49,8 @@ struct snapshot_columns {
 bool snapshot_row_write_spec(const struct snapshot_row *r, struct buf *b);
 
 /* Everything is copied into A. ERR_INVALID: "snapshot 'ab12': ..." */
-int snapshot_row_load(const struct snapshot_columns *c, struct arena *a, struct snapshot_row *ret, struct err *e);
+int snapshot_row_load(const struct snapshot_columns *c, struct arena *a, struct snapshot_row *ret,
+		      struct err *e);
 
 /* Names of layers: lower-case hexadecimal digits, as many as there must be, and not too many of them. */
 bool layers_valid(const struct string_list *layers);

@@ -32,12 +32,13 @@ enum store_fault {
 	STORE_LOCKED,  /* another server has the directory */
 };
 
-/* Makes the directory (0700), takes its lock, opens or makes DIR/db.sqlite (0600), checks it and brings its schema up to
- * date. Compares it with DIR/copy.sqlite, which has volumes, snapshots, images and pools once more, and mends what is behind or
- * damaged in either. *ret_fault is set on failure. */
+/* Makes the directory (0700), takes its lock, opens or makes DIR/db.sqlite (0600), checks it and brings its
+ * schema up to date. Compares it with DIR/copy.sqlite, which has volumes, snapshots, images and pools once
+ * more, and mends what is behind or damaged in either. *ret_fault is set on failure. */
 struct store *store_open(const char *dir, enum store_fault *ret_fault, struct err *e);
-/* How many changes of volumes, snapshots, images and pools the database had lost, which its copy had. They are back; what it may
- * have lost of sandboxes, events and keys is not. 0: none. A kill between the two commits of a change leaves 1. */
+/* How many changes of volumes, snapshots, images and pools the database had lost, which its copy had. They
+ * are back; what it may have lost of sandboxes, events and keys is not. 0: none. A kill between the two
+ * commits of a change leaves 1. */
 uint64_t store_was_behind(const struct store *s);
 /* Waits for what was submitted, without calling back. NULL is fine. */
 void store_close(struct store *s);
@@ -59,18 +60,23 @@ struct store_key {
 };
 
 struct store_reader { /* each returns 0, or -1 to end it */
-	int (*volume)(const struct volume_row *row, void *arg, struct err *e); /* before all sandboxes; or NULL */
+	/* before all sandboxes; or NULL */
+	int (*volume)(const struct volume_row *row, void *arg, struct err *e);
 	int (*sandbox)(const struct sandbox_row *row, void *arg, struct err *e);
-	int (*event)(const struct store_event *event, void *arg, struct err *e); /* oldest first, after its sandbox */
+	/* oldest first, after its sandbox */
+	int (*event)(const struct store_event *event, void *arg, struct err *e);
 	int (*key)(const struct store_key *key, void *arg, struct err *e);
 	/* The pool that a sandbox was made for, after the sandbox; or NULL. */
 	int (*member)(const char *sandbox_id, const char *pool_id, bool is_idle, void *arg, struct err *e);
 };
-int store_load(struct store *s, const struct store_reader *r, void *arg, enum store_fault *ret_fault, struct err *e);
+int store_load(struct store *s, const struct store_reader *r, void *arg, enum store_fault *ret_fault,
+	       struct err *e);
 
 typedef int store_snapshot_fn(const struct snapshot_row *row, void *arg, struct err *e);
-int store_load_snapshots(struct store *s, store_snapshot_fn *fn, void *arg, enum store_fault *ret_fault, struct err *e);
-/* An image that is present: what its registry said about it. NAME is whole, as reference_write() writes it. */
+int store_load_snapshots(struct store *s, store_snapshot_fn *fn, void *arg, enum store_fault *ret_fault,
+			 struct err *e);
+/* An image that is present: what its registry said about it. NAME is whole, as reference_write() writes
+ * it. */
 struct store_image {
 	const char *name, *os, *arch;
 	struct digest digest; /* of the manifest */
@@ -82,9 +88,11 @@ struct store_image {
 
 struct store_image_reader { /* each returns 0, or -1 to end it */
 	int (*image)(const struct store_image *image, void *arg, struct err *e);
-	int (*layer)(const unsigned char name[DIGEST_NAME_SIZE], void *arg, struct err *e); /* that the runtime has */
+	/* that the runtime has */
+	int (*layer)(const unsigned char name[DIGEST_NAME_SIZE], void *arg, struct err *e);
 };
-int store_load_images(struct store *s, const struct store_image_reader *r, void *arg, enum store_fault *ret_fault, struct err *e);
+int store_load_images(struct store *s, const struct store_image_reader *r, void *arg,
+		      enum store_fault *ret_fault, struct err *e);
 
 /* ---- pools ---- */
 
@@ -97,9 +105,11 @@ struct pool_capacity {
 };
 
 struct store_pool {
-	const char *id;   /* of its own: a name may be used again, what was made for its last bearer may not */
+	/* of its own: a name may be used again, what was made for its last bearer may not */
+	const char *id;
 	const char *name;
-	struct str template; /* a JSON document, with values of variables: nobody reads it but whoever makes sandboxes of it */
+	/* a JSON document, with values of variables: nobody reads it but whoever makes sandboxes of it */
+	struct str template;
 	struct pool_capacity capacity;
 	int64_t created_us;
 };
@@ -109,13 +119,15 @@ bool pool_name_valid(struct str name); /* ^[a-z0-9]([-a-z0-9]*[a-z0-9])?$ */
 const char *pool_capacity_check(const struct pool_capacity *c);
 
 typedef int store_pool_fn(const struct store_pool *pool, void *arg, struct err *e);
-int store_load_pools(struct store *s, store_pool_fn *fn, void *arg, enum store_fault *ret_fault, struct err *e);
+int store_load_pools(struct store *s, store_pool_fn *fn, void *arg, enum store_fault *ret_fault,
+		     struct err *e);
 
 /* A small value of the store's own; *ret_n is 0 when there is none. */
 #define STORE_META_MAX 256
 int store_meta_get(struct store *s, const char *name, char out[STORE_META_MAX], size_t *ret_n, struct err *e);
 
-/* What tokens are derived from. It stands in a file, in the database and in its copy, each time with a checksum. */
+/* What tokens are derived from. It stands in a file, in the database and in its copy, each time with a
+ * checksum. */
 #define STORE_SECRET_SIZE SHA256_SIZE
 int store_secret(struct store *s, unsigned char out[STORE_SECRET_SIZE], struct err *e);
 
@@ -140,54 +152,65 @@ struct store_recovered {
 	char aside[48];  /* where the old one is; empty: there was none */
 };
 
-/* Moves the database aside and makes a new one from what can be read and from what runs; ends no sandbox. May be repeated
- * after it was cut off. */
-int store_recover(const struct store_recover_spec *spec, struct store_recovered *ret, enum store_fault *ret_fault, struct err *e);
+/* Moves the database aside and makes a new one from what can be read and from what runs; ends no sandbox. May
+ * be repeated after it was cut off. */
+int store_recover(const struct store_recover_spec *spec, struct store_recovered *ret,
+		  enum store_fault *ret_fault, struct err *e);
 
 /* ---- writing, after start ---- */
 
 int store_start(struct store *s, struct loop *l, struct err *e);
 
-/* A transaction is built, then submitted; everything is copied. What does not fit shows when it is submitted. */
-struct store_tx *store_tx_new(void); /* NULL: out of memory; every function below takes that, the last one fails */
+/* A transaction is built, then submitted; everything is copied. What does not fit shows when it is
+ * submitted. */
+/* NULL: out of memory; every function below takes that, the last one fails */
+struct store_tx *store_tx_new(void);
 void store_tx_free(struct store_tx *tx);
 DEFINE_AUTO(struct store_tx *, store_tx_free)
 
 void store_tx_insert(struct store_tx *tx, const struct sandbox_row *row); /* with its place in a pool */
-void store_tx_state(struct store_tx *tx, const struct sandbox_row *row); /* state, reason, message, changed_us */
+/* state, reason, message, changed_us */
+void store_tx_state(struct store_tx *tx, const struct sandbox_row *row);
 void store_tx_spec(struct store_tx *tx, const struct sandbox_row *row);  /* what it is made from */
 void store_tx_expiry(struct store_tx *tx, const char *id, int64_t expires_us, uint64_t deadline_ms);
 void store_tx_metadata(struct store_tx *tx, const char *id, const struct string_map *metadata);
 void store_tx_delete(struct store_tx *tx, const char *id); /* with its events and its intent */
-void store_tx_intent(struct store_tx *tx, const char *id, enum sandbox_intent intent); /* INTENT_NONE: it is done */
+/* INTENT_NONE: it is done */
+void store_tx_intent(struct store_tx *tx, const char *id, enum sandbox_intent intent);
 void store_tx_event(struct store_tx *tx, const struct store_event *event);
 void store_tx_key(struct store_tx *tx, const struct store_key *key);
 void store_tx_forget_key(struct store_tx *tx, struct str key);
-void store_tx_volume(struct store_tx *tx, const struct volume_row *row); /* whole, whether there is one or not */
+/* whole, whether there is one or not */
+void store_tx_volume(struct store_tx *tx, const struct volume_row *row);
 void store_tx_forget_volume(struct store_tx *tx, const char *id);
 void store_tx_meta(struct store_tx *tx, const char *name, struct str value);
 /* Everything of ROW but its environment and its id, for its owner: from here on it is no longer idle. */
 void store_tx_hand_out(struct store_tx *tx, const struct sandbox_row *row);
-/* All of ROW, its revision included: of a record that was read from the runtime's copy. Each of the four changes above raises
- * the revision that the store has. */
+/* All of ROW, its revision included: of a record that was read from the runtime's copy. Each of the four
+ * changes above raises the revision that the store has. */
 void store_tx_restore(struct store_tx *tx, const struct sandbox_row *row);
-/* These three survive a loss of power, too. What was made for a deleted pool is known by the pool's id, which is nobody's. */
+/* These three survive a loss of power, too. What was made for a deleted pool is known by the pool's id, which
+ * is nobody's. */
 void store_tx_pool(struct store_tx *tx, const struct store_pool *pool);
 void store_tx_pool_capacity(struct store_tx *tx, const char *pool_id, const struct pool_capacity *capacity);
 void store_tx_pool_delete(struct store_tx *tx, const char *pool_id);
 
-void store_tx_image(struct store_tx *tx, const struct store_image *image); /* replaces one of the same name and platform */
+/* replaces one of the same name and platform */
+void store_tx_image(struct store_tx *tx, const struct store_image *image);
 void store_tx_forget_image(struct store_tx *tx, const char *name, const char *os, const char *arch);
-void store_tx_layer(struct store_tx *tx, const unsigned char name[DIGEST_NAME_SIZE], bool is_given); /* the runtime has it, or not */
+/* the runtime has it, or not */
+void store_tx_layer(struct store_tx *tx, const unsigned char name[DIGEST_NAME_SIZE], bool is_given);
 void store_tx_durable(struct store_tx *tx); /* it is to survive power loss, too (S1) */
 
-/* A transaction with one of these survives a loss of power once it is committed (S1): the others only a crash of ours. */
+/* A transaction with one of these survives a loss of power once it is committed (S1): the others only a crash
+ * of ours. */
 void store_tx_snapshot(struct store_tx *tx, const struct snapshot_row *row);
-void store_tx_snapshot_state(struct store_tx *tx, const struct snapshot_row *row); /* and what it is known of its source by then */
+/* and what it is known of its source by then */
+void store_tx_snapshot_state(struct store_tx *tx, const struct snapshot_row *row);
 void store_tx_snapshot_delete(struct store_tx *tx, const char *id);
 
-/* A start after a recovery that could not read everything finds this under the name of a small value: what no record knows
- * of is not removed then, since the record may be what is missing. */
+/* A start after a recovery that could not read everything finds this under the name of a small value: what no
+ * record knows of is not removed then, since the record may be what is missing. */
 #define STORE_KEEP_LAYERS "keep_layers"
 
 /* E is NULL once it is committed. ERR_LIMIT: the disk is full; ERR_UNAVAILABLE: anything else. */

@@ -88,7 +88,8 @@ enum durable_table {
 	DURABLE_TABLES,
 };
 
-/* A checksum of the rows of a table: the exclusive or of the SHA-256 of each. It can be kept up to date row by row. */
+/* A checksum of the rows of a table: the exclusive or of the SHA-256 of each. It can be kept up to date row
+ * by row. */
 struct table_sum {
 	unsigned char bytes[SHA256_SIZE];
 };
@@ -111,26 +112,32 @@ struct connection {
 int connection_open(struct connection *c, struct err *e); /* of c->path; sets its pragmas */
 void connection_close(struct connection *c);
 int connection_run(struct connection *c, const struct store_tx *tx, struct err *e); /* whole or not at all */
-/* The same in two steps, with the other database's in between. With IS_COPY only what the copy gets. After a failure of either:
- * connection_undo(). */
+/* The same in two steps, with the other database's in between. With IS_COPY only what the copy gets. After a
+ * failure of either: connection_undo(). */
 int connection_begin(struct connection *c, const struct store_tx *tx, bool is_copy, struct err *e);
 int connection_commit(struct connection *c, const struct store_tx *tx, struct err *e);
 void connection_undo(struct connection *c, const struct store_tx *tx);
 bool sql_is_copied(enum statement s);
 int connection_exec(sqlite3 *db, const char *sql, struct err *e);
-int connection_do(struct connection *c, const char *sql, struct err *e); /* the same, and c->rc says how it ended */
-int connection_load(struct connection *c, const struct store_reader *r, void *arg, enum store_fault *ret_fault,
+/* the same, and c->rc says how it ended */
+int connection_do(struct connection *c, const char *sql, struct err *e);
+int connection_load(struct connection *c, const struct store_reader *r, void *arg,
+		    enum store_fault *ret_fault,
 		    struct err *e);
-int connection_load_snapshots(struct connection *c, store_snapshot_fn *fn, void *arg, enum store_fault *ret_fault,
+int connection_load_snapshots(struct connection *c, store_snapshot_fn *fn, void *arg,
+			      enum store_fault *ret_fault,
 			      struct err *e);
-int connection_load_images(struct connection *c, const struct store_image_reader *r, void *arg, enum store_fault *ret_fault,
+int connection_load_images(struct connection *c, const struct store_image_reader *r, void *arg,
+			   enum store_fault *ret_fault,
 			   struct err *e);
-int connection_load_pools(struct connection *c, store_pool_fn *fn, void *arg, enum store_fault *ret_fault, struct err *e);
+int connection_load_pools(struct connection *c, store_pool_fn *fn, void *arg, enum store_fault *ret_fault,
+			  struct err *e);
 /* The row of the pools as SELECT_POOLS gives it; strings go into A. ERR_INVALID for one that cannot be. */
 #define SELECT_POOLS \
 	"SELECT id, name, template, buffer_min, buffer_max, pool_min, pool_max, created_us FROM pools"
 int pool_row_load(sqlite3_stmt *st, struct arena *a, struct store_pool *ret, struct err *e);
-int connection_meta(struct connection *c, const char *name, char out[STORE_META_MAX], size_t *ret_n, struct err *e);
+int connection_meta(struct connection *c, const char *name, char out[STORE_META_MAX], size_t *ret_n,
+		    struct err *e);
 /* The error for a result of SQLite, which becomes part of the message: for the log, not for clients. */
 int sql_error(sqlite3 *db, int rc, const char *what, struct err *e);
 bool sql_is_damage(int rc);
@@ -143,8 +150,10 @@ struct schema {
 };
 extern const struct schema store_schema;
 
-/* Checks the file and brings it up to date. A file that has content is copied to PATH.vN before it is changed. */
-int schema_prepare(struct connection *c, const struct schema *schema, enum store_fault *ret_fault, struct err *e);
+/* Checks the file and brings it up to date. A file that has content is copied to PATH.vN before it is
+ * changed. */
+int schema_prepare(struct connection *c, const struct schema *schema, enum store_fault *ret_fault,
+		   struct err *e);
 
 /* ---- durable tables (durable.c) ---- */
 
@@ -169,7 +178,8 @@ enum stamp_state {
 int stamp_read(struct connection *c, enum stamp_state *ret_state, struct stamp *ret, struct err *e);
 int stamp_write(struct connection *c, const struct stamp *stamp, struct err *e);
 bool stamp_eq(const struct stamp *a, const struct stamp *b);
-int stamp_sum(struct connection *c, struct table_sum out[DURABLE_TABLES], struct err *e); /* of the rows that are there */
+/* of the rows that are there */
+int stamp_sum(struct connection *c, struct table_sum out[DURABLE_TABLES], struct err *e);
 /* From here on c->stamp.sums follows every change of a row. */
 int stamp_follow(struct connection *c, struct err *e);
 int stamp_begin(struct connection *c, struct err *e); /* in a transaction: reads it into c->stamp */
@@ -186,12 +196,13 @@ int copy_make(struct connection *c, struct connection *copy, struct err *e);
 /* The database at PATH as the schema `other` of C. Detaching rolls back what is not committed. */
 int connection_attach(struct connection *c, const char *path, struct err *e);
 void connection_detach(struct connection *c);
-/* Makes the database and its copy (NULL in copy->db: there is none) agree. *ret_behind is the number of transactions that the
- * database had lost. */
+/* Makes the database and its copy (NULL in copy->db: there is none) agree. *ret_behind is the number of
+ * transactions that the database had lost. */
 int copy_settle(struct connection *c, struct connection *copy, uint64_t *ret_behind, struct err *e);
-int copy_run(struct connection *c, struct connection *copy, const struct store_tx *tx, struct err *e); /* on both, or on none */
-/* For a recovery: which tables of the copy are at least as new as FROM, as far as that can be read, and whole. The greatest
- * number of both. */
+/* on both, or on none */
+int copy_run(struct connection *c, struct connection *copy, const struct store_tx *tx, struct err *e);
+/* For a recovery: which tables of the copy are at least as new as FROM, as far as that can be read, and
+ * whole. The greatest number of both. */
 int64_t copy_trust(struct connection *copy, struct connection *from, bool ret[DURABLE_TABLES]);
 
 /* ---- the secret (secret.c) ---- */
@@ -206,7 +217,8 @@ enum secret_grade {
 	SECRET_GOOD,
 };
 
-enum secret_place { SECRET_FILE, SECRET_DATABASE, SECRET_COPY, SECRET_PLACES }; /* of two that are good, the first counts */
+/* of two that are good, the first counts */
+enum secret_place { SECRET_FILE, SECRET_DATABASE, SECRET_COPY, SECRET_PLACES };
 
 struct secret {
 	const char *dir; /* borrowed */
@@ -220,7 +232,8 @@ struct secret {
 	bool is_new;   /* secret_make() has made it */
 };
 
-int secret_find(struct secret *ret, const char *dir, struct connection *c, struct connection *copy, struct err *e);
+int secret_find(struct secret *ret, const char *dir, struct connection *c, struct connection *copy,
+		struct err *e);
 int secret_make(struct secret *s, struct err *e);
 /* Writes it where it is not right. With NULL for COPY, C is a new database. */
 int secret_mend(const struct secret *s, struct connection *c, struct connection *copy, struct err *e);
@@ -231,7 +244,10 @@ int secret_mend(const struct secret *s, struct connection *c, struct connection 
 
 /* A descriptor that holds the lock while it is open. */
 int state_dir_lock(const char *dir, enum store_fault *ret_fault, struct err *e);
-int state_dir_check(const char *dir, enum store_fault *ret_fault, struct err *e); /* STORE_DAMAGED: a recovery was cut off */
+/* STORE_DAMAGED: a recovery was cut off */
+int state_dir_check(const char *dir, enum store_fault *ret_fault, struct err *e);
 int state_file_make(const char *path, struct err *e); /* 0600, before SQLite would make it otherwise */
-void state_database_remove(const char *path);         /* with its log; what cannot go is in the way later, and told then */
-int state_database_replace(const char *from, const char *to, struct err *e); /* FROM was closed and has no log */
+/* with its log; what cannot go is in the way later, and told then */
+void state_database_remove(const char *path);
+/* FROM was closed and has no log */
+int state_database_replace(const char *from, const char *to, struct err *e);

@@ -58,7 +58,8 @@ static inline int disk_write(sqlite3_file *f, const void *p, int n, sqlite3_int6
 	while (atomic_load(&disk_stalls))
 		(void)usleep(1000);
 	failure = atomic_load(&disk_failure);
-	return failure && disk_fails(f) ? failure : disk_real[f->pMethods - disk_methods]->xWrite(f, p, n, at);
+	return failure && disk_fails(f) ? failure : disk_real[f->pMethods - disk_methods]->xWrite(f, p, n,
+												  at);
 }
 
 /* Nobody cuts the power. */
