@@ -11,7 +11,7 @@ import census
 import network_left
 from api import wait_for
 from internet import OTHER
-from network import MISSING, net  # noqa: F401
+from network import MISSING, net, rules  # noqa: F401
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING or "")
 
@@ -126,13 +126,15 @@ def test_what_nobody_has_is_removed_while_it_runs(net, box):  # noqa: F811
 
 
 def test_a_create_without_egress_is_told_to_come_back(net, box):  # noqa: F811
-    pid = net.server.egress_pid
-    os.kill(pid, signal.SIGSTOP)
+    """With its supervisor stopped as well, nobody replaces it."""
+    pids = [net.server.process.pid, net.server.egress_pid]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
     try:
-        a = net.api.post("/sandboxes", {"image": {"uri": "host"}, "entrypoint": ["sleep", "100"], "resourceLimits": {}})
+        answers = [net.api.try_create(), net.api.try_create(networkPolicy=rules("+good.test"))]
     finally:
-        os.kill(pid, signal.SIGCONT)
-    assert a.status in (202, 503), a  # it may have been replaced in time
-    assert a.status == 202 or a.headers["Retry-After"]
-    if a.status == 202:
-        net.adopt(a.json["id"]).delete()
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+    for a in answers:
+        assert a.status == 503 and a.headers["Retry-After"] and a.json["code"] == "NATIVE::NETWORK_UNAVAILABLE", a
+    wait_for(lambda: box.py(REACHES), 10, what="the network of others")

@@ -510,7 +510,7 @@ static void tell_late(const struct box *b, struct err *e)
 	else if (b->volumes && b->volumes->opening)
 		(void)err_set(e, ERR_TIMEOUT, "its volumes are not open after %d ms", VOLUMES_OPEN_MS);
 	else if (b->is_waking && box_net_is_pending(b))
-		(void)err_set(e, ERR_UNAVAILABLE, "nobody watches over the network of sandboxes (after %d ms)", NETWORK_BIND_MS);
+		(void)err_sys(e, ENETDOWN, "nobody watches over the network of sandboxes (after %d ms)", NETWORK_BIND_MS);
 	else if (b->held)
 		(void)err_set(e, ERR_TIMEOUT, "the image is not unpacked after %d ms", BOX_IMAGE_MS);
 	else
