@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes that somebody else makes to the network of sandboxes are noticed and put right, while everything goes on."""
+import contextlib
 import os
+import pathlib
 import re
 import signal
 import time
@@ -122,6 +124,37 @@ def test_what_nobody_has_is_removed_while_it_runs(net, box):  # noqa: F811
 
     assert left() == [True, True, True]
     wait_for(lambda: not any(left()), 20, what="removing it")
+    assert box.py(REACHES)
+
+
+def sweeper(net):  # noqa: F811
+    """The worker that looks for what nobody has, stopped once it is at the rules, which are the last that it looks at."""
+    for w in census.workers([net.server.warden_pid]):
+        with contextlib.suppress(OSError):
+            if os.getpriority(os.PRIO_PROCESS, w) == 10 and census.name_of(w) == census.name_of(net.server.warden_pid):
+                time.sleep(0.03)
+                os.kill(w, signal.SIGSTOP)
+                time.sleep(0.01)
+                if pathlib.Path(f"/proc/{w}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+                    return w
+    return None
+
+
+def test_what_goes_while_somebody_looks_for_strays_is_none(net, box):  # noqa: F811
+    """With many elements, which take a while to read."""
+    host, table, other = net.internet.host, network_left.table(net.server.home.prefix), net.box(None)
+    address = box.run("hostname -i")[0].split()[0]
+    rows = ", ".join(f"{address} . 198.18.{i // 256 % 256}.{i % 256} . {1 + i // 65536} timeout 1h" for i in range(300000))
+    host.run("nft", "-f", "-", text=f"add element inet {table} learned {{ {rows} }}\n")
+    worker = wait_for(lambda: sweeper(net), 30, what="a worker")
+    try:
+        other.delete()
+        time.sleep(3)  # until its number is free, a second after the rest of it is gone
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    wait_for(lambda: not os.path.exists(f"/proc/{worker}"), 40, what="the end of the worker")
+    host.run("nft", "flush", "set", "inet", table, "learned")
+    assert net.server.stderr.count("of a box that there is no more") == 0
     assert box.py(REACHES)
 
 

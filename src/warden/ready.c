@@ -46,8 +46,10 @@ int number_take(struct warden *w, struct err *e)
 
 void numbers_free(struct warden *w, const unsigned *numbers, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
 		w->is_taken[numbers[i]] = false;
+		sweep_note_freed(w, numbers[i]);
+	}
 	network_numbers_freed(w, numbers, n);
 }
 
