@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 import time
 
 import pytest
@@ -43,6 +44,12 @@ def change_down(net, host):  # noqa: F811
         host.ip("link", "set", link, "down")
 
 
+def change_peer_down(net, host):  # noqa: F811
+    for sandbox in net.api.get("/sandboxes").json["items"]:
+        pid = census.init_of(net.server.home, sandbox["id"])
+        subprocess.run(["nsenter", "-t", str(pid), "-n", "ip", "link", "set", "eth0", "down"], check=True)
+
+
 def change_gone(net, host):  # noqa: F811
     for link in links_of(net):
         host.ip("link", "del", link)
@@ -66,7 +73,7 @@ def change_elements(net, host):  # noqa: F811
     host.run("nft", "flush", "map", "inet", table, "classes")
 
 
-CHANGES = [change_down, change_gone, change_routes, change_rule, change_gateway, change_elements]
+CHANGES = [change_down, change_peer_down, change_gone, change_routes, change_rule, change_gateway, change_elements]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda f: f.__name__)
