@@ -75,7 +75,7 @@ struct btrfs_total {
 };
 
 /* Every subvolume that there is becomes part of it. Full quotas may have to be counted anew then: see btrfs_quota_read(). */
-int btrfs_total_make(const struct btrfs *b, struct err *e);
+int btrfs_total_make(const struct btrfs *b, uint64_t but, struct err *e); /* BUT: of all but this subvolume; 0: none */
 int btrfs_total_limit(const struct btrfs *b, uint64_t limit_bytes, struct err *e);
 int btrfs_total_usage(const struct btrfs *b, struct btrfs_total *ret, struct err *e);
 
