@@ -27,14 +27,19 @@ pytestmark = [
 class Disk:
     """A server whose state directory is on a file system of its own, of 1 GiB."""
 
-    def __init__(self, folder, spec, **settings):
+    def __init__(self, folder, spec, mkfs=("mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal"), **settings):
         self.home = Home()
         self.home.state.mkdir(mode=0o711)
-        self.file = folder / "disk.ext4"
+        self.file = folder / "disk"
         with open(self.file, "wb") as f:
             f.truncate(1024 * MIB)
-        subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", self.file], check=True)
+        subprocess.run([*mkfs, self.file], check=True)
         subprocess.run(["mount", "-o", "loop", self.file, self.home.state], check=True)
+        if "btrfs" in mkfs[0]:
+            subprocess.run(["btrfs", "quota", "enable", self.home.state], check=True)
+            self.home.state.chmod(0o711)
+            (self.home.state / "server").mkdir()  # its database must have room of its own: nothing keeps any from sandboxes here
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", self.home.state / "server"], check=True)
         env = {"OPENSANDBOX_SERVER_API_KEY": KEY, **{f"OPENSANDBOX_NATIVE_{k.upper()}": v for k, v in settings.items()}}
         self.server = Server(folder, env=env, home=self.home)
         self.server.wait_ready()
@@ -64,7 +69,7 @@ class Disk:
 
     def commit(self):
         """What the kernel does every half a minute."""
-        fd = os.open(self.store, os.O_RDONLY)
+        fd = os.open(self.store if (self.home.state / "disk.img").exists() else self.home.state, os.O_RDONLY)
         try:
             subprocess.run(["sync", "-f", f"/proc/{os.getpid()}/fd/{fd}"], check=True)
         finally:
@@ -80,6 +85,8 @@ class Disk:
             self.server.stop()
         finally:
             deadline = time.monotonic() + 20
+            if os.path.ismount(self.home.state / "server"):
+                subprocess.run(["umount", self.home.state / "server"], check=True)
             while subprocess.run(["umount", self.home.state], capture_output=True).returncode and time.monotonic() < deadline:
                 time.sleep(0.1)
             self.home.kill()
@@ -157,8 +164,9 @@ def test_L7_a_disk_that_others_fill_makes_no_sandbox_read_only(disk):
     refused_everything(d, one)
     assert d.server.get("/health").status == 200
     d.give_back()
-    wait_for(lambda: write(d, one, "/root/again", 8 * MIB) == (8 * MIB, "0"), what="room for a sandbox")
+    wait_for(lambda: write(d, one, "/root/again", 8 * MIB) == (8 * MIB, "0"), 10, what="room for a sandbox")
     wait_for(lambda: d.api.try_create().status == 202, what="room for a create")
+    assert "cannot remove a box" not in d.server.stderr and "not looked after" not in d.server.stderr
     assert python(d, two, "print(set(open('/data/kept', 'rb').read()) == {120})") == ["True"]
 
 
@@ -178,6 +186,23 @@ def test_L7_sandboxes_that_were_promised_more_than_there_is_stop_in_time(disk):
     wait_for(lambda: d.api.try_create().status == 202, what="room for a create")
     wait_for(lambda: write(d, two, "/root/more", 200 * MIB) == (200 * MIB, "0"), what="room for a sandbox")
     assert time.monotonic() - began < 15 and d.is_writable()
+
+
+@pytest.mark.parametrize("settings", [{"disk_size": "512Mi"}, {"mkfs": ("mkfs.btrfs", "-q")}], ids=["image", "in place"])
+def test_L7_a_store_that_was_full_takes_sandboxes_as_soon_as_there_is_room(disk, settings):
+    """Not only with the next commit of the kernel's, half a minute later; and refusals do not make commits follow each other."""
+    d = disk(**settings)
+    one = d.api.create(resourceLimits={"disk": "4Gi"})
+    assert (d.home.state / "disk.img").exists() == ("disk_size" in settings)
+    n, why = write(d, one, "/root/big", 4 << 30, then="pass")
+    assert why in ("EDQUOT", "ENOSPC") and n > 200 * MIB, (n, why)
+    wait_for(lambda: d.api.try_create().status == 507, what="a refusal")
+    d.commit()  # the next one of the kernel's own is half a minute away
+    assert python(d, one, "import os; os.unlink('/root/big'); print('gone')") == ["gone"]
+    began = time.monotonic()
+    made = wait_for(lambda: (lambda a: a.status == 202 and a.json)(d.api.try_create()), 40, what="room for a create")
+    assert time.monotonic() - began < 8, time.monotonic() - began
+    assert write(d, made, "/root/more", 64 * MIB) == (64 * MIB, "0")
 
 
 def test_L7_an_archive_is_refused_before_the_reserve_is_touched(disk):

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/err.h"
 #include "base/own.h"
@@ -19,6 +18,7 @@
 #define TRIM_EVERY_MS 5000
 #define PRESSED_TRIM_MIN (UINT64_C(4) << 20)
 #define PRESSED_EVERY_MS 500
+#define HURRY_EVERY_MS 1000 /* for those who were refused: from the end of one to the next */
 #define BACK_STEP (UINT64_C(16) << 20)
 
 bool store_is_guarded(const struct box_store *s)
@@ -82,6 +82,11 @@ struct store_plan store_guard_plan(const struct store_guard *g, const struct sto
 		  (!g->has_trimmed || now_ms - g->trimmed_ms >= (is_pressed ? PRESSED_EVERY_MS : TRIM_EVERY_MS));
 	p.hurries = is_pressed && now_ms - g->hurried_ms >= PRESSED_EVERY_MS;
 	return p;
+}
+
+bool store_guard_may_hurry(const struct store_guard *g, uint64_t now_ms)
+{
+	return g->hurried_ms == 0 || now_ms - g->hurried_ms >= HURRY_EVERY_MS;
 }
 
 bool store_plan_is_empty(const struct store_plan *p)
@@ -155,8 +160,8 @@ int store_guard_apply(const struct box_store *s, const struct store_plan *p, str
 {
 	if (p->limits && btrfs_total_limit(&s->fs, MAX(p->limit, UINT64_C(1)), e) < 0)
 		return -1;
-	if ((p->hurries || p->trims) && syncfs(s->disks) < 0)
-		return err_sys(e, errno, "write back what is on disks");
+	if ((p->hurries || p->trims) && btrfs_sync(&s->fs, e) < 0)
+		return -1;
 	if (p->trims && for_each(s, true, trim, e) < 0)
 		return -1;
 	return p->backs ? for_each(s, false, back, e) : 0;

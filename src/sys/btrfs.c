@@ -359,3 +359,10 @@ int btrfs_grow(const struct btrfs *b, uint64_t device_bytes, struct err *e)
 		return 0;
 	return ioctl(b->fd, BTRFS_IOC_RESIZE, &args) < 0 ? err_sys(e, errno, "grow a btrfs") : 0;
 }
+
+/* ---- commits ---- */
+
+int btrfs_sync(const struct btrfs *b, struct err *e)
+{
+	return ioctl(b->fd, BTRFS_IOC_SYNC) < 0 ? err_sys(e, errno, "write back what is on a btrfs") : 0;
+}

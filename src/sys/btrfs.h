@@ -84,6 +84,12 @@ int btrfs_total_usage(const struct btrfs *b, struct btrfs_total *ret, struct err
 /* To all of its one device. */
 int btrfs_grow(const struct btrfs *b, uint64_t device_bytes, struct err *e);
 
+/* ---- commits ---- */
+
+/* Waits for one, and has the kernel take apart what was removed. By itself it does the latter once in half a minute, and a file
+ * system that was full stays so for that long: parts for data that nobody has any more are no room for trees before. */
+int btrfs_sync(const struct btrfs *b, struct err *e);
+
 /* ---- parts of the device ---- */
 
 struct btrfs_place {
