@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <cmocka.h>
 
@@ -180,6 +181,46 @@ static int thousands_of_networks_go_in_one_batch(void *arg)
 	return 0;
 }
 
+/* ---- a kernel without memory ---- */
+
+static int refusals, sends; /* of the next calls, and calls */
+
+/* In place of the library's. */
+ssize_t sendto(int fd, const void *p, size_t n, int flags, const struct sockaddr *to, socklen_t n_to)
+{
+	sends++;
+	if (refusals > 0) {
+		refusals--;
+		errno = ENOBUFS;
+		return -1;
+	}
+	return syscall(SYS_sendto, fd, p, n, flags, to, n_to);
+}
+
+static int a_batch_is_tried_again_while_the_kernel_has_no_memory_for_it(void *arg)
+{
+	AUTO(netlink_done) struct netlink nl = NETLINK_INIT;
+	AUTO(nft_batch_done) struct nft_batch b = NFT_BATCH_INIT(TABLE);
+	uint32_t address = htonl(0x0a4d0002), mark = 1;
+	const struct nft_element el = { .key = &address, .n_key = 4, .value = &mark, .n_value = 4 };
+	struct err e = { 0 };
+
+	(void)arg;
+	CHECK_OK(write_table(&nl, &e), &e);
+	nft_add(&b, "classes", &el);
+	refusals = 4;
+	sends = 0;
+	CHECK_OK(nft_commit(&nl, &b, &e), &e);
+	CHECK(sends == 5 && shows("classes", "10.77.0.2"));
+	nft_flush(&b, "classes");
+	refusals = 1000;
+	sends = 0;
+	CHECK(nft_commit(&nl, &b, &e) < 0 && e.sys == ENOBUFS && sends == 6);
+	refusals = 0;
+	CHECK(shows("classes", "10.77.0.2"));
+	return 0;
+}
+
 static int a_learned_element_goes_by_itself(void *arg)
 {
 	AUTO(netlink_done) struct netlink nl = NETLINK_INIT;
@@ -219,6 +260,7 @@ static int rules_and_tables_are_counted(void *arg)
 
 static int (*const cases[])(void *) = {
 	elements_are_as_nft_shows_them, a_batch_holds_as_a_whole_or_not_at_all, thousands_of_networks_go_in_one_batch,
+	a_batch_is_tried_again_while_the_kernel_has_no_memory_for_it,
 	a_learned_element_goes_by_itself, rules_and_tables_are_counted,
 };
 
