@@ -59,9 +59,27 @@ static uint64_t distance(uint64_t a, uint64_t b)
 
 /* Half of the reserve is kept from sandboxes, the other half from everybody who begins something new. A file can be allocated
  * without being written: that is a promise, too. */
+static uint64_t promised(const struct store_look *l)
+{
+	return l->unwritten + less(l->bytes, l->backed);
+}
+
 uint64_t store_look_room(const struct store_look *l)
 {
-	return less(l->free, l->reserve / 2 + l->unwritten + less(l->bytes, l->backed));
+	return less(l->free, l->reserve / 2 + promised(l));
+}
+
+int store_check_room(const struct box_store *s, struct err *e)
+{
+	struct store_look l;
+
+	if (box_store_check_room(s, e) < 0)
+		return -1;
+	if (!store_is_guarded(s))
+		return 0;
+	if (store_look(s, &l, e) < 0)
+		return -1;
+	return l.free < l.reserve + promised(&l) ? room_refuse(e) : 0;
 }
 
 /* Of the image: what nobody holds any more. */
