@@ -272,6 +272,7 @@ static int set_up_outside(const struct box_network *n, struct netlink *links, un
 	return route_add(links, &r, e);
 }
 
+/* What of it is there stays. */
 static int set_up_inside(const struct box_network *n, unsigned number, struct netlink *inside, struct err *e)
 {
 	const uint32_t address = box_network_address(n, number);
@@ -281,9 +282,10 @@ static int set_up_inside(const struct box_network *n, unsigned number, struct ne
 	way.index = link_index(inside, INSIDE, e);
 	memcpy(ip.bytes, &address, sizeof(address));
 	memcpy(way.via.bytes, &n->gateway, sizeof(n->gateway));
-	if (way.index < 0 || link_add_address(inside, way.index, &ip, e) < 0 || link_set_up_noarp(inside, way.index, e) < 0)
+	if (way.index < 0 || (link_add_address(inside, way.index, &ip, e) < 0 && e->sys != EEXIST) ||
+	    link_set_up_noarp(inside, way.index, e) < 0)
 		return -1;
-	return link_add_route(inside, &way, e);
+	return link_add_route(inside, &way, e) < 0 && e->sys != EEXIST ? -1 : 0;
 }
 
 /* A link that has the name but neither our group nor our kind is somebody else's. */
@@ -397,7 +399,7 @@ static int find_up(const struct box_network *n, struct netlink *links, unsigned 
 	for (size_t i = 0; i < n_rows; i++) {
 		int number = rows[i].group == n->owner ? number_of(n, rows[i].name) : -1;
 
-		if (number >= 0 && rows[i].is_up)
+		if (number >= 0 && rows[i].is_up && rows[i].has_carrier)
 			is_up[number] = 1;
 	}
 	return 0;
@@ -439,7 +441,7 @@ int box_network_mend(const struct box_network *n, unsigned number, int netns, st
 	if (netlink_open(&links, NETLINK_ROUTE, -1, e) < 0 || netlink_open(&inside, NETLINK_ROUTE, netns, e) < 0)
 		return -1;
 	if (is_ours(n, &links, name))
-		return set_up_outside(n, &links, number, name, e);
+		return set_up_outside(n, &links, number, name, e) < 0 ? -1 : set_up_inside(n, number, &inside, e);
 	return box_network_attach(n, number, &(struct box_inside){ netns, -1, &inside }, e);
 }
 

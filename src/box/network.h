@@ -110,9 +110,9 @@ int box_network_attach(const struct box_network *n, unsigned number, const struc
  * time after its last user; to wait for that, or to have it deleted, costs tens of milliseconds. Until it is
  * gone it leads nowhere, and box_network_attach() deletes it when the number comes round before. */
 int box_network_detach(const struct box_network *n, unsigned number, struct err *e);
-/* Somebody else may take a link down, delete it, or the route to it. Marks in BROKEN those of WANT, both of
- * which are by number and have SLOT_NUMBER_MAX bytes, that are not as box_network_attach() made them; the way
- * to the range as a whole is put back. */
+/* Somebody else may take either end of a link down, delete it, or the route to it. Marks in BROKEN those of
+ * WANT, both of which are by number and have SLOT_NUMBER_MAX bytes, that are not as box_network_attach() made
+ * them; the way to the range as a whole is put back. */
 int box_network_find_broken(const struct box_network *n, const unsigned char *want, unsigned char *broken,
 			    struct err *e);
 /* Puts such a one right: up and with its route, or a new one into the same network. */

@@ -53,6 +53,8 @@ static int make_folder(int root, const char *above, const char *name, char path[
 
 static int open_folders(struct box_store *s, int root, const char *path, struct err *e)
 {
+	if (s->is_ours && box_store_btrfs_make_folder(root, "disks", e) < 0)
+		return -1;
 	if (make_folder(root, path, "layers", s->layers_path, e) < 0 || make_folder(root, path, "disks", s->disks_path, e) < 0)
 		return -1;
 	s->disks = open_dir(s->disks_path, e);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <linux/btrfs_tree.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -12,6 +14,23 @@
 
 #define SWEEP_EVERY 64 /* disks: a look at all quotas takes as long as there are many */
 
+/* A subvolume of its own that does not count against the limit of all. What is done to subvolumes in it, and to limits by its
+ * descriptor, reserves room for trees at its expense: all of that goes on when nothing is left for sandboxes. */
+int box_store_btrfs_make_folder(int root, const char *name, struct err *e)
+{
+	if (faccessat(root, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && btrfs_subvolume_make(root, name, INT64_MAX, false, e) < 0)
+		return -1;
+	return fchmodat(root, name, 0700, 0) < 0 ? err_sys(e, errno, "close '%s' to others", name) : 0;
+}
+
+/* In stores of earlier versions the folder is part of the root, and counts. */
+static uint64_t outside_of_total(const struct box_store *s)
+{
+	uint64_t id;
+
+	return btrfs_subvolume_id(s->disks, &id, &(struct err){ 0 }) == 0 && id != BTRFS_FS_TREE_OBJECTID ? id : 0;
+}
+
 /* Quotas that do not count any more limit nothing. Those of others are not ours to count anew. */
 int box_store_btrfs_prepare(struct box_store *s, struct err *e)
 {
@@ -23,7 +42,7 @@ int box_store_btrfs_prepare(struct box_store *s, struct err *e)
 		return -1;
 	if (quota == BTRFS_QUOTA_OFF && (btrfs_quota_enable(&s->fs, e) < 0 || btrfs_quota_read(&s->fs, &quota, &is_stale, e) < 0))
 		return -1;
-	if (s->is_ours && (btrfs_total_make(&s->fs, e) < 0 || btrfs_quota_read(&s->fs, &quota, &is_stale, e) < 0))
+	if (s->is_ours && (btrfs_total_make(&s->fs, outside_of_total(s), e) < 0 || btrfs_quota_read(&s->fs, &quota, &is_stale, e) < 0))
 		return -1;
 	if (is_stale && s->is_ours && quota == BTRFS_QUOTA_FULL &&
 	    (btrfs_quota_rescan(&s->fs, e) < 0 || btrfs_quota_read(&s->fs, &quota, &is_stale, e) < 0))

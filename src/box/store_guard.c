@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/err.h"
 #include "base/own.h"
@@ -19,6 +18,7 @@
 #define TRIM_EVERY_MS 5000
 #define PRESSED_TRIM_MIN (UINT64_C(4) << 20)
 #define PRESSED_EVERY_MS 500
+#define HURRY_EVERY_MS 1000 /* for those who were refused: from the end of one to the next */
 #define BACK_STEP (UINT64_C(16) << 20)
 
 bool store_is_guarded(const struct box_store *s)
@@ -59,9 +59,27 @@ static uint64_t distance(uint64_t a, uint64_t b)
 
 /* Half of the reserve is kept from sandboxes, the other half from everybody who begins something new. A file can be allocated
  * without being written: that is a promise, too. */
+static uint64_t promised(const struct store_look *l)
+{
+	return l->unwritten + less(l->bytes, l->backed);
+}
+
 uint64_t store_look_room(const struct store_look *l)
 {
-	return less(l->free, l->reserve / 2 + l->unwritten + less(l->bytes, l->backed));
+	return less(l->free, l->reserve / 2 + promised(l));
+}
+
+int store_check_room(const struct box_store *s, struct err *e)
+{
+	struct store_look l;
+
+	if (box_store_check_room(s, e) < 0)
+		return -1;
+	if (!store_is_guarded(s))
+		return 0;
+	if (store_look(s, &l, e) < 0)
+		return -1;
+	return l.free < l.reserve + promised(&l) ? room_refuse(e) : 0;
 }
 
 /* Of the image: what nobody holds any more. */
@@ -82,6 +100,11 @@ struct store_plan store_guard_plan(const struct store_guard *g, const struct sto
 		  (!g->has_trimmed || now_ms - g->trimmed_ms >= (is_pressed ? PRESSED_EVERY_MS : TRIM_EVERY_MS));
 	p.hurries = is_pressed && now_ms - g->hurried_ms >= PRESSED_EVERY_MS;
 	return p;
+}
+
+bool store_guard_may_hurry(const struct store_guard *g, uint64_t now_ms)
+{
+	return g->hurried_ms == 0 || now_ms - g->hurried_ms >= HURRY_EVERY_MS;
 }
 
 bool store_plan_is_empty(const struct store_plan *p)
@@ -155,8 +178,8 @@ int store_guard_apply(const struct box_store *s, const struct store_plan *p, str
 {
 	if (p->limits && btrfs_total_limit(&s->fs, MAX(p->limit, UINT64_C(1)), e) < 0)
 		return -1;
-	if ((p->hurries || p->trims) && syncfs(s->disks) < 0)
-		return err_sys(e, errno, "write back what is on disks");
+	if ((p->hurries || p->trims) && btrfs_sync(&s->fs, e) < 0)
+		return -1;
 	if (p->trims && for_each(s, true, trim, e) < 0)
 		return -1;
 	return p->backs ? for_each(s, false, back, e) : 0;

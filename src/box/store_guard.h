@@ -50,9 +50,13 @@ struct store_plan {
 bool store_is_guarded(const struct box_store *s); /* it is in an image */
 int store_look(const struct box_store *s, struct store_look *ret, struct err *e);
 uint64_t store_look_room(const struct store_look *l); /* that sandboxes may still fill */
+/* For who goes on writing: box_store_check_room() with what is promised, which the disk of the host does not have yet. */
+int store_check_room(const struct box_store *s, struct err *e);
 struct store_plan store_guard_plan(const struct store_guard *g, const struct store_look *l, uint64_t now_ms);
 bool store_plan_is_empty(const struct store_plan *p);
 int store_guard_apply(const struct box_store *s, const struct store_plan *p, struct err *e);
 void store_guard_note(struct store_guard *g, const struct store_plan *p, uint64_t now_ms);
+/* Whether what was removed may be waited for again: a commit writes back what all have written. */
+bool store_guard_may_hurry(const struct store_guard *g, uint64_t now_ms);
 /* The next look, after a trim: what it has not given back is in use, whoever counts it. */
 void store_guard_settle(struct store_guard *g, const struct store_look *l);

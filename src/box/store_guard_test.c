@@ -108,6 +108,19 @@ static void new_parts_for_trees_get_their_blocks(void **state)
 	assert_int_equal(p.trees, 264 * MIB);
 }
 
+static void who_is_refused_does_not_make_commits_follow_each_other(void **state)
+{
+	const struct store_plan hurry = { .hurries = true };
+	struct store_guard g = { 0 };
+
+	(void)state;
+	assert_true(store_guard_may_hurry(&g, 10));
+	store_guard_note(&g, &hurry, 5000);
+	assert_false(store_guard_may_hurry(&g, 5000));
+	assert_false(store_guard_may_hurry(&g, 5900));
+	assert_true(store_guard_may_hurry(&g, 6000));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -116,6 +129,7 @@ int main(void)
 		cmocka_unit_test(nobody_writes_when_nothing_is_left_until_something_is),
 		cmocka_unit_test(what_a_trim_cannot_give_back_is_not_trimmed_for_ever),
 		cmocka_unit_test(new_parts_for_trees_get_their_blocks),
+		cmocka_unit_test(who_is_refused_does_not_make_commits_follow_each_other),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,6 +27,9 @@ extern const struct box_store_ops box_store_btrfs_ops;
 /* The file system that S->fs is on gets quotas that work, or is refused. */
 int box_store_btrfs_prepare(struct box_store *s, struct err *e);
 
+/* NAME in the root of an image of ours, for disks. */
+int box_store_btrfs_make_folder(int root, const char *name, struct err *e);
+
 #define STORE_IMAGE_NAME "disk.img"
 
 /* Makes or grows the image and mounts it at S->mounted_at. Returns the root. */

@@ -51,7 +51,7 @@ static void what_breaks_a_rule_is_no_manifest(void **state)
 		{ "", "manifest" },
 		{ "[]", "manifest" },
 		{ "{}", "schemaVersion" },
-		{ "{\"schemaVersion\":1,\"fsLayers\":[]}", "first version" },
+		{ "{\"schemaVersion\":1,\"fsLayers\":[]}", "schema version 1" },
 		{ "{\"schemaVersion\":3,\"config\":" CONFIG ",\"layers\":[]}", "version 3" },
 		{ "{\"schemaVersion\":2}", "neither" },
 		{ "{\"schemaVersion\":2,\"layers\":[" LAYER("1") "]}", "neither" },

@@ -8,8 +8,8 @@
 #include "base/json.h"
 #include "base/json_out.h"
 #include "client/opensandbox.h"
-#include "mcp/handles.h"
 #include "mcp/engine.h"
+#include "mcp/handles.h"
 #include "mcp/session.h"
 #include "mcp/transcript.h"
 

@@ -3,9 +3,9 @@
 #include "base/err.h"
 #include "base/json_out.h"
 #include "client/opensandbox.h"
-#include "mcp/handles.h"
 #include "mcp/call.h"
 #include "mcp/engine.h"
+#include "mcp/handles.h"
 #include "mcp/map_args.h"
 
 #include "base/banned.h"

@@ -322,7 +322,7 @@ int btrfs_quota_sweep(const struct btrfs *b, uint64_t last, size_t *ret_removed,
 /* ---- all together ---- */
 
 /* The quotas of a level below are found by their numbers, from 0 on. */
-static int assign_all(const struct btrfs *b, struct err *e)
+static int assign_all(const struct btrfs *b, uint64_t but, struct err *e)
 {
 	uint64_t id = 0;
 	int r;
@@ -330,20 +330,20 @@ static int assign_all(const struct btrfs *b, struct err *e)
 	while ((r = next_quota(b, &id, e)) > 0 && id >> LEVEL_SHIFT == 0) {
 		struct btrfs_ioctl_qgroup_assign_args args = { .assign = 1, .src = id, .dst = TOTAL };
 
-		if (ioctl(b->fd, BTRFS_IOC_QGROUP_ASSIGN, &args) < 0 && errno != EEXIST)
+		if (id != but && ioctl(b->fd, BTRFS_IOC_QGROUP_ASSIGN, &args) < 0 && errno != EEXIST)
 			return err_sys(e, errno, "make the quota of subvolume %llu part of all", (unsigned long long)id);
 		id++;
 	}
 	return r < 0 ? -1 : 0;
 }
 
-int btrfs_total_make(const struct btrfs *b, struct err *e)
+int btrfs_total_make(const struct btrfs *b, uint64_t but, struct err *e)
 {
 	struct btrfs_ioctl_qgroup_create_args args = { .create = 1, .qgroupid = TOTAL };
 
 	if (ioctl(b->fd, BTRFS_IOC_QGROUP_CREATE, &args) < 0 && errno != EEXIST)
 		return err_sys(e, errno, "make the quota of all subvolumes");
-	return assign_all(b, e);
+	return assign_all(b, but, e);
 }
 
 /* ---- size ---- */
@@ -358,4 +358,11 @@ int btrfs_grow(const struct btrfs *b, uint64_t device_bytes, struct err *e)
 	if (info.total_bytes >= device_bytes)
 		return 0;
 	return ioctl(b->fd, BTRFS_IOC_RESIZE, &args) < 0 ? err_sys(e, errno, "grow a btrfs") : 0;
+}
+
+/* ---- commits ---- */
+
+int btrfs_sync(const struct btrfs *b, struct err *e)
+{
+	return ioctl(b->fd, BTRFS_IOC_SYNC) < 0 ? err_sys(e, errno, "write back what is on a btrfs") : 0;
 }

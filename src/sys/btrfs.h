@@ -77,9 +77,9 @@ struct btrfs_total {
 	uint64_t unwritten; /* that they have been promised besides, and that may not be on the device yet */
 };
 
-/* Every subvolume that there is becomes part of it. Full quotas may have to be counted anew then: see
- * btrfs_quota_read(). */
-int btrfs_total_make(const struct btrfs *b, struct err *e);
+/* Every subvolume that there is becomes part of it, but for BUT (0: none). Full quotas may have to be counted
+ * anew then: see btrfs_quota_read(). */
+int btrfs_total_make(const struct btrfs *b, uint64_t but, struct err *e);
 int btrfs_total_limit(const struct btrfs *b, uint64_t limit_bytes, struct err *e);
 int btrfs_total_usage(const struct btrfs *b, struct btrfs_total *ret, struct err *e);
 
@@ -87,6 +87,12 @@ int btrfs_total_usage(const struct btrfs *b, struct btrfs_total *ret, struct err
 
 /* To all of its one device. */
 int btrfs_grow(const struct btrfs *b, uint64_t device_bytes, struct err *e);
+
+/* ---- commits ---- */
+
+/* Waits for one, and has the kernel take apart what was removed. By itself it does the latter once in half a minute, and a file
+ * system that was full stays so for that long: parts for data that nobody has any more are no room for trees before. */
+int btrfs_sync(const struct btrfs *b, struct err *e);
 
 /* ---- parts of the device ---- */
 

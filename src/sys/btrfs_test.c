@@ -195,7 +195,7 @@ static int check_total(int (*begin)(struct image *, struct btrfs *))
 	one = openat(b.fd, "one", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CHECK(close(openat(one, "before", O_WRONLY | O_CREAT | O_CLOEXEC, 0600)) == 0 && syncfs(one) == 0);
 	for (int k = 0; k < 2; k++) /* the second time there is nothing to do */
-		CHECK_OK(btrfs_total_make(&b, &e), &e);
+		CHECK_OK(btrfs_total_make(&b, 0, &e), &e);
 	CHECK_OK(btrfs_quota_read(&b, &quota, &is_stale, &e), &e);
 	if (is_stale)
 		CHECK_OK(btrfs_quota_rescan(&b, &e), &e);

@@ -233,6 +233,7 @@ static bool read_row(uint16_t type, struct str body, struct link_row *ret)
 	copy_text(row.name, sizeof(row.name), v);
 	row.index = head.ifi_index;
 	row.is_up = head.ifi_flags & IFF_UP;
+	row.has_carrier = netlink_find(attrs, IFLA_CARRIER, &v) && v.n > 0 && v.p[0];
 	if (netlink_find(attrs, IFLA_ADDRESS, &v) && v.n == sizeof(row.mac))
 		memcpy(row.mac, v.p, sizeof(row.mac));
 	if (netlink_find(attrs, IFLA_GROUP, &v) && v.n == sizeof(row.group))

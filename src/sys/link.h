@@ -64,6 +64,7 @@ int link_add_route(struct netlink *nl, const struct link_route *route, struct er
 struct link_row {
 	int index;
 	bool is_up;
+	bool has_carrier; /* the other end of a pair is up, too */
 	char name[LINK_NAME_MAX + 1];
 	char kind[16]; /* "veth", or "" */
 	uint8_t mac[LINK_MAC_BYTES];

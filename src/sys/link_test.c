@@ -125,6 +125,34 @@ static void a_pair_is_made_with_one_end_in_each_namespace(void **state)
 	assert_int_equal(e.code, ERR_NOT_FOUND);
 }
 
+static bool has_carrier(struct netlink *nl, const char *name)
+{
+	struct link_row row;
+	struct err e = { 0 };
+
+	assert_int_equal(link_find(nl, name, &row, &e), 0);
+	return row.has_carrier;
+}
+
+static void a_link_has_a_carrier_while_both_ends_are_up(void **state)
+{
+	struct pair *p = *state;
+	struct err e = { 0 };
+	int out, in;
+
+	NEEDS_ROOT(CLONE_NEWNET);
+	make_veth(p, "osbt2");
+	out = link_index(&p->in_host, "osbt2", &e);
+	in = link_index(&p->in_box, "eth0", &e);
+	assert_int_equal(link_set_up(&p->in_host, out, true, &e), 0);
+	assert_false(has_carrier(&p->in_host, "osbt2"));
+	assert_int_equal(link_set_up(&p->in_box, in, true, &e), 0);
+	assert_true(has_carrier(&p->in_host, "osbt2"));
+	assert_int_equal(link_set_up(&p->in_box, in, false, &e), 0);
+	assert_false(has_carrier(&p->in_host, "osbt2"));
+	assert_int_equal(link_delete(&p->in_host, out, &e), 0);
+}
+
 /* ---- traffic ------------------------------------------------------------------------------------------- */
 
 static void bring_up(struct netlink *nl, const char *name, const char *address, uint8_t prefix)
@@ -275,6 +303,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(lo_comes_up_and_goes_down, make_pair, drop_pair),
 		cmocka_unit_test_setup_teardown(a_pair_is_made_with_one_end_in_each_namespace, make_pair, drop_pair),
+		cmocka_unit_test_setup_teardown(a_link_has_a_carrier_while_both_ends_are_up, make_pair, drop_pair),
 		cmocka_unit_test_setup_teardown(a_connection_crosses_the_pair, make_pair, drop_pair),
 		cmocka_unit_test_setup_teardown(version_6_addresses_and_routes_are_taken, make_pair, drop_pair),
 		cmocka_unit_test(what_makes_no_sense_is_refused_before_the_kernel_sees_it),

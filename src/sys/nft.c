@@ -17,6 +17,7 @@
 #include "base/banned.h"
 
 #define LIST_TRIES 16
+#define APPLY_TRIES 3
 #define BUSY_MIN_MS 1 /* pauses, while the kernel is out of memory: 31 ms all together */
 #define BUSY_MAX_MS 16
 #define MESSAGE(type) (NFNL_SUBSYS_NFTABLES << 8 | (type))
@@ -299,6 +300,93 @@ int nft_delete_if(struct nft_batch *b, struct netlink *nl, const char *set, cons
 	if (r > 0)
 		nft_delete(b, set, el);
 	return r < 0 ? -1 : 0;
+}
+
+/* ---- changing what there is ---- */
+
+struct sought {
+	struct str key, end;
+	bool is_found;
+};
+
+/* Of a set of intervals the kernel shows the one that the key is in. */
+static int take_sought(uint16_t type, struct str body, void *arg, struct err *e)
+{
+	struct sought *s = arg;
+	struct str list, el;
+	uint16_t t;
+
+	(void)e;
+	if (type != MESSAGE(NFT_MSG_NEWSETELEM) || body.n < sizeof(struct nfgenmsg) ||
+	    !netlink_find(str_skip(body, sizeof(struct nfgenmsg)), NFTA_SET_ELEM_LIST_ELEMENTS, &list))
+		return 0;
+	while (netlink_next(&list, &t, &el))
+		if (str_eq(value_of(el, NFTA_SET_ELEM_KEY), s->key) && str_eq(value_of(el, NFTA_SET_ELEM_KEY_END), s->end))
+			s->is_found = true;
+	return 0;
+}
+
+/* What a message of ours names: 1, 0, -1. */
+static int is_there(struct netlink *nl, struct str attrs, struct err *e)
+{
+	struct netlink_msg m;
+	struct str list, el;
+	struct sought s = { 0 };
+	uint16_t t;
+
+	if (!netlink_find(attrs, NFTA_SET_ELEM_LIST_ELEMENTS, &list) || !netlink_next(&list, &t, &el))
+		return 1; /* all of a set */
+	s.key = value_of(el, NFTA_SET_ELEM_KEY);
+	s.end = value_of(el, NFTA_SET_ELEM_KEY_END);
+	netlink_msg_init(&m);
+	netlink_begin(&m, MESSAGE(NFT_MSG_GETSETELEM), NLM_F_ACK, &inet, sizeof(inet));
+	netlink_put_raw(&m, attrs.p, attrs.n);
+	if (netlink_ask(nl, &m, take_sought, &s, e) < 0)
+		return e->sys == ENOENT ? 0 : err_wrap(e, "look for an element");
+	return s.is_found;
+}
+
+/* KEPT: what of B can be done. */
+static int keep_possible(struct netlink *nl, const struct nft_batch *b, struct nft_batch *kept, struct err *e)
+{
+	const size_t head = sizeof(struct nlmsghdr) + sizeof(struct nfgenmsg);
+
+	for (size_t at = 0; at < b->bytes.n;) {
+		const char *p = b->bytes.p + at;
+		struct nlmsghdr h;
+		int r = 1;
+
+		memcpy(&h, p, sizeof(h));
+		if (h.nlmsg_type == MESSAGE(NFT_MSG_DELSETELEM))
+			r = is_there(nl, (struct str){ p + head, h.nlmsg_len - head }, e);
+		if (r < 0)
+			return -1;
+		if (r > 0 && at > 0)
+			kept->last = kept->bytes.n;
+		if (r > 0)
+			(void)buf_add(&kept->bytes, p, NLMSG_ALIGN(h.nlmsg_len));
+		at += NLMSG_ALIGN(h.nlmsg_len);
+	}
+	return 0;
+}
+
+static int try_apply(struct netlink *nl, const struct nft_batch *b, struct err *e)
+{
+	AUTO(nft_batch_done) struct nft_batch kept = NFT_BATCH_INIT(b->table);
+
+	return keep_possible(nl, b, &kept, e) < 0 ? -1 : nft_commit(nl, &kept, e);
+}
+
+/* ENOENT: one of them went by itself meanwhile, or the whole table did. */
+int nft_apply(struct netlink *nl, struct nft_batch *b, struct err *e)
+{
+	int r = b->bytes.failed ? err_set(e, ERR_LIMIT, "a change of more than %d bytes", NFT_BATCH_MAX) : try_apply(nl, b, e);
+
+	for (int i = 1; r < 0 && e->sys == ENOENT && i < APPLY_TRIES; i++)
+		r = try_apply(nl, b, e);
+	buf_clear(&b->bytes);
+	b->last = 0;
+	return r;
 }
 
 static bool is_output_nat(struct str body, const char *other)

@@ -60,6 +60,10 @@ DEFINE_AUTO_DONE(struct nft_batch, nft_batch_done)
 /* Empties the batch. ERR_NOT_FOUND (ENOENT): the table, a set, or an element to delete is not there. */
 int nft_commit(struct netlink *nl, struct nft_batch *b, struct err *e);
 
+/* The same, for a batch of elements, but deletions of what is not there are left out. They are asked about first: a batch that is
+ * refused makes the kernel wait for all its processors, for milliseconds. */
+int nft_apply(struct netlink *nl, struct nft_batch *b, struct err *e);
+
 /* ---- looking ---- */
 
 struct nft_row {

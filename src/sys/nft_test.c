@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <cmocka.h>
 
@@ -180,6 +181,80 @@ static int thousands_of_networks_go_in_one_batch(void *arg)
 	return 0;
 }
 
+/* Of a range that shares its first address with one that is there, of one that is there, and of all kinds that are not. */
+static int what_is_not_there_is_left_out_of_what_is_deleted(void *arg)
+{
+	AUTO(netlink_done) struct netlink nl = NETLINK_INIT;
+	AUTO(nft_batch_done) struct nft_batch b = NFT_BATCH_INIT(TABLE);
+	struct net_key low = { htonl(0x0a4d0002), htonl(0xc6336400) }, high = { low.from, htonl(0xc63364ff) };
+	struct net_key wide = { low.from, htonl(0xc633ffff) };
+	struct pair_key pair = { "osb_1f", htonl(0x0a4d0002) };
+	uint32_t address = htonl(0x0a4d0002), absent = htonl(0x0a4d0003), mark = 1;
+	struct err e = { 0 };
+
+	(void)arg;
+	CHECK_OK(write_table(&nl, &e), &e);
+	nft_add(&b, "nets", &(struct nft_element){ .key = &low, .n_key = sizeof(low), .end = &high });
+	nft_add(&b, "classes", &(struct nft_element){ .key = &address, .n_key = 4, .value = &mark, .n_value = 4 });
+	CHECK_OK(nft_apply(&nl, &b, &e), &e);
+	nft_delete(&b, "nets", &(struct nft_element){ .key = &low, .n_key = sizeof(low), .end = &wide });
+	nft_delete(&b, "pairs", &(struct nft_element){ .key = &pair, .n_key = sizeof(pair) });
+	nft_delete(&b, "classes", &(struct nft_element){ .key = &absent, .n_key = 4 });
+	CHECK_OK(nft_apply(&nl, &b, &e), &e); /* nothing is left to do */
+	CHECK(shows("nets", "10.77.0.2 . 198.51.100.0/24") && shows("classes", "10.77.0.2"));
+	nft_delete(&b, "classes", &(struct nft_element){ .key = &absent, .n_key = 4 });
+	nft_delete(&b, "nets", &(struct nft_element){ .key = &low, .n_key = sizeof(low), .end = &high });
+	nft_add(&b, "pairs", &(struct nft_element){ .key = &pair, .n_key = sizeof(pair) });
+	CHECK_OK(nft_apply(&nl, &b, &e), &e);
+	CHECK(!shows("nets", "198.51.100.0") && shows("pairs", "osb_1f"));
+	nft_flush(&b, "classes");
+	CHECK_OK(nft_apply(&nl, &b, &e), &e);
+	CHECK(!shows("classes", "10.77.0.2"));
+	nft_add(&b, "none", &(struct nft_element){ .key = &address, .n_key = 4 });
+	CHECK(nft_apply(&nl, &b, &e) < 0 && e.sys == ENOENT && b.last == 0);
+	return 0;
+}
+
+/* ---- a kernel without memory ---- */
+
+static int refusals, sends; /* of the next calls, and calls */
+
+/* In place of the library's. */
+ssize_t sendto(int fd, const void *p, size_t n, int flags, const struct sockaddr *to, socklen_t n_to)
+{
+	sends++;
+	if (refusals > 0) {
+		refusals--;
+		errno = ENOBUFS;
+		return -1;
+	}
+	return syscall(SYS_sendto, fd, p, n, flags, to, n_to);
+}
+
+static int a_batch_is_tried_again_while_the_kernel_has_no_memory_for_it(void *arg)
+{
+	AUTO(netlink_done) struct netlink nl = NETLINK_INIT;
+	AUTO(nft_batch_done) struct nft_batch b = NFT_BATCH_INIT(TABLE);
+	uint32_t address = htonl(0x0a4d0002), mark = 1;
+	const struct nft_element el = { .key = &address, .n_key = 4, .value = &mark, .n_value = 4 };
+	struct err e = { 0 };
+
+	(void)arg;
+	CHECK_OK(write_table(&nl, &e), &e);
+	nft_add(&b, "classes", &el);
+	refusals = 4;
+	sends = 0;
+	CHECK_OK(nft_commit(&nl, &b, &e), &e);
+	CHECK(sends == 5 && shows("classes", "10.77.0.2"));
+	nft_flush(&b, "classes");
+	refusals = 1000;
+	sends = 0;
+	CHECK(nft_commit(&nl, &b, &e) < 0 && e.sys == ENOBUFS && sends == 6);
+	refusals = 0;
+	CHECK(shows("classes", "10.77.0.2"));
+	return 0;
+}
+
 static int a_learned_element_goes_by_itself(void *arg)
 {
 	AUTO(netlink_done) struct netlink nl = NETLINK_INIT;
@@ -219,6 +294,7 @@ static int rules_and_tables_are_counted(void *arg)
 
 static int (*const cases[])(void *) = {
 	elements_are_as_nft_shows_them, a_batch_holds_as_a_whole_or_not_at_all, thousands_of_networks_go_in_one_batch,
+	what_is_not_there_is_left_out_of_what_is_deleted, a_batch_is_tried_again_while_the_kernel_has_no_memory_for_it,
 	a_learned_element_goes_by_itself, rules_and_tables_are_counted,
 };
 

@@ -185,8 +185,6 @@ static int remove_work(void *arg, struct err *e)
 {
 	struct box *b = arg;
 
-	if (b->has_elements && network_forget(b->w, b->slot.number, e) < 0)
-		return -1;
 	if (slot_destroy(&b->w->host, &b->slot, e) < 0)
 		return -1;
 	KILL_POINT("warden.remove.destroyed");
@@ -317,7 +315,7 @@ void box_remove(struct box *b, const struct ticket *t)
 		tell_removed(b);
 }
 
-static void sweep_slot(struct warden *w, struct slot *slot, const char *id, bool has_elements)
+void box_sweep_slot(struct warden *w, struct slot *slot, const char *id)
 {
 	struct err e;
 	struct box *b = box_new(w, &e);
@@ -329,7 +327,6 @@ static void sweep_slot(struct warden *w, struct slot *slot, const char *id, bool
 	}
 	b->slot = *slot;
 	b->has_slot = true;
-	b->has_elements = has_elements;
 	*slot = SLOT_INIT;
 	if (id && !map_get(&w->by_id, str_of(id))) {
 		(void)snprintf(b->file.id, sizeof(b->file.id), "%s", id);
@@ -339,25 +336,18 @@ static void sweep_slot(struct warden *w, struct slot *slot, const char *id, bool
 	start_removal(b);
 }
 
-void box_sweep_slot(struct warden *w, struct slot *slot, const char *id)
-{
-	sweep_slot(w, slot, id, false);
-}
-
 void box_sweep(struct warden *w, unsigned number, const char *id)
 {
 	struct slot slot = SLOT_INIT;
 
 	slot.number = number;
-	sweep_slot(w, &slot, id, false);
+	box_sweep_slot(w, &slot, id);
 }
 
 void box_sweep_stray(struct warden *w, unsigned number)
 {
-	struct slot slot = SLOT_INIT;
-
-	slot.number = number;
-	sweep_slot(w, &slot, NULL, w->network.is_on);
+	w->network.has_rest[number] = 1;
+	box_sweep(w, number, NULL);
 }
 
 /* ---- its end ---- */
@@ -510,8 +500,8 @@ static void tell_late(const struct box *b, struct err *e)
 	else if (b->volumes && b->volumes->opening)
 		(void)err_set(e, ERR_TIMEOUT, "its volumes are not open after %d ms", VOLUMES_OPEN_MS);
 	else if (b->is_waking && box_net_is_pending(b))
-		(void)err_set(e, ERR_UNAVAILABLE, "opensandbox-egress is not running (waited %d ms)",
-			      NETWORK_BIND_MS);
+		(void)err_sys(e, ENETDOWN, "%s (waited %d ms)", b->w->network.egress ? "its network is not set up yet" :
+				"opensandbox-egress is not running", NETWORK_BIND_MS);
 	else if (b->create)
 		(void)err_set(e, ERR_TIMEOUT, "the image is not unpacked after %d ms", BOX_IMAGE_MS);
 	else

@@ -65,7 +65,6 @@ struct box {
 	bool has_ended;  /* its PID 1, and with that every process */
 	/* REMOVING: its mount namespace, so that its PID 1 does not have to take it down before it is dead */
 	int mounts;
-	bool has_elements; /* REMOVING: there may be some of it in the rules of the network */
 	bool needs_kill; /* it is over: what is left of its processes is to end */
 	int ready;       /* STARTING: execd's word will come here */
 	struct io ready_io, end_io;

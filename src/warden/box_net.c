@@ -21,7 +21,6 @@
 #include "base/banned.h"
 
 #define LEARNED_FIRST 16
-#define LEARNED_FEW 16 /* each is looked for before it is removed */
 
 /* Keys of the table's sets (box/network_table.c). */
 struct net_key {
@@ -34,12 +33,16 @@ struct learned_key {
 
 /* ---- its life ---- */
 
+static void build_close(struct change *c, struct change_plan *p);
+static void on_closed(struct change *c, const struct err *failure);
+
 static int make(struct box *b, enum wire_network kind, struct err *e)
 {
 	b->net = calloc(1, sizeof(*b->net));
 	if (!b->net)
 		return err_no_memory(e);
-	*b->net = (struct box_net){ .kind = kind, .policy = -1 };
+	*b->net = (struct box_net){ .w = b->w, .box = b, .kind = kind, .policy = -1,
+				    .close = { .build = build_close, .done = on_closed, .arg = b->net } };
 	return 0;
 }
 
@@ -66,6 +69,7 @@ int box_net_keep(struct box *b, enum wire_network kind, int policy, struct err *
 /* The box has a slot: from now on its address is known. */
 static void box_net_place(struct box *b)
 {
+	b->net->number = b->slot.number;
 	b->net->address = box_network_address(&b->w->host.network, b->slot.number);
 	b->w->network.boxes[b->slot.number] = b;
 }
@@ -90,12 +94,12 @@ int box_net_bind(struct box *b, struct err *e)
 	struct network *n = &b->w->network;
 	struct egress_message open = { .allows = EGRESS_REST_ALLOWED };
 
-	if (b->net->is_bound || b->net->serial > 0)
+	if (b->net->is_bound || b->net->is_opening || b->net->serial > 0)
 		return 0;
 	box_net_place(b);
 	if (n->listener < 0) {
-		b->net->is_bound = true;
-		return box_net_set_rules(b, &open, e);
+		b->net->is_opening = true;
+		return box_net_set_rules(b, &open, e) < 0 ? -1 : 0;
 	}
 	b->net->serial = ++n->last_serial;
 	KILL_POINT("warden.bind.asked");
@@ -144,12 +148,79 @@ static void add_learned(struct nft_batch *batch, const struct box_net *net, cons
 	nft_add(batch, "learned", &(struct nft_element){ .key = &key, .n_key = sizeof(key), .timeout_ms = ms });
 }
 
-/* Time may have run out a moment ago. */
-static int delete_learned(struct nft_batch *batch, struct box *b, const struct learned *l, struct err *e)
+static void delete_learned(struct nft_batch *batch, const struct box_net *net, const struct learned *l)
 {
-	const struct learned_key key = { b->net->address, l->address, htons(l->port), 0 };
+	const struct learned_key key = { net->address, l->address, htons(l->port), 0 };
 
-	return nft_delete_if(batch, &b->w->network.nft, "learned", &(struct nft_element){ .key = &key, .n_key = sizeof(key) }, e);
+	nft_delete(batch, "learned", &(struct nft_element){ .key = &key, .n_key = sizeof(key) });
+}
+
+/* ---- changes ---- */
+
+/* What somebody asks for. A box that is gone by then has none of it: its own last change comes after this one. */
+struct net_change {
+	struct change change;
+	struct box_net *net;
+	const char *what;
+	uint64_t serial, egress; /* to answer, and which one of those that there were */
+	enum network_class class;
+	struct egress_net *rules;
+	size_t n_rules;
+	struct learned learned[EGRESS_PORTS_MAX];
+	size_t n_learned;
+};
+
+typedef void build_fn(struct change *c, struct change_plan *p);
+typedef void done_fn(struct change *c, const struct err *failure);
+
+static struct net_change *change_new(struct box *b, const char *what, uint64_t serial, build_fn *build, done_fn *done, struct err *e)
+{
+	struct net_change *c = calloc(1, sizeof(*c));
+
+	if (!c) {
+		(void)err_no_memory(e);
+		return NULL;
+	}
+	*c = (struct net_change){ .change = { .build = build, .done = done, .arg = c }, .net = b->net, .what = what, .serial = serial,
+				  .egress = b->w->network.n_egress };
+	return c;
+}
+
+static bool is_egress_there(const struct net_change *c)
+{
+	return c->egress == c->net->w->network.n_egress;
+}
+
+static void tell_failure(const struct net_change *c, const struct err *failure)
+{
+	if (c->net->box)
+		log_warn(c->what, LOG_S("id", c->net->box->file.id), LOG_ERR(failure));
+}
+
+/* Told, and egress may go on. */
+static void change_end(struct net_change *c, const struct err *failure)
+{
+	struct warden *w = c->net->w;
+
+	if (!w->network.changer.is_over) {
+		if (failure)
+			tell_failure(c, failure);
+		if (c->serial > 0 && is_egress_there(c))
+			egress_answer(w, c->serial, failure);
+		egress_go_on(w, c->egress);
+	}
+	free(c->rules);
+	free(c);
+}
+
+/* Whether there is somebody to change something for. */
+static bool is_possible(const struct net_change *c, const struct err **failure, struct err *gone)
+{
+	if (!*failure && !c->net->box) {
+		(void)err_set(gone, ERR_NOT_FOUND, "no sandbox has this address");
+		*failure = gone;
+	}
+	return !*failure && !c->net->w->network.changer.is_over;
 }
 
 /* ---- rules ---- */
@@ -243,21 +314,22 @@ bool box_net_forbids(const struct box *b, const struct conntrack_flow *f)
 	return !is_allowed && !(f->protocol == IPPROTO_TCP && is_learned(net, f->to, f->port));
 }
 
-static int commit_rules(struct box *b, enum network_class class, const struct egress_net *rules, size_t n, struct err *e)
+static void build_rules(struct change *change, struct change_plan *p)
 {
-	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(b->w->host.network.table);
-	const struct box_net *net = b->net;
-	const uint32_t mark = class;
+	const struct net_change *c = change->arg;
+	const struct box_net *net = c->net;
+	const uint32_t mark = c->class;
 	const struct nft_element old = class_element(&net->address, NULL), new = class_element(&net->address, &mark);
 
-	change_missing(&batch, net, net->rules, net->n_rules, rules, n, false);
-	change_missing(&batch, net, rules, n, net->rules, net->n_rules, true);
-	if (net->class != class) {
-		if (net->class != NETWORK_CLOSED)
-			nft_delete(&batch, "classes", &old);
-		nft_add(&batch, "classes", &new);
-	}
-	return nft_commit(&b->w->network.nft, &batch, e);
+	if (!net->box)
+		return;
+	change_missing(&p->batch, net, net->rules, net->n_rules, c->rules, c->n_rules, false);
+	change_missing(&p->batch, net, c->rules, c->n_rules, net->rules, net->n_rules, true);
+	if (net->class == c->class)
+		return;
+	if (net->class != NETWORK_CLOSED)
+		nft_delete(&p->batch, "classes", &old);
+	nft_add(&p->batch, "classes", &new);
 }
 
 /* Nothing passes without the table, and what is kept here is put into the next one: nobody has to wait for that. */
@@ -272,32 +344,76 @@ static bool is_table_lost(struct warden *w, const struct err *why)
 	return true;
 }
 
+static void take_rules(struct net_change *c)
+{
+	struct box_net *net = c->net;
+
+	free(net->rules);
+	net->rules = take_ptr(&c->rules);
+	net->n_rules = c->n_rules;
+	net->class = c->class;
+}
+
+/* Without egress, it is all that the box waits for. */
+static void opened(struct box_net *net, const struct err *failure)
+{
+	struct box *b = net->box;
+
+	if (!net->is_opening || !b)
+		return;
+	net->is_opening = false;
+	net->is_bound = !failure;
+	if (b->file.stage == BOX_STARTING)
+		box_bound(b, failure);
+}
+
+/* The change is told when the flows that it forbids have ended, too. */
+static int end_flows(struct net_change *c, struct err *e)
+{
+	if (flows_end(c->net->box, NULL, is_egress_there(c) ? c->serial : 0, e) < 0)
+		return -1;
+	c->serial = 0;
+	return 0;
+}
+
+static void on_rules(struct change *change, const struct err *failure)
+{
+	struct net_change *c = change->arg;
+	struct box_net *net = c->net;
+	bool had_rules = net->class != NETWORK_CLOSED;
+	struct err e = { 0 };
+
+	if (failure && net->box && !net->w->network.changer.is_over && is_table_lost(net->w, failure))
+		failure = NULL;
+	if (is_possible(c, &failure, &e)) {
+		KILL_POINT("warden.rules.set");
+		take_rules(c);
+		if (had_rules && end_flows(c, &e) < 0)
+			failure = &e;
+	}
+	if (!net->w->network.changer.is_over)
+		opened(net, failure);
+	change_end(c, failure);
+}
+
 int box_net_set_rules(struct box *b, const struct egress_message *m, struct err *e)
 {
-	AUTO(free) struct egress_net *rules = NULL;
-	struct box_net *net = b->net;
-	enum network_class class;
-	bool had_rules = net->class != NETWORK_CLOSED;
-	size_t n = m->n_rules;
+	struct net_change *c = change_new(b, "cannot set the rules of a sandbox", m->serial, build_rules, on_rules, e);
 
-	if (n > 0) {
-		rules = malloc(n * sizeof(rules[0]));
-		if (!rules)
+	if (!c)
+		return -1;
+	if (m->n_rules > 0) {
+		c->rules = malloc(m->n_rules * sizeof(c->rules[0]));
+		if (!c->rules) {
+			free(c);
 			return err_no_memory(e);
-		memcpy(rules, m->rules, n * sizeof(rules[0]));
-		n = tidy(rules, n);
+		}
+		memcpy(c->rules, m->rules, m->n_rules * sizeof(c->rules[0]));
+		c->n_rules = tidy(c->rules, m->n_rules);
 	}
-	class = class_of(m->allows, rules, n);
-	if (commit_rules(b, class, rules, n, e) < 0 && !is_table_lost(b->w, e))
-		return err_wrap(e, "set the rules of sandbox '%s'", b->file.id);
-	KILL_POINT("warden.rules.set");
-	free(net->rules);
-	net->rules = take_ptr(&rules);
-	net->n_rules = n;
-	net->class = class;
-	if (!had_rules)
-		return 0;
-	return flows_end(b, NULL, m->serial, e) < 0 ? -1 : BOX_NET_LATER;
+	c->class = class_of(m->allows, c->rules, c->n_rules);
+	changer_ask(&b->w->network.changer, &c->change);
+	return BOX_NET_CHANGES;
 }
 
 /* ---- learned addresses ---- */
@@ -335,71 +451,132 @@ static int note_learned(struct box_net *net, const struct learned *l, struct err
 	return 0;
 }
 
-/* Time is given anew by a deletion and an addition in one step; when it runs out between two of our own, by the addition alone. */
-static int extend(struct box *b, const struct learned *l, uint64_t ms, struct err *e)
+/* Of what egress says of one address. */
+static struct net_change *learned_change(struct box *b, const struct egress_message *m, const char *what, build_fn *build, done_fn *done,
+					 struct err *e)
 {
-	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(b->w->host.network.table);
+	struct net_change *c = change_new(b, what, m->serial, build, done, e);
+	const uint64_t until = loop_now_ms(b->w->loop) + (uint64_t)m->seconds * 1000;
 
-	if (is_learned(b->net, l->address, l->port) && delete_learned(&batch, b, l, e) < 0)
-		return -1;
-	add_learned(&batch, b->net, l, ms);
-	if (nft_commit(&b->w->network.nft, &batch, e) == 0)
-		return 0;
-	if (e->sys != ENOENT)
-		return -1;
-	add_learned(&batch, b->net, l, ms);
-	return nft_commit(&b->w->network.nft, &batch, e);
+	for (size_t i = 0; c && i < EGRESS_PORTS_MAX && m->ports[i]; i++)
+		c->learned[c->n_learned++] = (struct learned){ .address = m->net.address, .port = m->ports[i], .until_ms = until };
+	return c;
+}
+
+/* Time is given anew by a deletion and an addition in one step. */
+static void build_learn(struct change *change, struct change_plan *p)
+{
+	const struct net_change *c = change->arg;
+	const uint64_t now = loop_now_ms(c->net->w->loop);
+
+	for (size_t i = 0; c->net->box && i < c->n_learned; i++) {
+		const struct learned *l = &c->learned[i];
+
+		if (is_learned(c->net, l->address, l->port))
+			delete_learned(&p->batch, c->net, l);
+		if (l->until_ms > now)
+			add_learned(&p->batch, c->net, l, l->until_ms - now);
+	}
+}
+
+static void on_learned(struct change *change, const struct err *failure)
+{
+	struct net_change *c = change->arg;
+	struct err e = { 0 };
+
+	for (size_t i = 0; is_possible(c, &failure, &e) && i < c->n_learned; i++)
+		if (note_learned(c->net, &c->learned[i], &e) < 0)
+			failure = &e;
+	change_end(c, failure);
 }
 
 int box_net_learn(struct box *b, const struct egress_message *m, struct err *e)
 {
-	const uint64_t now = loop_now_ms(b->w->loop), ms = (uint64_t)m->seconds * 1000;
+	struct net_change *c = learned_change(b, m, "cannot let a sandbox reach an address", build_learn, on_learned, e);
+	size_t more = 0;
 
-	drop_expired(b->net, now);
-	for (size_t i = 0; i < EGRESS_PORTS_MAX && m->ports[i]; i++) {
-		const struct learned l = { .address = m->net.address, .port = m->ports[i], .until_ms = now + ms };
-
-		if (extend(b, &l, ms, e) < 0 || note_learned(b->net, &l, e) < 0)
-			return -1;
+	if (!c)
+		return -1;
+	drop_expired(b->net, loop_now_ms(b->w->loop));
+	for (size_t i = 0; i < c->n_learned; i++)
+		more += !is_learned(b->net, c->learned[i].address, c->learned[i].port);
+	if (b->net->n_learned + more > NETWORK_LEARNED_MAX) {
+		free(c);
+		return err_set(e, ERR_LIMIT, "more than %d addresses are known to a sandbox", NETWORK_LEARNED_MAX);
 	}
-	return 0;
+	changer_ask(&b->w->network.changer, &c->change);
+	return BOX_NET_CHANGES;
 }
 
-static int forget_one(struct box *b, const struct learned *l, struct err *e)
+static void build_forget(struct change *change, struct change_plan *p)
 {
-	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(b->w->host.network.table);
-	struct box_net *net = b->net;
+	const struct net_change *c = change->arg;
 
-	if (delete_learned(&batch, b, l, e) < 0 || (nft_commit(&b->w->network.nft, &batch, e) < 0 && e->sys != ENOENT))
-		return -1;
+	for (size_t i = 0; c->net->box && i < c->n_learned; i++)
+		delete_learned(&p->batch, c->net, &c->learned[i]);
+}
+
+static void drop_learned(struct box_net *net, const struct learned *l)
+{
 	for (size_t i = 0; i < net->n_learned; i++)
 		if (net->learned[i].address == l->address && net->learned[i].port == l->port) {
 			net->learned[i] = net->learned[--net->n_learned];
-			break;
+			return;
 		}
-	return 0;
+}
+
+static void on_forgotten(struct change *change, const struct err *failure)
+{
+	struct net_change *c = change->arg;
+	struct err e = { 0 };
+
+	for (size_t i = 0; is_possible(c, &failure, &e) && i < c->n_learned; i++)
+		drop_learned(c->net, &c->learned[i]);
+	change_end(c, failure);
 }
 
 int box_net_forget(struct box *b, const struct egress_message *m, struct err *e)
 {
-	for (size_t i = 0; i < EGRESS_PORTS_MAX && m->ports[i]; i++)
-		if (forget_one(b, &(struct learned){ .address = m->net.address, .port = m->ports[i] }, e) < 0)
-			return -1;
-	return 0;
+	struct net_change *c = learned_change(b, m, "cannot take an address from a sandbox", build_forget, on_forgotten, e);
+
+	if (!c)
+		return -1;
+	changer_ask(&b->w->network.changer, &c->change);
+	return BOX_NET_CHANGES;
+}
+
+static void build_forget_all(struct change *change, struct change_plan *p)
+{
+	const struct net_change *c = change->arg;
+
+	for (size_t i = 0; c->net->box && i < c->net->n_learned; i++)
+		delete_learned(&p->batch, c->net, &c->net->learned[i]);
+}
+
+/* Should it fail, they go when their time is over. */
+static void on_all_forgotten(struct change *change, const struct err *failure)
+{
+	struct net_change *c = change->arg;
+	struct err e = { 0 };
+
+	if (is_possible(c, &failure, &e))
+		c->net->n_learned = 0;
+	c->egress = 0; /* nobody waits for it */
+	change_end(c, failure);
 }
 
 void box_net_forget_all(struct box *b)
 {
-	while (b->net->n_learned > 0) {
-		const struct learned l = b->net->learned[b->net->n_learned - 1];
-		size_t before = b->net->n_learned;
-		struct err e = { 0 };
+	struct err e = { 0 };
+	struct net_change *c;
 
-		if (forget_one(b, &l, &e) < 0)
-			log_error("an address is not forgotten", LOG_S("id", b->file.id), LOG_ERR(&e));
-		if (b->net->n_learned == before)
-			return; /* it goes when its time is over */
-	}
+	if (b->net->n_learned == 0)
+		return;
+	c = change_new(b, "addresses are not forgotten", 0, build_forget_all, on_all_forgotten, &e);
+	if (c)
+		changer_ask(&b->w->network.changer, &c->change);
+	else
+		log_error("addresses are not forgotten", LOG_S("id", b->file.id), LOG_ERR(&e));
 }
 
 /* ---- flows ---- */
@@ -411,43 +588,42 @@ int box_net_cut(struct box *b, const struct egress_message *m, struct err *e)
 
 /* ---- the end, and putting back ---- */
 
-/* Its class, without which nothing passes. */
-static int close_box(struct box *b, struct err *e)
+static void net_free(struct box_net *net)
 {
-	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(b->w->host.network.table);
-	const struct nft_element class = class_element(&b->net->address, NULL);
-
-	if (b->net->class == NETWORK_CLOSED)
-		return 0;
-	nft_delete(&batch, "classes", &class);
-	return nft_commit(&b->w->network.nft, &batch, e) < 0 && e->sys != ENOENT ? -1 : 0;
+	closep(&net->policy);
+	free(net->rules);
+	free(net->learned);
+	free(net);
 }
 
-static int remove_rest(struct box *b, struct err *e)
+static void build_close(struct change *change, struct change_plan *p)
 {
-	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(b->w->host.network.table);
-	const struct box_net *net = b->net;
+	const struct box_net *net = change->arg;
+	const struct nft_element class = class_element(&net->address, NULL);
 
+	if (net->class != NETWORK_CLOSED)
+		nft_delete(&p->batch, "classes", &class);
 	for (size_t i = 0; i < net->n_rules; i++)
-		change_rule(&batch, net, &net->rules[i], false);
+		change_rule(&p->batch, net, &net->rules[i], false);
 	for (size_t i = 0; i < net->n_learned; i++)
-		if (delete_learned(&batch, b, &net->learned[i], e) < 0)
-			return -1;
-	return nft_commit(&b->w->network.nft, &batch, e);
+		delete_learned(&p->batch, net, &net->learned[i]);
 }
 
-/* Few elements go at once. What are many, or do not go, are left to the worker that removes the box: it tries again until
- * none is left, and nobody has the address before. */
-static void remove_elements(struct box *b)
+/* What does not go is looked for when the number leaves: nobody has it before. */
+static void on_closed(struct change *change, const struct err *failure)
 {
-	struct err e = { 0 };
+	struct box_net *net = change->arg;
+	struct warden *w = net->w;
 
-	if (close_box(b, &e) < 0) {
-		log_error("cannot close the network of a sandbox yet, trying again", LOG_S("id", b->file.id), LOG_ERR(&e));
-		b->has_elements = true;
+	if (!w->network.changer.is_over) {
+		if (failure)
+			log_error("cannot close the network of a sandbox yet, trying again", LOG_U("number", net->number), LOG_ERR(failure));
+		KILL_POINT("warden.release.closed");
+		w->network.has_rest[net->number] |= failure != NULL;
+		w->network.is_closing[net->number] = 0;
+		network_leave_on(w);
 	}
-	if (b->net->n_learned > LEARNED_FEW || remove_rest(b, &e) < 0)
-		b->has_elements = true;
+	net_free(net);
 }
 
 uint64_t box_net_refused(const struct box *b)
@@ -467,20 +643,25 @@ void box_net_free(struct box *b)
 		return;
 	if (b->net->address)
 		b->w->network.boxes[b->slot.number] = NULL;
-	closep(&b->net->policy);
-	free(b->net->rules);
-	free(b->net->learned);
-	free(take_ptr(&b->net));
+	net_free(take_ptr(&b->net));
 }
 
+/* Its elements go after all changes that were asked for: they may be of those. */
 void box_net_release(struct box *b)
 {
-	if (b->net && b->net->address && b->w->network.is_on) {
-		remove_elements(b);
-		KILL_POINT("warden.release.closed");
-		egress_unbind(b->w, b);
+	struct network *n = &b->w->network;
+	struct box_net *net = b->net;
+
+	if (!net || !net->address || !n->is_on || n->changer.is_over) {
+		box_net_free(b);
+		return;
 	}
-	box_net_free(b);
+	egress_unbind(b->w, b);
+	n->boxes[net->number] = NULL;
+	n->is_closing[net->number] = 1;
+	net->box = NULL;
+	b->net = NULL;
+	changer_ask(&n->changer, &net->close);
 }
 
 void box_net_put_back(struct box *b, struct nft_batch *batch)

@@ -28,6 +28,7 @@ struct egress {
 	int fd;
 	struct io io;
 	struct message_queue unsent;
+	bool is_busy; /* a change that it asked for is being made: what it says next holds after that */
 	bool is_dead;
 	struct deferred bury;
 	struct egress_message got;
@@ -67,7 +68,8 @@ static void end(struct egress *g)
 static void update(struct egress *g)
 {
 	if (!g->is_dead)
-		io_want(&g->io, message_queue_is_empty(&g->unsent) ? IO_IN : IO_OUT); /* who does not read is not read from */
+		/* who does not read is not read from */
+		io_want(&g->io, !message_queue_is_empty(&g->unsent) ? IO_OUT : g->is_busy ? 0 : IO_IN);
 }
 
 static void flush(struct egress *g)
@@ -129,6 +131,14 @@ void egress_answer(struct warden *w, uint64_t serial, const struct err *failure)
 	send_message(w->network.egress, &m, NULL, 0);
 }
 
+void egress_go_on(struct warden *w, uint64_t egress)
+{
+	if (!w->network.egress || w->network.n_egress != egress)
+		return;
+	w->network.egress->is_busy = false;
+	update(w->network.egress);
+}
+
 /* ---- receiving ---- */
 
 static void bound(struct egress *g, const struct egress_message *m)
@@ -181,7 +191,8 @@ static void take_message(struct egress *g, const struct egress_message *m)
 	r = b ? act(b, m, &e) : err_set(&e, ERR_NOT_FOUND, "no sandbox has this address");
 	if (r < 0 && b)
 		log_warn("cannot do what egress asks for", LOG_S("id", b->file.id), LOG_U("call", m->call), LOG_ERR(&e));
-	if (m->serial > 0 && r != BOX_NET_LATER)
+	g->is_busy = r == BOX_NET_CHANGES;
+	if (m->serial > 0 && (r < 0 || r == 0))
 		egress_answer(g->w, m->serial, r < 0 ? &e : NULL);
 }
 
@@ -226,7 +237,11 @@ static void on_egress(unsigned ready, void *arg)
 
 	if (ready & IO_OUT)
 		flush(g);
-	for (int i = 0; r > 0 && i < TURN_MESSAGES && !g->is_dead && message_queue_is_empty(&g->unsent); i++)
+	if ((ready & IO_ERR) && g->is_busy) {
+		log_warn("egress has ended");
+		end(g);
+	}
+	for (int i = 0; r > 0 && i < TURN_MESSAGES && !g->is_dead && message_queue_is_empty(&g->unsent) && !g->is_busy; i++)
 		r = receive_one(g, &e);
 	if (r < 0) {
 		log_warn("egress is dropped", LOG_ERR(&e));

@@ -16,8 +16,6 @@
 
 #include "base/banned.h"
 
-#define GONE_MAX 256 /* numbers that are freed together */
-
 struct flow_job {
 	struct flow_job *next;
 	uint32_t address;
@@ -64,8 +62,6 @@ static void start(struct warden *w);
 static void on_ended(const struct err *failure, void *arg)
 {
 	struct warden *w = arg;
-	unsigned gone[GONE_MAX];
-	size_t n = 0;
 	struct flow_job *j;
 
 	if (failure)
@@ -75,12 +71,8 @@ static void on_ended(const struct err *failure, void *arg)
 		if (j->serial > 0 && j->egress == w->network.n_egress)
 			egress_answer(w, j->serial, failure);
 		if (j->is_gone)
-			gone[n++] = j->number; /* also when it failed: it comes back last, and what it had ends by itself before */
+			number_free(w, j->number); /* also when it failed: it comes back last, and what it had ends by itself before */
 		free(j);
-		if (n == GONE_MAX || !w->network.ends.running) {
-			numbers_free(w, gone, n);
-			n = 0;
-		}
 	}
 	start(w);
 }

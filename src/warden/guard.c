@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "box/store.h"
 #include "warden/warden.h"
 
 #include "base/banned.h"
@@ -40,6 +41,15 @@ static void tell(struct guard *g, const struct store_look *l)
 	g->is_told = room == 0;
 }
 
+/* Somebody was refused: not more often than the disk can bear. One that comes too soon waits. */
+static bool take_wish(struct guard *g)
+{
+	bool is_due = g->is_wanted && store_guard_may_hurry(&g->state, clock_mono_ms());
+
+	g->is_wanted = g->is_wanted && !is_due;
+	return is_due;
+}
+
 /* How soon to look again. */
 static uint64_t act(struct warden *w, const struct store_look *l)
 {
@@ -50,11 +60,24 @@ static uint64_t act(struct warden *w, const struct store_look *l)
 	g->is_settling = false;
 	tell(g, l);
 	g->plan = store_guard_plan(&g->state, l, clock_mono_ms());
-	g->plan.hurries = g->plan.hurries || g->is_wanted;
-	g->is_wanted = false;
+	g->plan.hurries |= take_wish(g);
 	if (!store_plan_is_empty(&g->plan))
 		worker_start(&g->worker, &g->pool, apply_work, on_applied, w, -1);
 	return l->free > 4 * l->reserve ? GUARD_LOOK_MS : GUARD_CLOSE_LOOK_MS;
+}
+
+/* A file system of the operator's is looked after by him. */
+static void hurry_in_place(struct warden *w)
+{
+	struct guard *g = &w->guard;
+
+	if (!g->is_wanted)
+		return;
+	g->plan = (struct store_plan){ .hurries = !worker_is_busy(&g->worker) && take_wish(g) };
+	if (g->plan.hurries)
+		worker_start(&g->worker, &g->pool, apply_work, on_applied, w, -1);
+	else
+		timer_in(&g->timer, GUARD_LOOK_MS);
 }
 
 static void on_look(void *arg)
@@ -65,6 +88,10 @@ static void on_look(void *arg)
 	struct err e = { 0 };
 	uint64_t next_ms = GUARD_CLOSE_LOOK_MS;
 
+	if (!store_is_guarded(&w->host.store)) {
+		hurry_in_place(w);
+		return;
+	}
 	if (!worker_is_busy(&g->worker)) {
 		if (store_look(&w->host.store, &look, &e) == 0)
 			next_ms = act(w, &look);
@@ -80,7 +107,7 @@ int guard_check(struct warden *w, struct err *e)
 
 	if (box_store_check_room(&w->host.store, e) == 0)
 		return 0;
-	if (store_is_guarded(&w->host.store) && !g->is_wanted) {
+	if (box_store_has_limits(&w->host.store) && !g->is_wanted) {
 		g->is_wanted = true;
 		timer_in(&g->timer, 0);
 	}
@@ -92,12 +119,13 @@ int guard_open(struct warden *w, struct err *e)
 	struct guard *g = &w->guard;
 
 	g->worker = WORKER_INIT;
-	if (!store_is_guarded(&w->host.store))
+	if (!box_store_has_limits(&w->host.store))
 		return 0;
 	g->pool = (struct workers){ .loop = w->loop, .max = 1 };
 	if (timer_init(&g->timer, w->loop, on_look, w, "disk", e) < 0)
 		return -1;
-	timer_in(&g->timer, 0);
+	if (store_is_guarded(&w->host.store))
+		timer_in(&g->timer, 0);
 	return 0;
 }
 

@@ -25,6 +25,7 @@ struct guard {
 
 int guard_open(struct warden *w, struct err *e);
 /* Before anything is begun that takes room: see box_store_check_room(). Who was refused may soon ask again:
- * what others have removed becomes free at once then, and not with the next commit. */
+ * what others have removed becomes free at once then, and not with the next commit, on a btrfs of the
+ * operator's as well. */
 int guard_check(struct warden *w, struct err *e);
 void guard_done(struct warden *w);

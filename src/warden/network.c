@@ -23,7 +23,7 @@
 
 #define BACKLOG 512
 #define END_MS 5000
-#define FORGET_TRIES 3
+#define LEAVE_AGAIN_MS 1000
 #define PUT_BACK_BYTES ((size_t)1024 * 1024) /* of one change */
 
 struct box *network_box(const struct warden *w, uint32_t address)
@@ -64,59 +64,117 @@ static int make_sockets(struct warden *w, struct err *e)
 	return n->sockets[2] < 0 ? -1 : 0;
 }
 
-/* ---- somebody else's changes ---- */
-
 static struct nft_element pair_element(const struct warden *w, unsigned number, struct network_pair *pair)
 {
 	box_network_pair(&w->host.network, number, pair);
 	return (struct nft_element){ .key = pair, .n_key = sizeof(*pair) };
 }
 
-static int add_pair(struct warden *w, unsigned number, struct err *e)
+/* ---- numbers ---- */
+
+struct pair_change {
+	struct change change;
+	struct warden *w;
+	unsigned number;
+};
+
+static void build_pair(struct change *c, struct change_plan *p)
 {
-	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(w->host.network.table);
+	const struct pair_change *pc = c->arg;
 	struct network_pair pair;
-	const struct nft_element el = pair_element(w, number, &pair);
+	const struct nft_element el = pair_element(pc->w, pc->number, &pair);
 
-	nft_add(&batch, "pairs", &el);
-	return nft_commit(&w->network.nft, &batch, e);
+	nft_add(&p->batch, "pairs", &el);
 }
 
-/* All at once: each change waits for whoever else changes rules of this host. */
-static int delete_pairs(struct warden *w, const unsigned *numbers, size_t n, struct err *e)
+/* A slot that cannot have it is closed: a box without a network does not need it, and the next look puts it there. */
+static void on_pair(struct change *c, const struct err *failure)
 {
-	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(w->host.network.table);
+	struct pair_change *pc = c->arg;
 
-	for (size_t i = 0; i < n; i++) {
-		struct network_pair pair;
-		const struct nft_element el = pair_element(w, numbers[i], &pair);
-		const struct nft_element drops = { .key = &pair.address, .n_key = sizeof(pair.address) };
-
-		if (nft_delete_if(&batch, &w->network.nft, "pairs", &el, e) < 0 ||
-		    nft_delete_if(&batch, &w->network.nft, "drops", &drops, e) < 0)
-			return -1;
-	}
-	return nft_commit(&w->network.nft, &batch, e);
+	if (failure && !pc->w->network.changer.is_over)
+		log_warn("a slot stays without a network", LOG_U("number", pc->number), LOG_ERR(failure));
+	KILL_POINT("warden.slot.pair");
+	free(pc);
 }
 
-/* A slot that cannot have it is closed, and made nevertheless: a box without a network does not need it. */
 void network_number_taken(struct warden *w, unsigned number)
 {
-	struct err e = { 0 };
+	struct pair_change *pc = w->network.is_on ? malloc(sizeof(*pc)) : NULL;
 
-	if (w->network.is_on && add_pair(w, number, &e) < 0)
-		log_warn("a slot stays without a network", LOG_U("number", number), LOG_ERR(&e));
-	KILL_POINT("warden.slot.pair");
+	if (w->network.is_on && !pc)
+		log_warn("a slot stays without a network", LOG_U("number", number));
+	if (!pc)
+		return;
+	*pc = (struct pair_change){ .change = { .build = build_pair, .done = on_pair, .arg = pc }, .w = w, .number = number };
+	changer_ask(&w->network.changer, &pc->change);
 }
 
-void network_numbers_freed(struct warden *w, const unsigned *numbers, size_t n)
+/* All that leave, at once: each change waits for whoever else changes rules of this host. */
+static void build_leave(struct change *c, struct change_plan *p)
 {
-	struct err e = { 0 };
+	struct warden *w = c->arg;
+	struct network *n = &w->network;
 
-	if (w->network.is_on && n > 0 && delete_pairs(w, numbers, n, &e) < 0)
-		log_warn("unused addresses stay in the rules until the next sweep", LOG_U("count", n),
-			 LOG_ERR(&e));
+	n->n_leaving = 0;
+	for (unsigned i = 0; i < SLOT_NUMBER_MAX && n->n_leaving < CHANGE_FORGET_MAX; i++) {
+		struct network_pair pair;
+		const struct nft_element el = pair_element(w, i, &pair);
+		const struct nft_element drops = { .key = &pair.address, .n_key = sizeof(pair.address) };
+
+		if (!n->leaves[i] || n->is_closing[i])
+			continue;
+		n->leaving[n->n_leaving++] = i;
+		if (n->has_rest[i])
+			p->forget[p->n_forget++] = i;
+		nft_delete(&p->batch, "pairs", &el);
+		nft_delete(&p->batch, "drops", &drops);
+	}
 }
+
+static void on_left(struct change *c, const struct err *failure)
+{
+	struct warden *w = c->arg;
+	struct network *n = &w->network;
+
+	if (n->changer.is_over)
+		return;
+	if (failure) {
+		log_warn("addresses of nobody's are left in the rules, trying again", LOG_U("count", n->n_leaving), LOG_ERR(failure));
+		timer_in(&n->leave_again, LEAVE_AGAIN_MS);
+		return;
+	}
+	for (unsigned i = 0; i < n->n_leaving; i++) {
+		n->leaves[n->leaving[i]] = n->has_rest[n->leaving[i]] = 0;
+		number_freed(w, n->leaving[i]);
+	}
+	if (n->n_leaving > 0)
+		network_leave_on(w); /* there may be more of them */
+}
+
+void network_leave_on(struct warden *w)
+{
+	if (w->network.leave_again.at == 0)
+		changer_ask(&w->network.changer, &w->network.leave);
+}
+
+static void on_leave_again(void *arg)
+{
+	network_leave_on(arg);
+}
+
+bool network_number_leaves(struct warden *w, unsigned number)
+{
+	struct network *n = &w->network;
+
+	if (!n->is_on || n->changer.is_over)
+		return false;
+	n->leaves[number] = 1;
+	network_leave_on(w);
+	return true;
+}
+
+/* ---- somebody else's changes ---- */
 
 /* What there should be of this number: slots that wait have some, too. */
 void network_put_back(struct warden *w, unsigned number, struct nft_batch *batch)
@@ -141,56 +199,6 @@ static int put_back_all(struct warden *w, struct err *e)
 			return -1;
 	}
 	return nft_commit(&w->network.nft, &batch, e);
-}
-
-/* ---- beginning ---- */
-
-static int open_all(struct warden *w, const struct box_network_spec *spec, struct err *e)
-{
-	struct network *n = &w->network;
-
-	if (box_network_open(&w->host.network, spec, e) < 0 || nft_open(&n->nft, -1, e) < 0 ||
-	    netlink_open(&n->flows, NETLINK_NETFILTER, -1, e) < 0 || network_look_open(w, e) < 0 ||
-	    flows_open(w, e) < 0)
-		return -1;
-	if (n->listener >= 0 && make_sockets(w, e) < 0)
-		return -1;
-	n->is_on = true;
-	return 0;
-}
-
-void network_give_up(struct warden *w, const struct err *why)
-{
-	struct network *n = &w->network;
-
-	log_warn("sandboxes have no network", LOG_ERR(why));
-	n->why = *why;
-	if (w->host.network.is_on)
-		(void)box_network_remove(&w->host.network, &(struct err){ 0 }); /* or the next start does */
-	n->is_on = w->host.network.is_on = false;
-	netlink_done(&n->nft);
-	netlink_done(&n->flows);
-	network_look_done(w);
-	flows_done(w);
-	for (size_t i = 0; i < EGRESS_FDS; i++) {
-		closep(&n->sockets[i]);
-		n->sockets[i] = -1;
-	}
-}
-
-void network_open(struct warden *w, const struct network_spec *spec, const char *prefix, const char *state_dir)
-{
-	const struct box_network_spec box = { .prefix = prefix, .state_dir = state_dir, .range = spec->range, .opened = spec->opened,
-					      .n_opened = spec->n_opened };
-	struct err e = { 0 };
-
-	w->network = (struct network){ .nft = NETLINK_INIT, .flows = NETLINK_INIT, .sockets = { -1, -1, -1 },
-				       .listener = spec->listener, .egress_uid = spec->egress_uid, .repair = WORKER_INIT, .ends = FLOWS_INIT };
-	if (spec->is_off && box_network_is_there(prefix, &e) <= 0)
-		return;
-	w->network.is_refused = spec->is_off;
-	if (open_all(w, &box, &e) < 0)
-		network_give_up(w, &e);
 }
 
 /* ---- elements of nobody's ---- */
@@ -261,33 +269,80 @@ static int forget_element(const struct nft_row *row, void *arg, struct err *e)
 	return 0;
 }
 
-/* ENOENT: one of them went by itself meanwhile, and all others are still there. */
 static int forget_in(const struct warden *w, struct netlink *nl, const char *set, unsigned number, struct err *e)
 {
 	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(w->host.network.table);
 	struct forgetting f = { w, set, (int)number, &batch };
 
-	return nft_list(nl, w->host.network.table, set, forget_element, &f, e) < 0 ? -1 : nft_commit(nl, &batch, e);
+	return nft_list(nl, w->host.network.table, set, forget_element, &f, e) < 0 ? -1 : nft_apply(nl, &batch, e);
 }
 
-int network_forget(const struct warden *w, unsigned number, struct err *e)
+/* In the changer, of a number that nobody can take meanwhile: every element that has its address goes. */
+static int forget(unsigned number, void *arg, struct err *e)
 {
 	AUTO(netlink_done) struct netlink nl = NETLINK_INIT;
+	const struct warden *w = arg;
 
 	if (nft_open(&nl, -1, e) < 0)
 		return -1;
-	for (size_t i = 0; i < ARRAY_LEN(sets); i++) {
-		int r = -1;
-
-		for (int k = 0; r < 0 && k < FORGET_TRIES; k++) {
-			r = forget_in(w, &nl, sets[i], number, e);
-			if (r < 0 && e->sys != ENOENT)
-				return -1;
-		}
-		if (r < 0)
+	for (size_t i = 0; i < ARRAY_LEN(sets); i++)
+		if (forget_in(w, &nl, sets[i], number, e) < 0)
 			return -1;
-	}
 	return 0;
+}
+
+/* ---- beginning ---- */
+
+static int open_all(struct warden *w, const struct box_network_spec *spec, struct err *e)
+{
+	struct network *n = &w->network;
+
+	if (box_network_open(&w->host.network, spec, e) < 0 || nft_open(&n->nft, -1, e) < 0 ||
+	    netlink_open(&n->flows, NETLINK_NETFILTER, -1, e) < 0 || network_look_open(w, e) < 0 ||
+	    changer_open(&n->changer, w->loop, w->host.network.table, forget, w, e) < 0 ||
+	    timer_init(&n->leave_again, w->loop, on_leave_again, w, "addresses of nobody's", e) < 0 ||
+	    flows_open(w, e) < 0)
+		return -1;
+	if (n->listener >= 0 && make_sockets(w, e) < 0)
+		return -1;
+	n->is_on = true;
+	return 0;
+}
+
+void network_give_up(struct warden *w, const struct err *why)
+{
+	struct network *n = &w->network;
+
+	log_warn("sandboxes have no network", LOG_ERR(why));
+	n->why = *why;
+	if (w->host.network.is_on)
+		(void)box_network_remove(&w->host.network, &(struct err){ 0 }); /* or the next start does */
+	n->is_on = w->host.network.is_on = false;
+	netlink_done(&n->nft);
+	netlink_done(&n->flows);
+	network_stop_changing(w);
+	network_look_done(w);
+	flows_done(w);
+	for (size_t i = 0; i < EGRESS_FDS; i++) {
+		closep(&n->sockets[i]);
+		n->sockets[i] = -1;
+	}
+}
+
+void network_open(struct warden *w, const struct network_spec *spec, const char *prefix, const char *state_dir)
+{
+	const struct box_network_spec box = { .prefix = prefix, .state_dir = state_dir, .range = spec->range, .opened = spec->opened,
+					      .n_opened = spec->n_opened };
+	struct err e = { 0 };
+
+	w->network = (struct network){ .nft = NETLINK_INIT, .flows = NETLINK_INIT, .sockets = { -1, -1, -1 },
+				       .listener = spec->listener, .egress_uid = spec->egress_uid, .repair = WORKER_INIT, .ends = FLOWS_INIT,
+				       .changer = CHANGER_INIT, .leave = { .build = build_leave, .done = on_left, .arg = w } };
+	if (spec->is_off && box_network_is_there(prefix, &e) <= 0)
+		return;
+	w->network.is_refused = spec->is_off;
+	if (open_all(w, &box, &e) < 0)
+		network_give_up(w, &e);
 }
 
 /* ---- what the kernel has from an earlier start ---- */
@@ -434,6 +489,12 @@ static int remove_all(const struct warden *w, struct err *e)
 	if (box_network_remove(&w->host.network, e) == 0)
 		return 0;
 	return e->code == ERR_CONFLICT && delete_links(w, e) == 0 ? box_network_remove(&w->host.network, e) : -1;
+}
+
+void network_stop_changing(struct warden *w)
+{
+	changer_done(&w->network.changer);
+	timer_done(&w->network.leave_again);
 }
 
 void network_done(struct warden *w, bool is_last)

@@ -19,6 +19,7 @@
 #include "box/slot.h"
 #include "net/loop.h"
 #include "sys/netlink.h"
+#include "warden/changer.h"
 #include "warden/flows.h"
 #include "warden/worker.h"
 
@@ -47,7 +48,8 @@ struct network {
 	bool is_on;
 	bool is_refused; /* to new boxes, though those of an earlier start have one */
 	struct err why; /* it is off, though it was to be on */
-	struct netlink nft, flows;
+	struct netlink nft, flows; /* to look at rules; and at the start, when nobody waits, to change them */
+	struct changer changer;
 	int sockets[EGRESS_FDS];
 	int listener;
 	int64_t egress_uid;
@@ -55,28 +57,41 @@ struct network {
 	struct egress *egress; /* or NULL */
 	uint64_t n_egress;     /* how many there were */
 	uint64_t last_serial;
-	struct timer check, put_back;
+	struct timer check;
 	unsigned checks;
 	struct workers lookers;
 	struct worker repair;
 	struct network_look *look; /* what the worker has seen */
-	unsigned put_back_at, put_back_max; /* where the next turn goes on, and with how many boxes */
+	struct change put_back;
+	unsigned put_back_at, put_back_next, put_back_max; /* where this turn and the next one go on, and with how many boxes */
+	unsigned char leaves[SLOT_NUMBER_MAX];   /* by number: nobody's any more, but its elements are still there */
+	unsigned char is_closing[SLOT_NUMBER_MAX]; /* those of its box are being deleted */
+	unsigned char has_rest[SLOT_NUMBER_MAX]; /* it may have elements that nobody remembers */
+	struct change leave;
+	unsigned leaving[CHANGE_FORGET_MAX];
+	unsigned n_leaving;
+	struct timer leave_again;
 	struct flows ends;
 	struct box *boxes[SLOT_NUMBER_MAX]; /* those that have an address, by their numbers */
 };
 
-/* What a box has of the network. */
+/* What a box has of the network. It may outlive the box, until its elements are deleted. */
 struct learned {
 	uint32_t address;
 	uint16_t port;
 	uint64_t until_ms; /* of the loop's time */
 };
 struct box_net {
+	struct warden *w;
+	struct box *box; /* NULL: it is gone */
+	unsigned number;
+	struct change close;
 	enum wire_network kind;
 	uint32_t address;
 	int policy;      /* until it is bound: the sealed text; -1: none */
 	uint64_t serial; /* of the BIND that has no answer yet; 0: none */
 	bool is_bound;
+	bool is_opening; /* without egress: its rules are asked for */
 	bool is_late; /* it has waited for NETWORK_BIND_MS */
 	enum network_class class; /* in the kernel now */
 	struct egress_net *rules; /* likewise: those that decide, none within another of its kind */
@@ -93,12 +108,11 @@ void network_open(struct warden *w, const struct network_spec *spec, const char 
 		  const char *state_dir);
 int network_take_up(struct warden *w, struct err *e);
 void network_give_up(struct warden *w, const struct err *why); /* none, after all */
-/* For ready.c: between these calls, the address of this number is in use. */
+/* For ready.c: from the one to the other, the address of this number is somebody's. False: nothing has to go, it is free.
+ * Otherwise number_freed() follows. */
 void network_number_taken(struct warden *w, unsigned number);
-void network_numbers_freed(struct warden *w, const unsigned *numbers, size_t n);
-/* In a worker, of a number that nobody can take meanwhile: every element of the rules that has its address
- * goes. */
-int network_forget(const struct warden *w, unsigned number, struct err *e);
+bool network_number_leaves(struct warden *w, unsigned number);
+void network_stop_changing(struct warden *w); /* before boxes are forgotten */
 /* In a worker: marks in FOUND, by number, whose elements there are. */
 int network_find(const struct warden *w, unsigned char *found, struct err *e);
 void network_done(struct warden *w, bool is_last); /* IS_LAST: also removes everything from the kernel */
@@ -131,13 +145,15 @@ void box_net_free(struct box *b); /* the memory alone */
 void box_net_sort(struct box *b); /* of rules that were taken up one by one */
 /* For box_net_bind() and egress.c: in box.c. FAILURE: NULL, it is bound. */
 void box_bound(struct box *b, const struct err *failure);
-/* Told by egress; the rules are checked. BOX_NET_LATER: what is left is done in a worker, which answers
- * then. */
+/* Told by egress; the rules are checked. BOX_NET_LATER: it is answered when it is done. BOX_NET_CHANGES: likewise, and nothing
+ * that egress says afterwards is listened to before egress_go_on(). */
 #define BOX_NET_LATER 1
+#define BOX_NET_CHANGES 2
 int box_net_set_rules(struct box *b, const struct egress_message *m, struct err *e);
 int box_net_learn(struct box *b, const struct egress_message *m, struct err *e);
 int box_net_forget(struct box *b, const struct egress_message *m, struct err *e);
 void box_net_forget_all(struct box *b); /* all that was learned */
+void network_leave_on(struct warden *w); /* the elements of a box are deleted */
 int box_net_cut(struct box *b, const struct egress_message *m, struct err *e);
 /* What is known of it, for a table that may have nothing. */
 void box_net_put_back(struct box *b, struct nft_batch *batch);
@@ -152,3 +168,4 @@ void egress_done(struct warden *w);
 void egress_bind(struct warden *w, struct box *b); /* of a box that has a serial for it */
 void egress_unbind(struct warden *w, const struct box *b);
 void egress_answer(struct warden *w, uint64_t serial, const struct err *failure); /* DONE */
+void egress_go_on(struct warden *w, uint64_t egress); /* a change that this one asked for is done */

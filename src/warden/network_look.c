@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Whether the network of boxes is still as we made it: every two seconds, in a worker. The kernel answers such questions under
  * locks that others may hold for seconds, and the answer is longer the more boxes there are, so none of it is for the loop. The
- * worker puts right what belongs to no box, and the links. Elements are the loop's alone, which knows what holds now: the worker
- * says whose are missing, and the loop adds them, some in each turn. */
+ * worker puts right what belongs to no box, and the links. What elements there should be only the loop knows: the worker says
+ * whose are missing, and the loop has them added, some in each change. */
 #include <string.h>
 #include <sys/mman.h>
 
@@ -75,7 +75,7 @@ static int find_missing(const struct warden *w, struct netlink *nft, struct netw
 	for (unsigned i = 0; i < SLOT_NUMBER_MAX; i++) {
 		const struct box *b = w->network.boxes[i];
 
-		l->missing[i] = (w->is_taken[i] && !s->pairs[i]) || (b && b->net->class != NETWORK_CLOSED && !s->classes[i]);
+		l->missing[i] = (w->is_taken[i] && !w->network.leaves[i] && !s->pairs[i]) || (b && b->net->class != NETWORK_CLOSED && !s->classes[i]);
 	}
 	return 0;
 }
@@ -121,42 +121,42 @@ static bool is_due(const struct warden *w, unsigned i)
 {
 	const struct network_look *l = w->network.look;
 
-	return w->is_taken[i] && (l->is_lost || l->missing[i]);
+	return w->is_taken[i] && !w->network.leaves[i] && (l->is_lost || l->missing[i]);
 }
 
-/* From number AT on, in one change of the kernel's: where the next one goes on. */
-static unsigned put_back_some(struct warden *w, unsigned at, unsigned max, struct err *e)
+/* From where the last turn left off, in one change of the kernel's. */
+static void build_put_back(struct change *c, struct change_plan *p)
 {
-	AUTO(nft_batch_done) struct nft_batch batch = NFT_BATCH_INIT(w->host.network.table);
-	unsigned n = 0;
+	struct warden *w = c->arg;
+	struct network *n = &w->network;
+	unsigned at = n->put_back_at, done = 0;
 
-	for (; at < SLOT_NUMBER_MAX && n < max && batch.bytes.n < PUT_BACK_BYTES; at++) {
+	for (; at < SLOT_NUMBER_MAX && done < n->put_back_max && p->batch.bytes.n < PUT_BACK_BYTES; at++) {
 		if (!is_due(w, at))
 			continue;
-		network_put_back(w, at, &batch);
-		n++;
+		network_put_back(w, at, &p->batch);
+		done++;
 	}
-	(void)nft_commit(&w->network.nft, &batch, e);
-	return at;
+	n->put_back_next = at;
 }
 
 /* What fails together is tried one by one: one that the kernel refuses must not keep the others. */
-static void on_put_back(void *arg)
+static void on_put_back(struct change *c, const struct err *failure)
 {
-	struct warden *w = arg;
+	struct warden *w = c->arg;
 	struct network *n = &w->network;
-	struct err e = { 0 };
-	unsigned next = put_back_some(w, n->put_back_at, n->put_back_max, &e);
 
-	if (e.code != ERR_NONE && n->put_back_max > 1) {
+	if (n->changer.is_over)
+		return;
+	if (failure && n->put_back_max > 1) {
 		n->put_back_max = 1;
-		next = n->put_back_at;
-	} else if (e.code != ERR_NONE) {
-		log_error("elements of the network's rules cannot be put back, trying again", LOG_ERR(&e));
+		n->put_back_next = n->put_back_at;
+	} else if (failure) {
+		log_error("elements of the network's rules cannot be put back, trying again", LOG_ERR(failure));
 	}
-	n->put_back_at = next;
-	if (next < SLOT_NUMBER_MAX)
-		timer_in(&n->put_back, 0);
+	n->put_back_at = n->put_back_next;
+	if (n->put_back_at < SLOT_NUMBER_MAX)
+		changer_ask(&n->changer, c);
 	else
 		timer_in(&n->check, CHECK_MS);
 }
@@ -190,7 +190,7 @@ static void on_looked(const struct err *failure, void *arg)
 	tell_mended(w);
 	n->put_back_at = failure && !n->look->is_lost ? SLOT_NUMBER_MAX : 0;
 	n->put_back_max = PUT_BACK_MAX;
-	on_put_back(w);
+	changer_ask(&n->changer, &n->put_back);
 }
 
 static void on_check(void *arg)
@@ -221,8 +221,8 @@ int network_look_open(struct warden *w, struct err *e)
 		return err_no_memory(e);
 	n->look = look;
 	n->lookers = (struct workers){ .loop = w->loop, .max = 1 };
-	return timer_init(&n->check, w->loop, on_check, w, "network", e) < 0 ? -1
-									      : timer_init(&n->put_back, w->loop, on_put_back, w, "elements", e);
+	n->put_back = (struct change){ .build = build_put_back, .done = on_put_back, .arg = w };
+	return timer_init(&n->check, w->loop, on_check, w, "network", e);
 }
 
 void network_look_start(struct warden *w)
@@ -236,7 +236,6 @@ void network_look_done(struct warden *w)
 
 	worker_forget(&n->repair);
 	timer_done(&n->check);
-	timer_done(&n->put_back);
 	if (n->look)
 		(void)munmap(n->look, sizeof(*n->look));
 	n->look = NULL;

@@ -44,16 +44,16 @@ int number_take(struct warden *w, struct err *e)
 	return err_set(e, ERR_LIMIT, "all %d boxes of this host are in use", SLOT_NUMBER_MAX);
 }
 
-void numbers_free(struct warden *w, const unsigned *numbers, size_t n)
+void number_freed(struct warden *w, unsigned number)
 {
-	for (size_t i = 0; i < n; i++)
-		w->is_taken[numbers[i]] = false;
-	network_numbers_freed(w, numbers, n);
+	w->is_taken[number] = false;
+	sweep_note_freed(w, number);
 }
 
 void number_free(struct warden *w, unsigned number)
 {
-	numbers_free(w, &number, 1);
+	if (!network_number_leaves(w, number))
+		number_freed(w, number);
 }
 
 /* ---- slots that wait ---- */

@@ -16,8 +16,8 @@ struct warden;
 
 /* A number that names nothing; -1 when there is none. Free again only when nothing that it names is left. */
 int number_take(struct warden *w, struct err *e);
-void number_free(struct warden *w, unsigned number);
-void numbers_free(struct warden *w, const unsigned *numbers, size_t n); /* together, which costs less */
+void number_free(struct warden *w, unsigned number); /* as soon as nobody's rules have its address */
+void number_freed(struct warden *w, unsigned number);
 
 int ready_open(struct warden *w, struct err *e); /* and begins to make some */
 /* The number is the caller's with it. False: there is none. */

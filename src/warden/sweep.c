@@ -39,13 +39,13 @@ static int sweep_work(void *arg, struct err *e)
 
 /* ---- in the loop ---- */
 
-/* What was free and is taken by now has been found on its way into being. */
+/* What was free and is taken by now has been found on its way into being, and what was freed meanwhile on its way out. */
 static unsigned remove_numbers(struct warden *w)
 {
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < SLOT_NUMBER_MAX; i++) {
-		if (!w->sweep.found[i] || w->is_taken[i])
+		if (!w->sweep.found[i] || w->is_taken[i] || w->sweep.was_freed[i])
 			continue;
 		if (++n > SWEEP_NUMBERS_MAX)
 			break;
@@ -76,9 +76,15 @@ static void on_due(void *arg)
 	if (w->has_old_layers)
 		warden_layer_unused(w, "");
 	memset(s->found, 0, SLOT_NUMBER_MAX);
+	memset(s->was_freed, 0, sizeof(s->was_freed));
 	s->layers_us = MIN(workers_begun_us(&w->workers), workers_begun_us(&w->unpackers)) - SWEEP_MARGIN_US;
 	s->disks_us = volumes_begun_us(w) - SWEEP_MARGIN_US;
 	worker_start(&s->worker, &s->pool, sweep_work, on_swept, w, -1);
+}
+
+void sweep_note_freed(struct warden *w, unsigned number)
+{
+	w->sweep.was_freed[number] = true;
 }
 
 /* One that runs has looked already, or not: the next one surely does. */

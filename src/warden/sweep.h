@@ -4,14 +4,16 @@
  * A start removes all of them (adopt.h). This module does the same from time to time, and soon after a
  * failure. A worker reads what exists and applies two rules:
  *
- *   - names of unfinished work (new-..., gone-..., part-...) are leftovers when they were last changed before the oldest
- *     worker that may use them was started;
- *   - resources with the number of a box (folder, disk, groups, link, elements of the rules) are leftovers when the number
- *     is free, because a number is taken before anything uses it and freed after everything is gone. */
+ *   - names of unfinished work (new-..., gone-..., part-...) are leftovers when they were last changed before
+ *     the oldest worker that may use them was started;
+ *   - resources with the number of a box (folder, disk, groups, link, elements of the rules) are leftovers when
+ *     the number is free, because a number is taken before anything uses it and freed after everything is gone.
+ *     One that was freed while the worker read may have been found before. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "box/slot.h"
 #include "net/loop.h"
 #include "warden/worker.h"
 
@@ -27,11 +29,13 @@ struct sweep {
 	struct workers pool;
 	struct worker worker;
 	struct timer timer;
-	unsigned char *found; /* by number, in memory that the worker shares: SWEEP_... */
+	unsigned char *found; /* by number, in memory that the worker shares */
+	bool was_freed[SLOT_NUMBER_MAX]; /* since the worker began */
 	int64_t layers_us, disks_us; /* what was last changed before is nobody's */
 };
 
 int sweep_open(struct warden *w, struct err *e);
 void sweep_done(struct warden *w);
+void sweep_note_freed(struct warden *w, unsigned number);
 void sweep_soon(struct warden *w); /* something has failed that may have left something */
 bool sweep_is_busy(const struct warden *w);

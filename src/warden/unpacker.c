@@ -15,7 +15,7 @@
 #include "base/digest.h"
 #include "base/err.h"
 #include "base/own.h"
-#include "box/store.h"
+#include "box/store_guard.h"
 #include "image/unpack.h"
 #include "sys/fd.h"
 #include "sys/passing.h"
@@ -27,7 +27,7 @@
 #include "base/banned.h"
 
 #define PROGRAM "opensandbox-unpack"
-#define ROOM_LOOK_MS 100 /* between two looks at what is left */
+#define ROOM_LOOK_MS 25 /* between two looks at what is left: some tens of megabytes */
 
 struct run {
 	const struct unpacker_spec *spec;
@@ -203,7 +203,7 @@ static int follow(struct run *r, struct err *e)
 		if (now >= until)
 			return err_set(e, ERR_INVALID, "it is not unpacked after %d s", UNPACK_SECONDS_MAX);
 		k = turn(r, MIN((int)(until - now), ROOM_LOOK_MS), e);
-		if (k < 0 || (r->spec->store && box_store_check_room(r->spec->store, e) < 0))
+		if (k < 0 || (r->spec->store && store_check_room(r->spec->store, e) < 0))
 			return -1;
 	}
 	return 0;

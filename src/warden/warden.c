@@ -413,6 +413,7 @@ void warden_done(struct warden *w)
 	ready_done(w);
 	sweep_done(w);
 	is_last = w->has_host && !is_needed(w);
+	network_stop_changing(w);
 	boxes_done(w); /* with their networks, which links go with */
 	network_done(w, is_last);
 	snapshots_done(w);

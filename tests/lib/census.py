@@ -66,12 +66,12 @@ def init_of(home, name):
 
 
 def workers(pids):
-    """Processes that work for one of PIDS and are no sandbox: their groups are not ours. The maker of slots stays."""
+    """Processes that work for one of PIDS and are no sandbox: their groups are not ours. The maker of slots and the changer of rules stay."""
     found = []
     for pid in pids:
         with contextlib.suppress(OSError):
             found += pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(p) for p in found if name_of(p) != "osb-maker"]
+    return [int(p) for p in found if name_of(p) not in ("osb-maker", "osb-changer")]
 
 
 def name_of(pid):

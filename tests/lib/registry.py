@@ -54,14 +54,15 @@ def zstd(data):
 
 
 class Image:
-    """An image of layers (tars), in memory: blobs by digest, the manifest's bytes and type. KIND is what its digests are."""
+    """An image of layers (tars, or what is packed already, with the digest of its content), in memory: blobs by digest, the
+    manifest's bytes and type. KIND is what its digests are."""
 
     def __init__(self, layers, config=None, arch="amd64", os_name="linux", compress="gzip", docker=False, kind="sha256"):
         self.kind = kind
         packers = {"gzip": lambda d: gzip.compress(d, 1, mtime=0), "zstd": zstd, "": lambda d: d}
         self.blobs, self.layers, entries = {}, [], []
-        for tar in layers:
-            data = packers[compress](tar)
+        packed = [tar if isinstance(tar, tuple) else (packers[compress](tar), self.digest_of(tar)) for tar in layers]
+        for data, _ in packed:
             self.add(data)
             self.layers.append(self.digest_of(data))
             suffix = ("." if docker else "+") + compress if compress else ""
@@ -69,7 +70,7 @@ class Image:
             entries.append({"mediaType": media + suffix, "digest": self.digest_of(data), "size": len(data)})
         self.config = json.dumps({
             "os": os_name, "architecture": arch, "config": config or {},
-            "rootfs": {"type": "layers", "diff_ids": [self.digest_of(t) for t in layers]},
+            "rootfs": {"type": "layers", "diff_ids": [digest for _, digest in packed]},
         }).encode()
         self.add(self.config)
         config_type = "application/vnd.docker.container.image.v1+json" if docker else OCI + "config.v1+json"

@@ -326,7 +326,7 @@ def test_hundreds_of_boxes_leave_no_subvolumes_or_quotas(warden):
 
     def is_clean():
         sync(warden)  # which has the kernel take apart what was removed
-        return len(qgroups(warden)) == disks + 1  # of all that is in no disk
+        return len(qgroups(warden)) == disks + 2  # of the folder of disks, and of all that is in no disk
 
     wait_for(is_clean, 60)
 

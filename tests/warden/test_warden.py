@@ -249,11 +249,11 @@ class Warden:
         return found
 
     def is_settled(self, slots, boxes):
-        """Besides slots and boxes only the makers of slots are there."""
+        """Besides slots and boxes only the makers of slots, and of changes, are there."""
         with contextlib.suppress(OSError):
             helpers = self.helpers()
             names = {pathlib.Path(f"/proc/{p}/comm").read_text().strip() for p in helpers}
-            return (len(self.children()) - len(helpers) == slots + boxes == len(self.folders())) and names <= {"osb-maker"}
+            return (len(self.children()) - len(helpers) == slots + boxes == len(self.folders())) and names <= {"osb-maker", "osb-changer"}
         return False
 
     def folders(self):
