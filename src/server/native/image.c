@@ -156,14 +156,13 @@ static int fill_request(const struct image_create *ic, struct wire_request *rq, 
 static void make_box(struct image_create *ic)
 {
 	struct wire_request rq = native_request(&ic->spec, WIRE_IMAGE_NONE);
-	struct call *c = native_call_new(&ic->n->rt, WIRE_CREATE, ic->arg);
+	struct call *c = native_call_new(&ic->n->rt, WIRE_CREATE, completion_done(ic->fn, ic->arg));
 	AUTO_FD fd = -1;
 
 	if (!c) {
-		create_fail(ic, &native_no_memory);
+		create_free(ic);
 		return;
 	}
-	c->fn.done = ic->fn;
 	fd = native_spec_make(&ic->spec, &ic->config, &c->failure);
 	if (fd < 0 || fill_request(ic, &rq, &c->failure) < 0)
 		native_call_fail_later(c);
@@ -448,7 +447,7 @@ void native_image_create(struct native *n, const struct runtime_spec *spec, runt
 	struct err e = { 0 };
 
 	if (!ic) {
-		fn(&native_no_memory, arg);
+		native_refuse(n, completion_done(fn, arg));
 		return;
 	}
 	ic->n = n;

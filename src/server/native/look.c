@@ -12,50 +12,40 @@
 void native_logs(struct runtime *rt, const char *id, const struct runtime_log_query *query, runtime_text_fn *fn,
 			void *arg)
 {
-	struct call *c = native_call_new(rt, WIRE_LOGS, arg);
+	struct call *c = native_call_new(rt, WIRE_LOGS, completion_text(fn, arg));
 	struct wire_request rq = { 0 };
 
-	if (!c) {
-		fn((struct str){ "", 0 }, false, &native_no_memory, arg);
+	if (!c)
 		return;
-	}
-	c->fn.text = fn;
 	c->query = *query;
 	native_call_send(c, id, &rq, -1);
 }
 
 void native_inspect(struct runtime *rt, const char *id, runtime_info_fn *fn, void *arg)
 {
-	struct call *c = native_call_new(rt, WIRE_STATS, arg);
+	struct call *c = native_call_new(rt, WIRE_STATS, completion_info(fn, arg));
 	struct wire_request rq = { 0 };
 
-	if (!c) {
-		fn(NULL, &native_no_memory, arg);
+	if (!c)
 		return;
-	}
-	c->is_inspect = true;
-	c->fn.info = fn;
 	native_call_send(c, id, &rq, -1);
 }
 
 void native_stats(struct runtime *rt, const char *id, runtime_stats_fn *fn, void *arg)
 {
-	struct call *c = native_call_new(rt, WIRE_STATS, arg);
+	struct call *c = native_call_new(rt, WIRE_STATS, completion_stats(fn, arg));
 	struct wire_request rq = { 0 };
 
-	if (!c) {
-		fn(NULL, &native_no_memory, arg);
+	if (!c)
 		return;
-	}
-	c->fn.stats = fn;
 	native_call_send(c, id, &rq, -1);
 }
 
 void native_answer_logs(struct call *c, const struct passed *got)
 {
 	AUTO(buf_done) struct buf text = BUF_INIT(RUNTIME_LOG_MAX);
-	runtime_text_fn *fn = c->fn.text;
-	void *arg = c->arg;
+	runtime_text_fn *fn = c->done.fn.text;
+	void *arg = c->done.arg;
 	bool is_cut = false;
 	struct err e = { 0 };
 
@@ -76,8 +66,8 @@ void native_answer_inspect(struct call *c, const struct wire_reply *rp)
 		{ "memory bytes", memory }, { "processes", pids }, { "oom kills", kills },
 	};
 	struct runtime_info info = { .state = native_state_of(rp->state), .facts = facts, .n_facts = ARRAY_LEN(facts) };
-	runtime_info_fn *fn = c->fn.info;
-	void *arg = c->arg;
+	runtime_info_fn *fn = c->done.fn.info;
+	void *arg = c->done.arg;
 
 	(void)snprintf(memory, sizeof(memory), "%llu", (unsigned long long)rp->stats.memory_bytes);
 	(void)snprintf(pids, sizeof(pids), "%llu", (unsigned long long)rp->stats.pids);
@@ -91,8 +81,8 @@ void native_answer_stats(struct call *c, const struct wire_stats *w)
 	struct runtime_stats stats = { w->cpu_usec, w->memory_bytes, w->memory_peak_bytes, w->pids, w->disk_bytes,
 				       w->oom_kills,  w->io_read_bytes, w->io_written_bytes, w->net_in_bytes, w->net_out_bytes,
 				       w->net_in_packets, w->net_out_packets, w->net_refused_packets };
-	runtime_stats_fn *fn = c->fn.stats;
-	void *arg = c->arg;
+	runtime_stats_fn *fn = c->done.fn.stats;
+	void *arg = c->done.arg;
 
 	native_call_free(c);
 	fn(&stats, NULL, arg);

@@ -14,6 +14,7 @@
 #include "net/loop.h"
 #include "net/transport.h"
 #include "server/native/native_impl.h"
+#include "server/runtime/completion.h"
 #include "server/runtime/runtime.h"
 #include "server/runtime/runtime_log.h"
 #include "sys/memfd.h"
@@ -113,52 +114,10 @@ static struct runtime_failure failure_of(const struct call *c, const struct err 
 void native_call_fail(struct call *c, const struct err *e)
 {
 	struct runtime_failure f = failure_of(c, e);
-	struct call copy = *c;
+	struct completion done = c->done;
 
 	native_call_free(c);
-	switch (copy.kind) {
-	case WIRE_DIAL:
-		copy.fn.dial(NULL, &f, copy.arg);
-		break;
-	case WIRE_LOGS:
-	case WIRE_RECORD_GET:
-		copy.fn.text((struct str){ "", 0 }, false, &f, copy.arg);
-		break;
-	case WIRE_STATS:
-		if (copy.is_inspect)
-			copy.fn.info(NULL, &f, copy.arg);
-		else
-			copy.fn.stats(NULL, &f, copy.arg);
-		break;
-	case WIRE_LIST:
-		copy.fn.list(NULL, 0, &f, copy.arg);
-		break;
-	case WIRE_SNAPSHOT:
-		copy.fn.snapshot(NULL, &f, copy.arg);
-		break;
-	case WIRE_SNAPSHOTS:
-	case WIRE_VOLUMES:
-		copy.fn.layers(NULL, 0, &f, copy.arg);
-		break;
-	case WIRE_LAYER_PACK:
-		copy.fn.packed(NULL, &f, copy.arg);
-		break;
-	case WIRE_CREATE:
-	case WIRE_PAUSE:
-	case WIRE_RESUME:
-	case WIRE_REMOVE:
-	case WIRE_SNAPSHOT_REMOVE:
-	case WIRE_LAYER_ADD:
-	case WIRE_LAYERS:
-	case WIRE_VOLUME_MAKE:
-	case WIRE_VOLUME_REMOVE:
-	case WIRE_RECORD_SET:
-	case WIRE_ENDED:
-		copy.fn.done(&f, copy.arg);
-		break;
-	case WIRE_LAYER_DROP:
-		break;
-	}
+	completion_fail(&done, &f);
 }
 
 static void on_later(void *arg)
@@ -191,27 +150,31 @@ static unsigned time_of(enum wire_call kind)
 	return kind == WIRE_CREATE || kind == WIRE_SNAPSHOT ? CREATE_MS : CALL_MS;
 }
 
-/* Out of memory there is one spare, so that this call too can be told later that it failed; NULL when that is in use. */
-struct call *native_call_new(struct runtime *rt, enum wire_call kind, void *arg)
+void native_refuse(struct native *n, struct completion done)
+{
+	refuse(&n->refusals, &done, &native_no_memory);
+}
+
+struct call *native_call_new(struct runtime *rt, enum wire_call kind, struct completion done)
 {
 	struct native *n = native_of(rt);
 	struct call *c = calloc(1, sizeof(*c));
 	struct err e;
 
-	if (!c)
-		c = take_ptr(&n->spare);
-	if (!c)
+	if (!c || timer_init(&c->timer, n->loop, on_timeout, c, "warden call", &e) < 0) {
+		free(c);
+		native_refuse(n, done);
 		return NULL;
+	}
 	c->n = n;
 	c->kind = kind;
-	c->arg = arg;
+	c->done = done;
 	c->serial = ++n->serial;
 	c->next = n->calls;
 	if (c->next)
 		c->next->prev = c;
 	n->calls = c;
-	if (timer_init(&c->timer, n->loop, on_timeout, c, "warden call", &e) == 0)
-		timer_in(&c->timer, time_of(kind));
+	timer_in(&c->timer, time_of(kind));
 	return c;
 }
 
@@ -244,14 +207,11 @@ void native_call_send(struct call *c, const char *id, struct wire_request *rq, i
 
 void native_call_simple(struct runtime *rt, enum wire_call kind, const char *id, runtime_done_fn *fn, void *arg)
 {
-	struct call *c = native_call_new(rt, kind, arg);
+	struct call *c = native_call_new(rt, kind, completion_done(fn, arg));
 	struct wire_request rq = { 0 };
 
-	if (!c) {
-		fn(&native_no_memory, arg);
+	if (!c)
 		return;
-	}
-	c->fn.done = fn;
 	native_call_send(c, id, &rq, -1);
 }
 
@@ -317,12 +277,9 @@ static void native_create(struct runtime *rt, const struct runtime_spec *spec, r
 		native_image_create(native_of(rt), spec, fn, arg);
 		return;
 	}
-	c = native_call_new(rt, WIRE_CREATE, arg);
-	if (!c) {
-		fn(&native_no_memory, arg);
+	c = native_call_new(rt, WIRE_CREATE, completion_done(fn, arg));
+	if (!c)
 		return;
-	}
-	c->fn.done = fn;
 	fd = image < 0 ? native_check_image(rt, spec->image, &c->failure) : native_spec_make(spec, NULL, &c->failure);
 	if (fd < 0 || native_add_layers(&rq, &spec->layers, &c->failure) < 0)
 		native_call_fail_later(c);
@@ -332,14 +289,11 @@ static void native_create(struct runtime *rt, const struct runtime_spec *spec, r
 
 static void native_dial(struct runtime *rt, const char *id, unsigned port, runtime_dial_fn *fn, void *arg)
 {
-	struct call *c = native_call_new(rt, WIRE_DIAL, arg);
+	struct call *c = native_call_new(rt, WIRE_DIAL, completion_dial(fn, arg));
 	struct wire_request rq = { .port = port == PORT_EXECD ? 0 : port };
 
-	if (!c) {
-		fn(NULL, &native_no_memory, arg);
+	if (!c)
 		return;
-	}
-	c->fn.dial = fn;
 	c->port = rq.port;
 	(void)snprintf(c->id, sizeof(c->id), "%s", id);
 	if (port == PORT_EGRESS)
@@ -350,14 +304,11 @@ static void native_dial(struct runtime *rt, const char *id, unsigned port, runti
 
 static void native_list(struct runtime *rt, runtime_list_fn *fn, void *arg)
 {
-	struct call *c = native_call_new(rt, WIRE_LIST, arg);
+	struct call *c = native_call_new(rt, WIRE_LIST, completion_list(fn, arg));
 	struct wire_request rq = { 0 };
 
-	if (!c) {
-		fn(NULL, 0, &native_no_memory, arg);
+	if (!c)
 		return;
-	}
-	c->fn.list = fn;
 	native_call_send(c, "", &rq, -1);
 }
 
@@ -366,8 +317,8 @@ static void native_list(struct runtime *rt, runtime_list_fn *fn, void *arg)
 void native_dialed(struct transport *t, const struct err *e, void *arg)
 {
 	struct call *c = arg;
-	runtime_dial_fn *fn = c->fn.dial;
-	void *fn_arg = c->arg;
+	runtime_dial_fn *fn = c->done.fn.dial;
+	void *fn_arg = c->done.arg;
 
 	c->dialing = NULL;
 	if (!t) {
@@ -452,9 +403,9 @@ static void list_complete(struct call *c)
 {
 	AUTO(free) struct runtime_box *boxes = calloc(MAX(c->n_rows, (size_t)1), sizeof(*boxes));
 	AUTO(free) struct wire_reply *rows = take_ptr(&c->rows);
-	runtime_list_fn *fn = c->fn.list;
+	runtime_list_fn *fn = c->done.fn.list;
 	size_t n = c->n_rows;
-	void *arg = c->arg;
+	void *arg = c->done.arg;
 	struct err e = { 0 };
 
 	if (!boxes) {
@@ -501,8 +452,8 @@ static void answer_list(struct call *c, const struct wire_reply *rp)
 
 static void answer(struct call *c, const struct wire_reply *rp, struct passed *got)
 {
-	runtime_done_fn *fn = c->fn.done;
-	void *arg = c->arg;
+	runtime_done_fn *fn = c->done.fn.done;
+	void *arg = c->done.arg;
 
 	if (rp->failed) {
 		if (!waits_for_room(c, &rp->err))
@@ -517,7 +468,7 @@ static void answer(struct call *c, const struct wire_reply *rp, struct passed *g
 		native_answer_logs(c, got);
 		return;
 	case WIRE_STATS:
-		if (c->is_inspect)
+		if (c->done.kind == COMPLETION_INFO)
 			native_answer_inspect(c, rp);
 		else
 			native_answer_stats(c, &rp->stats);
@@ -664,7 +615,7 @@ static void native_free(struct runtime *rt)
 	io_del(&n->io);
 	timer_done(&n->again);
 	closep(&n->fd);
-	free(n->spare);
+	refusals_done(&n->refusals);
 	free(n);
 }
 
@@ -694,20 +645,17 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 	n->puller = spec->puller;
 	n->rt.shares_egress = true;
 	n->fd = -1;
-	n->spare = calloc(1, sizeof(*n->spare));
-	if (!n->spare || snprintf(n->path, sizeof(n->path), "%s", spec->path) >= (int)sizeof(n->path) ||
+	if (refusals_init(&n->refusals, l, e) < 0 || snprintf(n->path, sizeof(n->path), "%s", spec->path) >= (int)sizeof(n->path) ||
 	    snprintf(n->egress_path, sizeof(n->egress_path), "%s", spec->egress_path ? spec->egress_path : "") >=
 		    (int)sizeof(n->egress_path) ||
 	    timer_init(&n->again, l, on_again, n, "warden connection", e) < 0 || native_layers_open(n, e) < 0 ||
 	    native_denials_open(n, e) < 0) {
-		if (!n->spare)
-			(void)err_no_memory(e);
-		else if (!n->again.loop && e->code == ERR_NONE)
+		if (!n->again.loop && e->code == ERR_NONE)
 			(void)err_set(e, ERR_INVALID, "the path of a socket is too long");
 		native_denials_done(n);
 		native_layers_done(n);
 		timer_done(&n->again);
-		free(n->spare);
+		refusals_done(&n->refusals);
 		free(n);
 		return NULL;
 	}

@@ -8,6 +8,7 @@
 #include "box/wire.h"
 #include "net/loop.h"
 #include "server/native/native.h"
+#include "server/runtime/completion.h"
 #include "server/runtime/runtime.h"
 
 struct image_create;
@@ -26,19 +27,7 @@ struct call {
 	struct native *n;
 	uint64_t serial;
 	enum wire_call kind;
-	union {
-		runtime_done_fn *done;
-		runtime_dial_fn *dial;
-		runtime_text_fn *text;
-		runtime_info_fn *info;
-		runtime_stats_fn *stats;
-		runtime_list_fn *list;
-		runtime_snapshot_fn *snapshot;
-		runtime_layers_fn *layers;
-		runtime_packed_fn *packed;
-	} fn;
-	void *arg;
-	bool is_inspect; /* a WIRE_STATS for inspect() */
+	struct completion done;
 	struct timer timer;
 	struct deferred later;
 	struct err failure; /* of one that could not be asked */
@@ -67,7 +56,7 @@ struct native {
 	bool was_away; /* it was connected before */
 	uint64_t serial;
 	struct call *calls;
-	struct call *spare;
+	struct refusals refusals; /* calls that there is no memory for */
 	struct unsent *unsent, *last_unsent; /* messages that wait for room */
 	size_t n_unsent;
 	/* images of registries */
@@ -91,8 +80,9 @@ static inline struct native *native_of(struct runtime *rt)
 	return container_of(rt, struct native, rt);
 }
 
-/* NULL: out of memory, and the caller tells so at once. */
-struct call *native_call_new(struct runtime *rt, enum wire_call kind, void *arg);
+/* NULL: out of memory, and DONE will be told so. */
+struct call *native_call_new(struct runtime *rt, enum wire_call kind, struct completion done);
+void native_refuse(struct native *n, struct completion done); /* DONE is told, later, that there is no memory */
 void native_call_send(struct call *c, const char *id, struct wire_request *rq, int fd); /* FD -1: none */
 /* SIZE: of the request with what comes behind it. */
 void native_call_send_all(struct call *c, const char *id, struct wire_request *rq, size_t size, const int *fds, size_t n_fds);

@@ -190,7 +190,7 @@ static void ask_about(struct runtime *rt, const char *id, const struct egress_as
 	struct egress_ask *q = malloc(sizeof(*q));
 
 	if (!q) {
-		about->fn((struct str){ "", 0 }, false, &native_no_memory, about->arg);
+		native_refuse(n, completion_text(about->fn, about->arg));
 		return;
 	}
 	*q = *about;

@@ -12,15 +12,12 @@
 
 void native_record_set(struct runtime *rt, const char *id, struct str record, runtime_done_fn *fn, void *arg)
 {
-	struct call *c = native_call_new(rt, WIRE_RECORD_SET, arg);
+	struct call *c = native_call_new(rt, WIRE_RECORD_SET, completion_done(fn, arg));
 	struct wire_request rq = { 0 };
 	AUTO_FD fd = -1;
 
-	if (!c) {
-		fn(&native_no_memory, arg);
+	if (!c)
 		return;
-	}
-	c->fn.done = fn;
 	fd = memfd_sealed_bytes("record", record, &c->failure);
 	if (fd < 0)
 		native_call_fail_later(c);
@@ -30,22 +27,19 @@ void native_record_set(struct runtime *rt, const char *id, struct str record, ru
 
 void native_record_get(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg)
 {
-	struct call *c = native_call_new(rt, WIRE_RECORD_GET, arg);
+	struct call *c = native_call_new(rt, WIRE_RECORD_GET, completion_text(fn, arg));
 	struct wire_request rq = { 0 };
 
-	if (!c) {
-		fn((struct str){ "", 0 }, false, &native_no_memory, arg);
+	if (!c)
 		return;
-	}
-	c->fn.text = fn;
 	native_call_send(c, id, &rq, -1);
 }
 
 void native_answer_record(struct call *c, const struct passed *got)
 {
 	AUTO(buf_done) struct buf text = BUF_INIT(RUNTIME_RECORD_MAX);
-	runtime_text_fn *fn = c->fn.text;
-	void *arg = c->arg;
+	runtime_text_fn *fn = c->done.fn.text;
+	void *arg = c->done.arg;
 	struct err e = { 0 };
 
 	if (got->n_fds != 1)

@@ -41,38 +41,29 @@ static void ask(struct call *c, const char *id, const char *layer)
 
 void native_snapshot(struct runtime *rt, const char *id, const char *layer, runtime_snapshot_fn *fn, void *arg)
 {
-	struct call *c = native_call_new(rt, WIRE_SNAPSHOT, arg);
+	struct call *c = native_call_new(rt, WIRE_SNAPSHOT, completion_snapshot(fn, arg));
 
-	if (!c) {
-		fn(NULL, &native_no_memory, arg);
+	if (!c)
 		return;
-	}
-	c->fn.snapshot = fn;
 	ask(c, id, layer);
 }
 
 void native_snapshot_remove(struct runtime *rt, const char *layer, runtime_done_fn *fn, void *arg)
 {
-	struct call *c = native_call_new(rt, WIRE_SNAPSHOT_REMOVE, arg);
+	struct call *c = native_call_new(rt, WIRE_SNAPSHOT_REMOVE, completion_done(fn, arg));
 
-	if (!c) {
-		fn(&native_no_memory, arg);
+	if (!c)
 		return;
-	}
-	c->fn.done = fn;
 	ask(c, "", layer);
 }
 
 static void list(struct runtime *rt, enum wire_call kind, runtime_layers_fn *fn, void *arg)
 {
-	struct call *c = native_call_new(rt, kind, arg);
+	struct call *c = native_call_new(rt, kind, completion_layers(fn, arg));
 	struct wire_request rq = { 0 };
 
-	if (!c) {
-		fn(NULL, 0, &native_no_memory, arg);
+	if (!c)
 		return;
-	}
-	c->fn.layers = fn;
 	native_call_send(c, "", &rq, -1);
 }
 
@@ -89,8 +80,8 @@ void native_volumes(struct runtime *rt, runtime_layers_fn *fn, void *arg)
 void native_answer_snapshot(struct call *c, const struct wire_snapshot *w)
 {
 	struct runtime_snapshot made = { .flush_us = w->flush_us, .frozen_us = w->frozen_us };
-	runtime_snapshot_fn *fn = c->fn.snapshot;
-	void *arg = c->arg;
+	runtime_snapshot_fn *fn = c->done.fn.snapshot;
+	void *arg = c->done.arg;
 
 	native_call_free(c);
 	fn(&made, NULL, arg);
@@ -101,10 +92,10 @@ static void complete(struct call *c)
 	AUTO(free) struct wire_reply *rows = take_ptr(&c->rows);
 	AUTO(free) char(*names)[WIRE_ID_SIZE] = calloc(c->n_rows + 1, sizeof(*names));
 	AUTO(free) const char **layers = calloc(c->n_rows + 1, sizeof(*layers));
-	runtime_layers_fn *fn = c->fn.layers;
+	runtime_layers_fn *fn = c->done.fn.layers;
 	bool are_volumes = c->kind == WIRE_VOLUMES;
 	size_t n = c->n_rows;
-	void *arg = c->arg;
+	void *arg = c->done.arg;
 	struct err e = { 0 };
 
 	if (!names || !layers) {

@@ -67,14 +67,11 @@ void native_create_send(struct call *c, const struct runtime_spec *spec, const s
 
 void native_volume_make(struct runtime *rt, const char *id, uint64_t limit_bytes, runtime_done_fn *fn, void *arg)
 {
-	struct call *c = native_call_new(rt, WIRE_VOLUME_MAKE, arg);
+	struct call *c = native_call_new(rt, WIRE_VOLUME_MAKE, completion_done(fn, arg));
 	struct wire_request rq = { .limits.disk_bytes = limit_bytes };
 
-	if (!c) {
-		fn(&native_no_memory, arg);
+	if (!c)
 		return;
-	}
-	c->fn.done = fn;
 	native_call_send(c, id, &rq, -1);
 }
 

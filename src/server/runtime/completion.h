@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+/* server/runtime/completion.h - the completions of runtime.h as one type, and calls that are refused before they begin.
+ *
+ * A completion never comes during the call that it belongs to, also when there is no memory left to remember the call with. For
+ * that case a runtime has a struct refusals, whose memory it takes when it is made. */
+#pragma once
+#include "net/loop.h"
+#include "server/runtime/runtime.h"
+
+struct err;
+
+enum completion_kind {
+	COMPLETION_NONE, /* nobody waits */
+	COMPLETION_DONE,
+	COMPLETION_DIAL,
+	COMPLETION_TEXT,
+	COMPLETION_INFO,
+	COMPLETION_STATS,
+	COMPLETION_LIST,
+	COMPLETION_SNAPSHOT,
+	COMPLETION_LAYERS,
+	COMPLETION_PACKED,
+};
+
+struct completion {
+	enum completion_kind kind;
+	union {
+		runtime_done_fn *done;
+		runtime_dial_fn *dial;
+		runtime_text_fn *text;
+		runtime_info_fn *info;
+		runtime_stats_fn *stats;
+		runtime_list_fn *list;
+		runtime_snapshot_fn *snapshot;
+		runtime_layers_fn *layers;
+		runtime_packed_fn *packed;
+	} fn;
+	void *arg;
+};
+
+#define COMPLETION_OF(name, KIND) \
+	static inline struct completion completion_##name(runtime_##name##_fn *fn, void *arg) \
+	{ \
+		return (struct completion){ .kind = COMPLETION_##KIND, .fn.name = fn, .arg = arg }; \
+	}
+COMPLETION_OF(done, DONE)
+COMPLETION_OF(dial, DIAL)
+COMPLETION_OF(text, TEXT)
+COMPLETION_OF(info, INFO)
+COMPLETION_OF(stats, STATS)
+COMPLETION_OF(list, LIST)
+COMPLETION_OF(snapshot, SNAPSHOT)
+COMPLETION_OF(layers, LAYERS)
+COMPLETION_OF(packed, PACKED)
+#undef COMPLETION_OF
+
+void completion_fail(const struct completion *c, const struct runtime_failure *failure); /* calls it, at once */
+
+/* ---- refusals ---- */
+
+#define REFUSALS_MAX 16384 /* in one turn of the loop; with more of them the program ends, as it must not forget one */
+
+struct refusal {
+	struct completion completion;
+	const struct runtime_failure *failure;
+};
+
+struct refusals {
+	struct loop *loop;
+	struct deferred later;
+	struct refusal *items;
+	size_t n;
+};
+
+int refusals_init(struct refusals *r, struct loop *l, struct err *e);
+void refusals_done(struct refusals *r); /* without calling anybody; fine without init */
+/* C fails in the next turn of the loop. Allocates nothing. FAILURE is a constant. */
+void refuse(struct refusals *r, const struct completion *c, const struct runtime_failure *failure);
