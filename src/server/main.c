@@ -220,6 +220,7 @@ static struct runtime *make_native(struct loop *l, const struct config *c, struc
 	rt = runtime_native(l, &(struct runtime_native_spec){ .path = n.socket, .images = c->native.images.items,
 							    .n_images = c->native.images.n, .puller = p,
 							    .default_image = c->native.default_image,
+							    .host_paths = &c->storage.allowed_host_paths,
 							    .egress_path = n.egress_socket }, e);
 	if (rt && c->native.unsafe_no_disk_limit)
 		rt->enforces &= ~(unsigned)LIMIT_DISK;

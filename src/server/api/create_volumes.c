@@ -8,9 +8,9 @@
 #include "base/err.h"
 #include "base/escape.h"
 #include "base/quantity.h"
-#include "box/wire.h"
 #include "server/api/create.h"
 #include "server/model/volumes.h"
+#include "server/runtime/volume_path.h"
 #include "sys/path.h"
 
 #include "base/banned.h"
@@ -19,7 +19,7 @@
 #define STORAGE_MIN (UINT64_C(1) << 20)
 #define STORAGE_MAX (UINT64_C(1) << 50)
 
-_Static_assert(VOLUME_PATH_MAX + 1 == WIRE_PATH_SIZE && VOLUMES_OF_SANDBOX_MAX == WIRE_VOLUMES_MAX, "what is checked here fits");
+_Static_assert(VOLUME_PATH_MAX == ROW_VOLUME_PATH_MAX, "what is checked here can be recorded");
 
 /* ---- shape ---- */
 
@@ -175,7 +175,7 @@ static int check_place(struct checking *c)
 {
 	const char *path = c->volume->mount_path, *cleaned = has_dots(path) ? NULL : clean(c, path);
 
-	if (cleaned && wire_mount_path_valid(cleaned)) {
+	if (cleaned && volume_mount_path_valid(cleaned)) {
 		c->row->mount_path = cleaned;
 		return 0;
 	}
@@ -190,9 +190,8 @@ static int check_place(struct checking *c)
 
 static int check_host(struct checking *c)
 {
-	const char *path = c->volume->host.path, *cleaned, *rest;
+	const char *path = c->volume->host.path, *cleaned, *rest, *sub = c->row->sub_path;
 	size_t n = strlen(path);
-	int prefix;
 
 	if (path[0] != '/' || has_dots(path) || strstr(path, "//") || path[n - 1] == '/')
 		return REFUSE(c, "INVALID_HOST_PATH", "host.path '%s': must be absolute, without '..', '//' and a '/' at its end",
@@ -200,17 +199,16 @@ static int check_host(struct checking *c)
 	cleaned = clean(c, path);
 	if (!cleaned)
 		return REFUSE(c, "INVALID_HOST_PATH", "host.path: too long");
-	prefix = volume_find_folder(c->rules->host_paths, cleaned, c->arena, &rest);
-	if (prefix < 0)
+	if (volume_path_find(c->rules->host_paths, cleaned, c->arena, &rest) < 0)
 		return REFUSE(c, "HOST_PATH_NOT_ALLOWED", "host.path '%s': is in no folder that the operator allows",
 			      SHOWN(str_of(path)));
 	c->row->kind = ROW_VOLUME_HOST;
 	c->row->source = path;
-	c->row->prefix = (unsigned)prefix;
-	c->row->path = arena_printf(c->arena, "%s%s%s", rest, rest[0] && c->row->sub_path[0] ? "/" : "", c->row->sub_path);
-	if (!c->row->path)
+	rest = arena_printf(c->arena, "%s%s%s", rest, rest[0] && sub[0] ? "/" : "", sub);
+	c->row->path = arena_printf(c->arena, "%s%s%s", cleaned, sub[0] ? "/" : "", sub);
+	if (!rest || !c->row->path)
 		return no_memory(c->f);
-	return wire_path_valid(c->row->path) ? 0 : REFUSE(c, "INVALID_HOST_PATH", "host.path: too long");
+	return volume_path_valid(rest) ? 0 : REFUSE(c, "INVALID_HOST_PATH", "host.path: too long");
 }
 
 /* ---- pvc ---- */
@@ -249,7 +247,7 @@ static int check_pvc(struct checking *c, uint64_t *ret_size)
 	c->row->source = p->claim;
 	c->row->path = c->row->sub_path;
 	c->row->is_deleted_with = p->is_deleted_with;
-	if (!wire_path_valid(c->row->path))
+	if (!volume_path_valid(c->row->path))
 		return REFUSE(c, "INVALID_SUB_PATH", "subPath: a name in it is longer than %d bytes", PATH_COMPONENT_MAX);
 	return check_size(c, ret_size);
 }

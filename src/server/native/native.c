@@ -642,6 +642,7 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 	n->images = spec->images;
 	n->n_images = spec->n_images;
 	n->default_image = spec->default_image;
+	n->host_paths = spec->host_paths;
 	n->puller = spec->puller;
 	n->rt.shares_egress = true;
 	n->fd = -1;

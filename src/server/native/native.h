@@ -7,6 +7,7 @@ struct err;
 struct loop;
 struct puller;
 struct runtime;
+struct string_list;
 struct string_pair;
 
 struct runtime_native_spec {
@@ -16,6 +17,7 @@ struct runtime_native_spec {
 	size_t n_images;
 	struct puller *puller;     /* of images that have none of these names; must outlive the runtime; NULL: there are none */
 	const char *default_image; /* which of them, or "host", the name "default" stands for; borrowed */
+	const struct string_list *host_paths; /* folders that may be mounted, in the warden's order; borrowed; NULL: none */
 	const char *egress_path;   /* the socket of egress; copied; NULL: there is none */
 };
 

@@ -49,6 +49,7 @@ struct native {
 	const struct string_pair *images;
 	size_t n_images;
 	const char *default_image;
+	const struct string_list *host_paths;
 	char path[108];
 	int fd;
 	struct io io;

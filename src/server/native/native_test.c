@@ -114,6 +114,8 @@ static void on_returned(void *arg)
 }
 
 static const struct runtime_events events = { .ended = on_ended, .returned = on_returned };
+static const char *folders[] = { "/srv", "/srv/deep/", "/srv/d" };
+static const struct string_list host_paths = { folders, ARRAY_LEN(folders) };
 static const struct string_pair images[] = { { "alpine", "/srv/alpine" }, { "python/3.12:slim", "/srv/python.tar" } };
 
 static int setup(void **state)
@@ -132,7 +134,7 @@ static int setup(void **state)
 	assert_int_equal(bind(f->listener, (struct sockaddr *)&a, sizeof(a)), 0);
 	assert_int_equal(listen(f->listener, 4), 0);
 	f->rt = runtime_native(f->loop, &(struct runtime_native_spec){ .path = f->path, .images = images, .n_images = ARRAY_LEN(images),
-						       .default_image = "python/3.12:slim" }, &(struct err){ 0 });
+						       .default_image = "python/3.12:slim", .host_paths = &host_paths }, &(struct err){ 0 });
 	assert_non_null(f->rt);
 	f->rt->events = &events;
 	f->rt->events_arg = f;
@@ -366,7 +368,7 @@ static void volumes_follow_their_create(void **state)
 {
 	static const char *entrypoint[] = { "x" };
 	const struct runtime_volume volumes[] = {
-		{ RUNTIME_VOLUME_HOST, 3, "", "a/b", "/m", true }, { RUNTIME_VOLUME_NAMED, 0, "v-1", "", "/m/n", false },
+		{ RUNTIME_VOLUME_HOST, "", "/srv/deep/a/b", "/m", true }, { RUNTIME_VOLUME_NAMED, "v-1", "", "/m/n", false },
 	};
 	const struct runtime_spec spec = { .id = "ab-12", .image = "host", .entrypoint = { entrypoint, 1 }, .execd_token = "t",
 					   .limits = RUNTIME_LIMITS_DEFAULT, .volumes = volumes, .n_volumes = 2 };
@@ -379,15 +381,30 @@ static void volumes_follow_their_create(void **state)
 
 	f->rt->ops->create(f->rt, &spec, on_done, f);
 	turn(f);
-	assert_int_equal(passing_recv(f->warden, &m, sizeof(m), 1, &got, &e), PASSING_MESSAGE);
+	assert_int_equal(passing_recv(f->warden, &m, sizeof(m), 2, &got, &e), PASSING_MESSAGE);
 	assert_int_equal(wire_check_request(&m, got.n, got.n_fds, &rq, &e), 0);
 	assert_int_equal(wire_check_volumes(&m, got.n, &rq, &heard, &e), 0);
 	assert_int_equal(heard.n, 2);
-	assert_true(heard.at[0].kind == WIRE_VOLUME_HOST && heard.at[0].prefix == 3 && heard.at[0].is_read_only);
+	assert_true(heard.at[0].kind == WIRE_VOLUME_HOST && heard.at[0].prefix == 1 && heard.at[0].is_read_only);
 	assert_true(heard.at[1].kind == WIRE_VOLUME_NAMED && !heard.at[1].is_read_only);
 	assert_string_equal(heard.at[0].path, "a/b");
 	assert_string_equal(heard.at[1].id, "v-1");
 	assert_string_equal(heard.at[1].mount_path, "/m/n");
+}
+
+static void a_path_that_no_listed_folder_has_is_refused(void **state)
+{
+	static const char *entrypoint[] = { "x" };
+	const struct runtime_volume volume = { RUNTIME_VOLUME_HOST, "", "/srvs", "/m", false };
+	const struct runtime_spec spec = { .id = "ab-12", .image = "host", .entrypoint = { entrypoint, 1 }, .execd_token = "t",
+					   .limits = RUNTIME_LIMITS_DEFAULT, .volumes = &volume, .n_volumes = 1 };
+	struct fixture *f = *state;
+
+	f->rt->ops->create(f->rt, &spec, on_done, f);
+	turn(f);
+	assert_int_equal(f->failed, 1);
+	assert_string_equal(f->failure.code, "HOST_PATH_NOT_ALLOWED");
+	assert_int_equal(f->failure.status, 400);
 }
 
 static void an_image_whose_programs_cannot_start_is_the_clients_to_change(void **state) /* I6 */
@@ -780,7 +797,7 @@ int main(void)
 		TEST(a_pause_that_was_not_done_in_time_can_be_tried_again),
 		TEST(a_disk_that_cannot_be_limited_is_told_by_name),
 		TEST(a_failure_gets_the_code_of_its_operation),
-		TEST(volumes_follow_their_create),
+		TEST(volumes_follow_their_create), TEST(a_path_that_no_listed_folder_has_is_refused),
 		TEST(an_image_whose_programs_cannot_start_is_the_clients_to_change),
 		TEST(a_volume_that_cannot_be_is_told_by_the_contracts_code),
 		TEST(named_volumes_are_made_and_removed),

@@ -68,10 +68,9 @@ enum runtime_volume_kind {
 
 struct runtime_volume {
 	enum runtime_volume_kind kind;
-	unsigned prefix;        /* of the host's: which of the listed folders */
 	const char *id;         /* of a named one */
-	const char *path;       /* in there, as box/wire.h has it */
-	const char *mount_path; /* in the sandbox, likewise */
+	const char *path;       /* of the host's: absolute, and clean (volume_path.h). Of a named one: within it, "" is all of it */
+	const char *mount_path; /* in the sandbox */
 	bool is_read_only;
 };
 

@@ -62,7 +62,7 @@ struct fake {
 	char volumes[FAKE_BOXES_MAX][ID_MAX + 1]; /* that there are */
 	unsigned n_volumes;
 	uint64_t volume_bytes;                    /* of the last one */
-	char mounts[1024];                        /* of the last create: "kind prefix path mount_path ro|", without ids */
+	char mounts[1024];                        /* of the last create: "kind path mount_path ro|", without ids */
 	int far[FAKE_DIALS_MAX]; /* the other ends of what was dialled */
 	unsigned n_far;
 	const char *logs;
@@ -368,8 +368,8 @@ static inline void fake_create(struct runtime *rt, const struct runtime_spec *sp
 		const struct runtime_volume *v = &spec->volumes[i];
 
 		assert_true(v->kind == RUNTIME_VOLUME_HOST || fake_has_volume(f, v->id));
-		n += (size_t)snprintf(f->mounts + n, sizeof(f->mounts) - n, "%s %u '%s' %s%s|",
-				      v->kind == RUNTIME_VOLUME_HOST ? "host" : "named", v->prefix, v->path, v->mount_path,
+		n += (size_t)snprintf(f->mounts + n, sizeof(f->mounts) - n, "%s '%s' %s%s|",
+				      v->kind == RUNTIME_VOLUME_HOST ? "host" : "named", v->path, v->mount_path,
 				      v->is_read_only ? " ro" : "");
 	}
 	fake_keep(f, spec->id, spec->record);
