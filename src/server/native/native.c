@@ -13,6 +13,7 @@
 #include "net/dial.h"
 #include "net/loop.h"
 #include "net/transport.h"
+#include "server/images/pull.h"
 #include "server/native/native_impl.h"
 #include "server/runtime/completion.h"
 #include "server/runtime/runtime.h"
@@ -616,6 +617,8 @@ static void native_free(struct runtime *rt)
 	timer_done(&n->again);
 	closep(&n->fd);
 	refusals_done(&n->refusals);
+	if (n->owns_puller)
+		puller_free(n->puller);
 	free(n);
 }
 
@@ -637,13 +640,15 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 		return NULL;
 	}
 	n->rt = (struct runtime){ .ops = &ops, .name = "native", .code_prefix = "NATIVE", .os = "linux", .arch = RUNTIME_ARCH,
-				  .enforces = LIMIT_CPU | LIMIT_MEMORY | LIMIT_PIDS | LIMIT_DISK };
+				  .enforces = LIMIT_CPU | LIMIT_MEMORY | LIMIT_PIDS | (spec->has_no_disk_limit ? 0 : LIMIT_DISK),
+				  .has_network = spec->has_network, .network_lacks = spec->network_lacks, .puller = spec->puller };
 	n->loop = l;
 	n->images = spec->images;
 	n->n_images = spec->n_images;
 	n->default_image = spec->default_image;
 	n->host_paths = spec->host_paths;
 	n->puller = spec->puller;
+	n->owns_puller = spec->owns_puller;
 	n->rt.shares_egress = true;
 	n->fd = -1;
 	if (refusals_init(&n->refusals, l, e) < 0 || snprintf(n->path, sizeof(n->path), "%s", spec->path) >= (int)sizeof(n->path) ||

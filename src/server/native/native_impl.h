@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/native/native_impl.h - what the runtime_native*.c files share. Nothing else includes it. */
+/* server/native/native_impl.h - what the files of this folder share. Nothing else includes it. */
 #pragma once
 #include "base/err.h"
 #include "base/map.h"
@@ -62,6 +62,7 @@ struct native {
 	size_t n_unsent;
 	/* images of registries */
 	struct puller *puller; /* NULL: there are none */
+	bool owns_puller;
 	struct image_create *image_creates;
 	struct map layers; /* names of those that the warden has, each its own value */
 	bool are_layers_known;
@@ -97,7 +98,7 @@ enum runtime_state native_state_of(uint32_t state); /* an enum wire_state */
 
 struct wire_request native_request(const struct runtime_spec *spec, uint32_t image); /* for a create, without its volumes */
 
-/* runtime_native_spec.c */
+/* spec.c */
 struct native_config { /* what an image says of the programs that are run from it */
 	struct string_list env; /* "K=V" */
 	const char *workdir, *user; /* NULL: nothing */
@@ -105,14 +106,14 @@ struct native_config { /* what an image says of the programs that are run from i
 /* IMAGE may be NULL. Returns the sealed descriptor. */
 int native_spec_make(const struct runtime_spec *spec, const struct native_config *image, struct err *e);
 
-/* runtime_native_image.c */
+/* image.c */
 void native_image_create(struct native *n, const struct runtime_spec *spec, runtime_done_fn *fn, void *arg);
 void native_image_cancel(struct runtime *rt, const char *id);
 void native_layers_changed(struct native *n); /* they are known now: who waited for that goes on */
 bool native_layer_is_wanted(const struct native *n, const unsigned char name[DIGEST_NAME_SIZE]);
 void native_images_done(struct native *n);
 
-/* runtime_native_layers.c */
+/* layers.c */
 int native_layers_open(struct native *n, struct err *e);
 void native_layers_done(struct native *n);
 void native_layers_ask(struct native *n); /* the warden is there, and may have others than the last one */
@@ -125,7 +126,7 @@ void native_answer_drop(struct call *c);
 void native_pack(struct runtime *rt, const struct runtime_layer *layer, int fd, uint64_t disk_max, runtime_packed_fn *fn, void *arg);
 void native_answer_packed(struct call *c, const struct wire_layer *layer);
 
-/* runtime_native_snapshot.c */
+/* snapshot.c */
 int native_add_layers(struct wire_request *rq, const struct string_list *layers, struct err *e); /* behind those that RQ has */
 void native_snapshot(struct runtime *rt, const char *id, const char *layer, runtime_snapshot_fn *fn, void *arg);
 void native_snapshot_remove(struct runtime *rt, const char *layer, runtime_done_fn *fn, void *arg);
@@ -134,13 +135,13 @@ void native_volumes(struct runtime *rt, runtime_layers_fn *fn, void *arg); /* id
 void native_answer_snapshot(struct call *c, const struct wire_snapshot *w);
 void native_answer_snapshots(struct call *c, const struct wire_reply *rp);
 
-/* runtime_native_queue.c */
+/* queue.c */
 /* Leaves when there is room; the descriptors stay the caller's, too. */
 int native_queue(struct native *n, const void *bytes, size_t size, const int *fds, size_t n_fds, struct err *e);
 void native_queue_flush(struct native *n);
 void native_queue_drop(struct native *n); /* nobody is there any more */
 
-/* runtime_native_network.c */
+/* network.c */
 enum wire_network native_network(const struct runtime_spec *spec);
 int native_policy_make(const struct runtime_spec *spec, struct err *e); /* its text in a sealed descriptor */
 void native_dial_egress(struct call *c);
@@ -148,18 +149,18 @@ void native_policy(struct runtime *rt, const char *id, runtime_text_fn *fn, void
 void native_activity(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg);
 void native_network_done(struct native *n);
 
-/* runtime_native_denials.c */
+/* denials.c */
 int native_denials_open(struct native *n, struct err *e);
 void native_denials_done(struct native *n);
 
-/* runtime_native_volume.c */
+/* volume.c */
 void native_create_send(struct call *c, const struct runtime_spec *spec, const struct wire_request *rq, int fd); /* with its volumes */
 bool native_is_volume_fault(const struct err *e, struct runtime_failure *f); /* of a create: fills F then */
 bool native_is_network_fault(const struct native *n, const struct err *e, struct runtime_failure *f); /* likewise */
 void native_volume_make(struct runtime *rt, const char *id, uint64_t limit_bytes, runtime_done_fn *fn, void *arg);
 void native_volume_remove(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg);
 
-/* runtime_native_look.c */
+/* look.c */
 void native_logs(struct runtime *rt, const char *id, const struct runtime_log_query *query, runtime_text_fn *fn, void *arg);
 void native_inspect(struct runtime *rt, const char *id, runtime_info_fn *fn, void *arg);
 void native_stats(struct runtime *rt, const char *id, runtime_stats_fn *fn, void *arg);
@@ -167,7 +168,7 @@ void native_answer_logs(struct call *c, const struct passed *got);
 void native_answer_inspect(struct call *c, const struct wire_reply *rp);
 void native_answer_stats(struct call *c, const struct wire_stats *w);
 
-/* runtime_native_record.c */
+/* record.c */
 void native_record_set(struct runtime *rt, const char *id, struct str record, runtime_done_fn *fn, void *arg);
 void native_record_get(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg);
 void native_answer_record(struct call *c, const struct passed *got);

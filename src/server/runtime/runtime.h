@@ -21,6 +21,7 @@
 #include "base/sha256.h"
 #include "base/str.h"
 
+struct puller;
 struct runtime;
 struct transport;
 
@@ -271,9 +272,10 @@ struct runtime {
 	const char *code_prefix; /* "NATIVE" */
 	const char *os, *arch;   /* "linux", "amd64": what its sandboxes are */
 	unsigned enforces;       /* enum runtime_limit */
-	bool has_network;        /* sandboxes can have one; set by who starts what it needs */
+	bool has_network;        /* sandboxes can have one */
 	const char *network_lacks; /* what networks need and this host does not have, for clients; NULL: nothing that is known */
 	bool shares_egress;      /* PORT_EGRESS is the same for all sandboxes: "/sandboxes/ID" goes before each target */
+	struct puller *puller;   /* its images; NULL: none */
 	const struct runtime_events *events; /* set by the control plane before its first call */
 	void *events_arg;
 };
