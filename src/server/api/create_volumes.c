@@ -9,6 +9,7 @@
 #include "base/escape.h"
 #include "base/quantity.h"
 #include "server/api/create.h"
+#include "server/model/capability.h"
 #include "server/model/volumes.h"
 #include "server/runtime/volume_path.h"
 #include "sys/path.h"
@@ -141,6 +142,14 @@ static int no_memory(struct fault *f)
 	return fault_set(f, 503, NULL, "UNAVAILABLE", "out of memory");
 }
 
+static int missing(const struct checking *c, enum capability what, const char *member)
+{
+	char where[VOLUME_LABEL_MAX + 64];
+
+	(void)snprintf(where, sizeof(where), "volumes '%s': %s", c->volume->name, member);
+	return capability_missing(c->rules->runtime, what, where, c->f);
+}
+
 static bool has_dots(const char *path)
 {
 	struct str rest = str_of(path), word;
@@ -193,6 +202,8 @@ static int check_host(struct checking *c)
 	const char *path = c->volume->host.path, *cleaned, *rest, *sub = c->row->sub_path;
 	size_t n = strlen(path);
 
+	if (!capability_is_there(c->rules->runtime, CAPABILITY_HOST_PATHS))
+		return missing(c, CAPABILITY_HOST_PATHS, "host");
 	if (path[0] != '/' || has_dots(path) || strstr(path, "//") || path[n - 1] == '/')
 		return REFUSE(c, "INVALID_HOST_PATH", "host.path '%s': must be absolute, without '..', '//' and a '/' at its end",
 			      SHOWN(str_of(path)));
@@ -217,15 +228,14 @@ static int check_size(struct checking *c, uint64_t *ret)
 {
 	const struct create_rules *r = c->rules;
 	const char *text = c->volume->pvc.storage;
-	bool has_limits = r->runtime->enforces & LIMIT_DISK;
+	bool has_limits = capability_is_there(r->runtime, CAPABILITY_DISK_LIMIT);
 	struct err e = { 0 };
 
 	*ret = has_limits ? r->volume_bytes : 0;
 	if (!text)
 		return 0;
 	if (!has_limits)
-		return fault_set(c->f, 400, r->runtime->code_prefix, "DISK_LIMIT_UNSUPPORTED",
-				 "volumes '%s': storage cannot be enforced here", c->volume->name);
+		return missing(c, CAPABILITY_DISK_LIMIT, "storage");
 	if (quantity_storage(str_of(text), ret, &e) < 0 || *ret < STORAGE_MIN || *ret > STORAGE_MAX)
 		return fault_set(c->f, 400, "SANDBOX", "INVALID_PARAMETER", "volumes '%s': storage must be 1Mi to 1024Ti",
 				 c->volume->name);
@@ -241,8 +251,8 @@ static int check_pvc(struct checking *c, uint64_t *ret_size)
 
 	if (volumes_check(c->rules->volumes, p->claim, p->is_to_be_made, c->f) < 0)
 		return -1;
-	if (!c->rules->runtime->ops->volume_make)
-		return REFUSE(c, "UNSUPPORTED_BACKEND", "pvc: this runtime has no volumes");
+	if (!capability_is_there(c->rules->runtime, CAPABILITY_VOLUMES))
+		return missing(c, CAPABILITY_VOLUMES, "pvc");
 	c->row->kind = ROW_VOLUME_NAMED;
 	c->row->source = p->claim;
 	c->row->path = c->row->sub_path;

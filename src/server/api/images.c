@@ -18,11 +18,7 @@
 
 struct puller *request_puller(const struct request *rq, struct reply *rp)
 {
-	struct puller *p = plane_of(rq)->spec.puller;
-
-	if (!p)
-		(void)reply_error(rp, 501, "IMAGES::UNSUPPORTED", "images of this runtime are not the server's");
-	return p;
+	return request_can(rq, rp, CAPABILITY_IMAGES) ? plane_of(rq)->spec.puller : NULL;
 }
 
 int request_check_room(const struct request *rq, struct reply *rp, struct err *e)

@@ -291,8 +291,8 @@ int snapshot_archive_get(struct request *rq, struct reply *rp, struct err *e)
 		return 0;
 	if (snapshot_check_use(sn, &f) < 0)
 		return reply_fault(rp, &f);
-	if (!plane->spec.puller || !plane->spec.runtime->ops->pack)
-		return reply_error(rp, 501, "SNAPSHOT::NOT_IMPLEMENTED", "this runtime's snapshots cannot be exported");
+	if (!request_can(rq, rp, CAPABILITY_SNAPSHOT_EXPORT))
+		return 0;
 	im = sn->row.image_digest ? images_find(plane->spec.puller, sn->row.image_digest) : NULL;
 	if (!im)
 		return cannot(rp, sn, "the image below it is not one of a registry or an archive");

@@ -347,7 +347,7 @@ static const struct pulled_image *find_by_name(const struct image_create *ic)
 	if (reference_parse(str_of(ic->spec.image), &ref, &(struct err){ 0 }) < 0 || !reference_write(&ref, &name))
 		return NULL;
 	for (size_t i = 0; (image = images_at(ic->n->puller, i)); i++)
-		if (strcmp(image->name, buf_z(&name)) == 0 && strcmp(image->arch, ic->n->rt.arch) == 0)
+		if (strcmp(image->name, buf_z(&name)) == 0 && strcmp(image->arch, NATIVE_ARCH) == 0)
 			return native_has_layers(ic->n, image) ? image : NULL;
 	return NULL;
 }

@@ -31,11 +31,6 @@
 #define CREATE_MS 600000
 #define LAYER_MS (2 * 3600 * 1000) /* half an hour to unpack it, and others before it */
 #define LIST_MAX 16384
-#if defined(__x86_64__)
-#define RUNTIME_ARCH "amd64"
-#else
-#define RUNTIME_ARCH "arm64"
-#endif
 
 const struct runtime_failure native_no_memory = {
 	.code = "SANDBOX_QUERY_FAILED", .status = 503, .err = { .code = ERR_UNAVAILABLE, .msg = "out of memory" },
@@ -622,6 +617,20 @@ static void native_free(struct runtime *rt)
 	free(n);
 }
 
+static struct runtime_capabilities what_it_can(const struct runtime_native_spec *spec)
+{
+	static const struct runtime_platform here = { "linux", NATIVE_ARCH };
+	const unsigned some = 1U << RUNTIME_NET_OPEN | 1U << RUNTIME_NET_POLICY;
+
+	return (struct runtime_capabilities){
+		.platforms = &here, .n_platforms = 1,
+		.limits = LIMIT_CPU | LIMIT_MEMORY | LIMIT_PIDS | (spec->has_no_disk_limit ? 0 : LIMIT_DISK),
+		.networks = 1U << RUNTIME_NET_NONE | (spec->has_network ? some : 0), .network_lacks = spec->network_lacks,
+		.pauses = true, .snapshots = true, .exports_snapshots = spec->puller, .forks = true, .rolls_back = true,
+		.images = spec->puller, .image_archives = spec->puller, .volumes = true, .host_paths = true, .logs = true, .stats = true,
+	};
+}
+
 struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec *spec, struct err *e)
 {
 	static const struct runtime_ops ops = {
@@ -639,9 +648,7 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 		(void)err_no_memory(e);
 		return NULL;
 	}
-	n->rt = (struct runtime){ .ops = &ops, .name = "native", .code_prefix = "NATIVE", .os = "linux", .arch = RUNTIME_ARCH,
-				  .enforces = LIMIT_CPU | LIMIT_MEMORY | LIMIT_PIDS | (spec->has_no_disk_limit ? 0 : LIMIT_DISK),
-				  .has_network = spec->has_network, .network_lacks = spec->network_lacks, .puller = spec->puller };
+	n->rt = (struct runtime){ .ops = &ops, .name = "native", .code_prefix = "NATIVE", .can = what_it_can(spec), .puller = spec->puller };
 	n->loop = l;
 	n->images = spec->images;
 	n->n_images = spec->n_images;

@@ -11,6 +11,12 @@
 #include "server/runtime/completion.h"
 #include "server/runtime/runtime.h"
 
+#if defined(__x86_64__)
+#define NATIVE_ARCH "amd64"
+#else
+#define NATIVE_ARCH "arm64"
+#endif
+
 struct image_create;
 struct native;
 struct passed;

@@ -539,7 +539,7 @@ static void a_disk_that_cannot_be_limited_is_told_by_name(void **state) /* L3 */
 	struct wire_request rq;
 	struct wire_reply rp;
 
-	assert_true(f->rt->enforces & LIMIT_DISK);
+	assert_true(f->rt->can.limits & LIMIT_DISK);
 	start_create(f);
 	rq = hear(f, &got);
 	rp = reply_to(&rq);

@@ -47,8 +47,8 @@ bool native_is_network_fault(const struct native *n, const struct err *e, struct
 		return false;
 	f->code = "NETWORK_UNAVAILABLE";
 	f->status = 503;
-	if (n->rt.network_lacks)
-		(void)snprintf(f->says, sizeof(f->says), "sandboxes have no network on this host: %s", n->rt.network_lacks);
+	if (n->rt.can.network_lacks)
+		(void)snprintf(f->says, sizeof(f->says), "sandboxes have no network on this host: %s", n->rt.can.network_lacks);
 	else
 		(void)snprintf(f->says, sizeof(f->says), "the network of the sandbox could not be set up at the moment; if that lasts, "
 			       "'opensandbox-server doctor' tells what is missing");

@@ -53,7 +53,7 @@ struct runtime_limits { /* none is 0 */
 		.cpu_milli = 1024 * 1000, .memory_bytes = UINT64_C(1) << 50, .pids = 4194304, .disk_bytes = UINT64_C(1) << 50, \
 	})
 
-enum runtime_limit { /* bits: which limits a runtime can hold a sandbox to */
+enum runtime_limit { /* bits: limits that a sandbox can be held to */
 	LIMIT_CPU = 1,
 	LIMIT_MEMORY = 2,
 	LIMIT_PIDS = 4,
@@ -249,6 +249,26 @@ struct runtime_denial {
 	uint64_t lost;     /* this many before it could not be told */
 };
 
+/* ---- what a runtime can do ---- */
+
+struct runtime_platform {
+	const char *os, *arch; /* "linux", "amd64" */
+};
+
+/* What is not here is refused before the runtime is asked (model/capability.h). An operation that is missing may be NULL. */
+struct runtime_capabilities {
+	const struct runtime_platform *platforms; /* of sandboxes; the first is what one is that names none */
+	size_t n_platforms;
+	unsigned limits;   /* of enum runtime_limit */
+	unsigned networks; /* 1 << of enum runtime_network */
+	const char *network_lacks; /* what networks need and this host does not have, for clients; NULL: nothing that is known */
+	bool pauses;
+	bool snapshots, exports_snapshots, forks, rolls_back;
+	bool images, image_archives; /* kept by the runtime: listed, pulled ahead, removed; loaded from archives and saved to them */
+	bool volumes, host_paths;    /* named ones, and folders of the host */
+	bool logs, stats;
+};
+
 /* What the runtime tells by itself, from the loop. */
 struct runtime_events {
 	/* It ended; its record and files stay until it is removed. Also while an operation on it is in progress, never
@@ -270,15 +290,17 @@ struct runtime {
 	const struct runtime_ops *ops;
 	const char *name;        /* "native" */
 	const char *code_prefix; /* "NATIVE" */
-	const char *os, *arch;   /* "linux", "amd64": what its sandboxes are */
-	unsigned enforces;       /* enum runtime_limit */
-	bool has_network;        /* sandboxes can have one */
-	const char *network_lacks; /* what networks need and this host does not have, for clients; NULL: nothing that is known */
+	struct runtime_capabilities can;
 	bool shares_egress;      /* PORT_EGRESS is the same for all sandboxes: "/sandboxes/ID" goes before each target */
 	struct puller *puller;   /* its images; NULL: none */
 	const struct runtime_events *events; /* set by the control plane before its first call */
 	void *events_arg;
 };
+
+static inline bool runtime_has_network(const struct runtime *rt, enum runtime_network network)
+{
+	return rt->can.networks & 1U << network;
+}
 
 /* No completion and no event comes after this. */
 static inline void runtime_free(struct runtime *rt)

@@ -488,6 +488,20 @@ static inline void fake_free(struct runtime *rt)
 	(void)rt;
 }
 
+#define FAKE_NETWORKS (1U << RUNTIME_NET_NONE | 1U << RUNTIME_NET_OPEN | 1U << RUNTIME_NET_POLICY)
+
+/* But for networks, and images of its own. */
+static inline struct runtime_capabilities fake_can(void)
+{
+	static const struct runtime_platform here = { "linux", "amd64" };
+
+	return (struct runtime_capabilities){
+		.platforms = &here, .n_platforms = 1, .limits = LIMIT_CPU | LIMIT_MEMORY | LIMIT_PIDS | LIMIT_DISK,
+		.networks = 1U << RUNTIME_NET_NONE, .pauses = true, .snapshots = true, .forks = true, .rolls_back = true, .volumes = true,
+		.host_paths = true, .logs = true, .stats = true,
+	};
+}
+
 static inline void fake_init(struct fake *f, struct loop *l)
 {
 	static const struct runtime_ops ops = {
@@ -499,8 +513,7 @@ static inline void fake_init(struct fake *f, struct loop *l)
 	};
 
 	*f = (struct fake){
-		.rt = { .ops = &ops, .name = "native", .code_prefix = "NATIVE", .os = "linux", .arch = "amd64",
-			.enforces = LIMIT_CPU | LIMIT_MEMORY | LIMIT_PIDS | LIMIT_DISK },
+		.rt = { .ops = &ops, .name = "native", .code_prefix = "NATIVE", .can = fake_can() },
 		.loop = l,
 		.logs = "",
 		.failure = { .code = "SANDBOX_START_FAILED", .status = 500,
