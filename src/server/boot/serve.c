@@ -340,7 +340,6 @@ static int start_plane(struct serving *s, const struct serve_spec *spec, struct 
 	if (!s->runtime || boot_id_read(s->boot_id, e) < 0)
 		return -1;
 	plane.runtime = s->runtime;
-	plane.puller = s->runtime->puller;
 	s->plane = plane_open(&plane, &fault, e);
 	if (!s->plane) {
 		report_fault(spec, fault);

@@ -3,8 +3,8 @@
 
 #include "base/err.h"
 #include "net/loop.h"
-#include "server/images/pull.h"
 #include "server/model/pool.h"
+#include "server/runtime/runtime.h"
 
 #include "base/banned.h"
 
@@ -33,8 +33,7 @@ void plane_close(struct plane *p)
 	if (!p)
 		return;
 	p->spec.parts->stop(p);
-	if (p->spec.puller)
-		images_set_users(p->spec.puller, NULL, NULL);
+	p->spec.runtime->users = NULL;
 	if (p->snapshots)
 		snapshots_stop(p->snapshots);
 	pools_stop(p->pools);
@@ -82,6 +81,8 @@ static void on_denied(const struct runtime_denial *d, void *arg)
 	p->spec.parts->denied(p, d);
 }
 
+static const struct runtime_users users = { .uses_image = is_image_used };
+
 struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fault, struct err *e)
 {
 	AUTO(plane_close) struct plane *p = calloc(1, sizeof(*p));
@@ -106,7 +107,7 @@ struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fa
 	p->store = store_open(spec->state_dir, ret_fault, e);
 	if (!p->store)
 		return NULL;
-	if (spec->puller && puller_attach(spec->puller, p->store, ret_fault, e) < 0)
+	if (spec->runtime->ops->open && spec->runtime->ops->open(spec->runtime, p->store, ret_fault, e) < 0)
 		return NULL;
 	if (spec->parts->open(p, e) < 0)
 		return NULL;
@@ -120,8 +121,8 @@ struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fa
 	p->sandboxes = sandboxes_new(&set, ret_fault, e);
 	if (!p->sandboxes)
 		return NULL;
-	if (spec->puller)
-		images_set_users(spec->puller, is_image_used, p);
+	spec->runtime->users = &users;
+	spec->runtime->users_arg = p;
 	return take_ptr(&p);
 }
 

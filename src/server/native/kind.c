@@ -98,6 +98,7 @@ static struct runtime *make(const struct runtime_start *start, struct err *e)
 		.default_image = c->native.default_image, .host_paths = &c->storage.allowed_host_paths, .egress_path = n.egress_socket,
 		.has_network = start->has_network, .network_lacks = start->network_lacks,
 		.has_no_disk_limit = c->native.unsafe_no_disk_limit, .owns_puller = true,
+		.scratch_dir = start->state_dir,
 	};
 	struct runtime *rt;
 

@@ -157,16 +157,17 @@ static void drop(struct native *n, const unsigned char name[DIGEST_NAME_SIZE])
 
 /* ---- packing ---- */
 
-void native_pack(struct runtime *rt, const struct runtime_layer *layer, int fd, uint64_t disk_max, runtime_packed_fn *fn, void *arg)
+void native_pack(struct native *n, const char *snapshot, const unsigned char *blob, int fd, uint64_t disk_max, runtime_packed_fn *fn,
+		 void *arg)
 {
-	struct call *c = native_call_new(rt, WIRE_LAYER_PACK, completion_packed(fn, arg));
+	struct call *c = native_call_new(&n->rt, WIRE_LAYER_PACK, completion_packed(fn, arg));
 	struct wire_request rq = { .limits.disk_bytes = disk_max };
-	const char *const names[] = { layer->snapshot };
+	const char *const names[] = { snapshot };
 
 	if (!c)
 		return;
-	if (layer->blob) {
-		rq = request_of(layer->blob);
+	if (blob) {
+		rq = request_of(blob);
 		rq.limits.disk_bytes = disk_max;
 	} else if (native_add_layers(&rq, &(struct string_list){ (const char **)(uintptr_t)names, 1 }, &c->failure) < 0) {
 		native_call_fail_later(c);

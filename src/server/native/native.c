@@ -604,6 +604,8 @@ static void native_free(struct runtime *rt)
 	while (n->calls)
 		native_call_free(n->calls);
 	native_images_done(n);
+	native_image_calls_done(n);
+	native_exports_done(n);
 	native_layers_done(n);
 	native_network_done(n);
 	native_denials_done(n);
@@ -639,7 +641,11 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 		.policy = native_policy,   .activity = native_activity,
 		.record_set = native_record_set, .record_get = native_record_get,
 		.list = native_list,       .snapshot = native_snapshot, .snapshot_remove = native_snapshot_remove,
-		.snapshots = native_snapshots, .pack = native_pack, .volume_make = native_volume_make, .volume_remove = native_volume_remove, .volumes = native_volumes,
+		.snapshots = native_snapshots, .snapshot_export = native_snapshot_export,
+		.volume_make = native_volume_make, .volume_remove = native_volume_remove, .volumes = native_volumes,
+		.open = native_open, .images = native_images, .image_remove = native_image_remove, .image_pull = native_image_pull,
+		.image_load = native_image_load, .image_save = native_image_save, .image_cancel = native_image_forget,
+		.check_room = native_check_room,
 		.cancel = native_image_cancel, .check_image = native_check_image, .free = native_free,
 	};
 	struct native *n = calloc(1, sizeof(*n));
@@ -648,12 +654,13 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 		(void)err_no_memory(e);
 		return NULL;
 	}
-	n->rt = (struct runtime){ .ops = &ops, .name = "native", .code_prefix = "NATIVE", .can = what_it_can(spec), .puller = spec->puller };
+	n->rt = (struct runtime){ .ops = &ops, .name = "native", .code_prefix = "NATIVE", .can = what_it_can(spec) };
 	n->loop = l;
 	n->images = spec->images;
 	n->n_images = spec->n_images;
 	n->default_image = spec->default_image;
 	n->host_paths = spec->host_paths;
+	n->scratch_dir = spec->scratch_dir;
 	n->puller = spec->puller;
 	n->owns_puller = spec->owns_puller;
 	n->rt.shares_egress = true;

@@ -23,6 +23,7 @@ struct runtime_native_spec {
 	bool has_network;          /* egress is started, */
 	const char *network_lacks; /* and this is missing, see runtime.h */
 	bool has_no_disk_limit;    /* the warden is started without */
+	const char *scratch_dir;   /* where files without a name may be made; borrowed */
 	bool owns_puller;          /* it is freed with the runtime */
 };
 

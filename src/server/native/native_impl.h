@@ -17,6 +17,8 @@
 #define NATIVE_ARCH "arm64"
 #endif
 
+struct exporting;
+struct image_call;
 struct image_create;
 struct native;
 struct passed;
@@ -25,6 +27,8 @@ struct egress_ask;
 struct pulled_image;
 struct pulled_layer;
 struct puller;
+struct store;
+enum store_fault;
 struct unsent;
 
 /* One request to the warden that has not been answered, or whose completion waits for the loop. */
@@ -70,6 +74,9 @@ struct native {
 	struct puller *puller; /* NULL: there are none */
 	bool owns_puller;
 	struct image_create *image_creates;
+	struct image_call *image_calls;
+	struct exporting *exports;
+	const char *scratch_dir;
 	struct map layers; /* names of those that the warden has, each its own value */
 	bool are_layers_known;
 	struct timer layer_sweep;
@@ -119,6 +126,23 @@ void native_layers_changed(struct native *n); /* they are known now: who waited 
 bool native_layer_is_wanted(const struct native *n, const unsigned char name[DIGEST_NAME_SIZE]);
 void native_images_done(struct native *n);
 
+/* images.c */
+void native_images(struct runtime *rt, runtime_images_fn *fn, void *arg);
+void native_image_remove(struct runtime *rt, const char *uri, runtime_done_fn *fn, void *arg);
+void native_image_pull(struct runtime *rt, const struct runtime_image_order *o, runtime_image_progress_fn *progress, runtime_image_fn *fn,
+		       void *arg);
+int native_image_load(struct runtime *rt, const struct runtime_image_load *o, int *ret_pipe, runtime_images_fn *fn, void *arg,
+		      struct err *e);
+void native_image_save(struct runtime *rt, const struct runtime_image_order *o, runtime_parts_fn *fn, void *arg);
+void native_image_forget(struct runtime *rt, void *arg);
+int native_check_room(struct runtime *rt, struct err *e);
+int native_open(struct runtime *rt, struct store *s, enum store_fault *ret_fault, struct err *e);
+void native_image_calls_done(struct native *n);
+
+/* export.c */
+void native_snapshot_export(struct runtime *rt, const struct runtime_export *o, runtime_parts_fn *fn, void *arg);
+void native_exports_done(struct native *n);
+
 /* layers.c */
 int native_layers_open(struct native *n, struct err *e);
 void native_layers_done(struct native *n);
@@ -129,7 +153,9 @@ void native_layer_note(struct native *n, const unsigned char name[DIGEST_NAME_SI
 void native_layer_add(struct native *n, const struct pulled_layer *layer, int blob, runtime_done_fn *fn, void *arg);
 void native_answer_layers(struct call *c, const struct wire_reply *rp);
 void native_answer_drop(struct call *c);
-void native_pack(struct runtime *rt, const struct runtime_layer *layer, int fd, uint64_t disk_max, runtime_packed_fn *fn, void *arg);
+/* Of a snapshot or of an image (the other is NULL), into FD, an empty file, of which DISK_MAX bytes are on the disk at most. */
+void native_pack(struct native *n, const char *snapshot, const unsigned char *blob, int fd, uint64_t disk_max, runtime_packed_fn *fn,
+		 void *arg);
 void native_answer_packed(struct call *c, const struct wire_layer *layer);
 
 /* snapshot.c */

@@ -20,6 +20,9 @@ void completion_fail(const struct completion *c, const struct runtime_failure *f
 	case COMPLETION_SNAPSHOT: c->fn.snapshot(NULL, failure, c->arg); break;
 	case COMPLETION_LAYERS: c->fn.layers(NULL, 0, failure, c->arg); break;
 	case COMPLETION_PACKED: c->fn.packed(NULL, failure, c->arg); break;
+	case COMPLETION_IMAGE: c->fn.image(NULL, failure, c->arg); break;
+	case COMPLETION_IMAGES: c->fn.images(NULL, 0, failure, c->arg); break;
+	case COMPLETION_PARTS: (void)c->fn.parts(NULL, failure, c->arg); break;
 	}
 }
 
@@ -63,4 +66,11 @@ void refuse(struct refusals *r, const struct completion *c, const struct runtime
 	}
 	r->items[r->n++] = (struct refusal){ *c, failure };
 	defer(&r->later, r->loop, on_later, r, "refused calls");
+}
+
+void refusals_forget(struct refusals *r, const void *arg)
+{
+	for (size_t i = 0; i < r->n; i++)
+		if (r->items[i].completion.arg == arg)
+			r->items[i].completion.kind = COMPLETION_NONE;
 }

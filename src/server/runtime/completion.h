@@ -4,10 +4,14 @@
  * A completion never comes during the call that it belongs to, also when there is no memory left to remember the call with. For
  * that case a runtime has a struct refusals, whose memory it takes when it is made. */
 #pragma once
+#include "base/sha256.h"
 #include "net/loop.h"
 #include "server/runtime/runtime.h"
 
 struct err;
+
+/* Of a layer as an uncompressed tar: its digest. */
+typedef void runtime_packed_fn(const unsigned char digest[SHA256_SIZE], const struct runtime_failure *failure, void *arg);
 
 enum completion_kind {
 	COMPLETION_NONE, /* nobody waits */
@@ -19,7 +23,10 @@ enum completion_kind {
 	COMPLETION_LIST,
 	COMPLETION_SNAPSHOT,
 	COMPLETION_LAYERS,
-	COMPLETION_PACKED,
+	COMPLETION_PACKED, /* within a runtime */
+	COMPLETION_IMAGE,
+	COMPLETION_IMAGES,
+	COMPLETION_PARTS,
 };
 
 struct completion {
@@ -34,6 +41,9 @@ struct completion {
 		runtime_snapshot_fn *snapshot;
 		runtime_layers_fn *layers;
 		runtime_packed_fn *packed;
+		runtime_image_fn *image;
+		runtime_images_fn *images;
+		runtime_parts_fn *parts;
 	} fn;
 	void *arg;
 };
@@ -52,6 +62,9 @@ COMPLETION_OF(list, LIST)
 COMPLETION_OF(snapshot, SNAPSHOT)
 COMPLETION_OF(layers, LAYERS)
 COMPLETION_OF(packed, PACKED)
+COMPLETION_OF(image, IMAGE)
+COMPLETION_OF(images, IMAGES)
+COMPLETION_OF(parts, PARTS)
 #undef COMPLETION_OF
 
 void completion_fail(const struct completion *c, const struct runtime_failure *failure); /* calls it, at once */
@@ -76,3 +89,4 @@ int refusals_init(struct refusals *r, struct loop *l, struct err *e);
 void refusals_done(struct refusals *r); /* without calling anybody; fine without init */
 /* C fails in the next turn of the loop. Allocates nothing. FAILURE is a constant. */
 void refuse(struct refusals *r, const struct completion *c, const struct runtime_failure *failure);
+void refusals_forget(struct refusals *r, const void *arg); /* those to ARG */

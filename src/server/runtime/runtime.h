@@ -18,12 +18,13 @@
 #include "base/decode.h"
 #include "base/err.h"
 #include "base/own.h"
-#include "base/sha256.h"
 #include "base/str.h"
+#include "server/runtime/image.h"
 
-struct puller;
 struct runtime;
+struct store;
 struct transport;
+enum store_fault;
 
 #define PORT_EXECD 44772 /* leads to execd's own socket, not to a port */
 #define PORT_EGRESS 18080
@@ -113,10 +114,12 @@ struct runtime_snapshot {
 	uint64_t frozen_us; /* how long it was frozen */
 };
 
-struct runtime_layer { /* one of the two */
-	const char *snapshot;      /* its name */
-	const unsigned char *blob; /* of an image: its name */
+struct runtime_export {
+	struct string_list layers;
+	const char *image_digest; /* of the image below it; NULL: not known */
+	const char *id;           /* of the snapshot, as clients know it: the image is called by it */
 };
+#define RUNTIME_EXPORTS_AT_ONCE 2
 
 /* How far the image of a create is that has to be fetched first. */
 struct runtime_progress {
@@ -184,7 +187,6 @@ typedef void runtime_info_fn(const struct runtime_info *info, const struct runti
 typedef void runtime_stats_fn(const struct runtime_stats *stats, const struct runtime_failure *failure, void *arg);
 typedef void runtime_snapshot_fn(const struct runtime_snapshot *made, const struct runtime_failure *failure, void *arg);
 typedef void runtime_layers_fn(const char *const *layers, size_t n, const struct runtime_failure *failure, void *arg);
-typedef void runtime_packed_fn(const unsigned char digest[SHA256_SIZE], const struct runtime_failure *failure, void *arg);
 typedef void runtime_list_fn(const struct runtime_box *boxes, size_t n, const struct runtime_failure *failure, void *arg);
 
 #define RUNTIME_LOG_MAX ((size_t)1024 * 1024) /* bytes of one answer */
@@ -224,9 +226,9 @@ struct runtime_ops {
 	/* Of what is not there succeeds. ERR_CONFLICT while a sandbox stands on it. */
 	void (*snapshot_remove)(struct runtime *rt, const char *layer, runtime_done_fn *fn, void *arg);
 	void (*snapshots)(struct runtime *rt, runtime_layers_fn *fn, void *arg); /* all that there are */
-	/* A layer as an uncompressed tar of an OCI layer, into FD, an empty file that is the caller's, of which DISK_MAX bytes are
-	 * on the disk at most. Takes 2 h at most. NULL: it has no such layers. */
-	void (*pack)(struct runtime *rt, const struct runtime_layer *layer, int fd, uint64_t disk_max, runtime_packed_fn *fn, void *arg);
+	/* As an image of its own, with the layers of the image below it. Takes 2 h for each layer at most. SNAPSHOT::NOT_EXPORTABLE: that
+	 * image is not one whose layers there are. */
+	void (*snapshot_export)(struct runtime *rt, const struct runtime_export *o, runtime_parts_fn *fn, void *arg);
 	/* Volumes with a name of ours (id_valid()). What was made is on the disk when this succeeds, whatever happens; making one
 	 * that is there succeeds. LIMIT_BYTES 0: none, where disks have none. One is removed when no sandbox has it. NULL: the
 	 * runtime has no volumes at all. */
@@ -235,6 +237,26 @@ struct runtime_ops {
 	void (*volume_remove)(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg);
 	/* A create in progress may fail as soon as that can be; its completion comes all the same. May be NULL. */
 	void (*cancel)(struct runtime *rt, const char *id);
+	/* Before the first call of others and before the store is started: reads what it keeps there. NULL: nothing. */
+	int (*open)(struct runtime *rt, struct store *s, enum store_fault *ret_fault, struct err *e);
+	/* Images that it keeps. A failure's `err` says why, with words for clients unless it is ERR_IO or ERR_INTERNAL; its status and
+	 * code are those of a route only where it was out of memory. */
+	void (*images)(struct runtime *rt, runtime_images_fn *fn, void *arg);
+	/* URI: a name, or the digest of a manifest: all that it names, of any platform. ERR_NOT_FOUND; ERR_CONFLICT: somebody stands on
+	 * what is left. */
+	void (*image_remove)(struct runtime *rt, const char *uri, runtime_done_fn *fn, void *arg);
+	/* PROGRESS may be NULL. A pull that nobody waits for ends. */
+	void (*image_pull)(struct runtime *rt, const struct runtime_image_order *o, runtime_image_progress_fn *progress, runtime_image_fn *fn,
+			   void *arg);
+	/* The archive is to be written to *ret_pipe, which does not block and is the caller's to close: its end is the archive's. -1: E,
+	 * and no completion. */
+	int (*image_load)(struct runtime *rt, const struct runtime_image_load *o, int *ret_pipe, runtime_images_fn *fn, void *arg,
+			  struct err *e);
+	/* What is not there is pulled. */
+	void (*image_save)(struct runtime *rt, const struct runtime_image_order *o, runtime_parts_fn *fn, void *arg);
+	void (*image_cancel)(struct runtime *rt, void *arg); /* no completion of the last three comes to ARG any more */
+	/* At once: whether anything may be begun that takes room: ERR_LIMIT with ENOSPC in `sys` (L7). NULL: the room is not ours. */
+	int (*check_room)(struct runtime *rt, struct err *e);
 	/* At once: whether the image can be named like that. ERR_INVALID and a message that says which forms there are. */
 	int (*check_image)(struct runtime *rt, const char *uri, struct err *e);
 	void (*free)(struct runtime *rt);
@@ -285,6 +307,11 @@ struct runtime_events {
 	void (*progress)(const char *id, const struct runtime_progress *p, void *arg);
 };
 
+/* What the control plane has use for still. Asked from the loop. */
+struct runtime_users {
+	bool (*uses_image)(const char *digest, void *arg); /* a sandbox or a snapshot stands on the image with this manifest */
+};
+
 /* The head of every runtime; its own state follows. */
 struct runtime {
 	const struct runtime_ops *ops;
@@ -292,9 +319,10 @@ struct runtime {
 	const char *code_prefix; /* "NATIVE" */
 	struct runtime_capabilities can;
 	bool shares_egress;      /* PORT_EGRESS is the same for all sandboxes: "/sandboxes/ID" goes before each target */
-	struct puller *puller;   /* its images; NULL: none */
 	const struct runtime_events *events; /* set by the control plane before its first call */
 	void *events_arg;
+	const struct runtime_users *users; /* likewise, before its store is started; NULL: nobody says, so all may be used */
+	void *users_arg;
 };
 
 static inline bool runtime_has_network(const struct runtime *rt, enum runtime_network network)
