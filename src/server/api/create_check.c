@@ -429,7 +429,7 @@ static int check_snapshot(const struct create_request *rq, const struct create_r
 	o->image = sn->row.image;
 	o->image_digest = sn->row.image_digest;
 	o->snapshot = sn->row.id;
-	o->layers = sn->row.layers;
+	o->base = sn->row.reference;
 	return check_base(rules, o, f);
 }
 

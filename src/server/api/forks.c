@@ -169,7 +169,7 @@ int sandbox_rollback_post(struct request *rq, struct reply *rp, struct err *e)
 	if (!p)
 		return -1;
 	p->shows = PENDING_SANDBOX;
-	if (sandbox_rollback(sb, sn->row.id, &sn->row.layers, &r.env, pending_done, p, &f) == 0)
+	if (sandbox_rollback(sb, sn->row.id, sn->row.reference, &r.env, pending_done, p, &f) == 0)
 		return 0;
 	free(p);
 	return reply_fault(rp, &f);

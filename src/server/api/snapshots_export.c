@@ -90,7 +90,7 @@ static int begin(struct request *rq, struct reply *rp, const struct snapshot *sn
 	plane->exports++;
 	plane_job_begin(plane, &x->job, exporting_drop);
 	(void)reply_hold(rp, on_hangup, x);
-	rt->ops->snapshot_export(rt, &(struct runtime_export){ .layers = sn->row.layers, .image_digest = sn->row.image_digest, .id = sn->row.id },
+	rt->ops->snapshot_export(rt, &(struct runtime_export){ .reference = sn->row.reference, .image_digest = sn->row.image_digest, .id = sn->row.id },
 				 on_parts, x);
 	return 0;
 }

@@ -33,7 +33,8 @@ void plane_close(struct plane *p)
 	if (!p)
 		return;
 	p->spec.parts->stop(p);
-	p->spec.runtime->users = NULL;
+	if (p->spec.runtime->users_arg == p)
+		p->spec.runtime->users = NULL;
 	if (p->snapshots)
 		snapshots_stop(p->snapshots);
 	pools_stop(p->pools);
@@ -57,7 +58,8 @@ static void on_gone(struct sandbox *sb, void *arg)
 
 	pools_gone(p->pools, sb); /* first: it may be calling it */
 	p->spec.parts->gone(p, sb);
-	snapshots_released(p->snapshots);
+	if (p->spec.runtime->ops->snapshots_released)
+		p->spec.runtime->ops->snapshots_released(p->spec.runtime);
 }
 
 static bool is_image_used(const char *digest, void *arg)
@@ -81,7 +83,15 @@ static void on_denied(const struct runtime_denial *d, void *arg)
 	p->spec.parts->denied(p, d);
 }
 
-static const struct runtime_users users = { .uses_image = is_image_used };
+static void each_reference(runtime_reference_fn *fn, void *fn_arg, void *arg)
+{
+	const struct plane *p = arg;
+
+	snapshots_each_reference(p->snapshots, fn, fn_arg);
+	sandboxes_each_reference(p->sandboxes, fn, fn_arg);
+}
+
+static const struct runtime_users users = { .uses_image = is_image_used, .each_reference = each_reference };
 
 struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fault, struct err *e)
 {

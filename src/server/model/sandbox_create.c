@@ -365,7 +365,7 @@ static void ask_runtime(struct box *b)
 	struct runtime_spec spec = {
 		.id = b->id, .image = b->pub.row.image, .image_digest = b->pub.row.image_digest,
 		.entrypoint = b->pub.row.entrypoint, .env = b->first->env,
-		.limits = b->pub.row.limits, .execd_token = token, .layers = b->pub.row.layers, .volumes = volumes,
+		.limits = b->pub.row.limits, .execd_token = token, .base = b->pub.row.base, .volumes = volumes,
 		.n_volumes = box_runtime_volumes(b, volumes),
 		.os = b->pub.row.os, .arch = b->pub.row.arch, .username = b->first->username, .password = b->first->password,
 		.network = b->pub.row.network, .policy = str_of(b->pub.row.policy),
@@ -556,7 +556,7 @@ int create_row(struct sandboxes *s, const struct sandbox_order *o, struct sandbo
 	     expires / US_PER_S > CIVIL_MAX_S))
 		return fault_set(f, 400, "SANDBOX", "INVALID_PARAMETER", "timeout: too large for a date");
 	*r = (struct sandbox_row){
-		.image = o->image, .image_digest = o->image_digest, .snapshot = o->snapshot, .layers = o->layers,
+		.image = o->image, .image_digest = o->image_digest, .snapshot = o->snapshot, .base = o->base,
 		.entrypoint = o->entrypoint, .os = o->os, .arch = o->arch, .limits = o->limits,
 		.renew_s = o->renew_s, .is_secure = o->is_secure, .metadata = o->metadata, .created_us = now, .changed_us = now,
 		.expires_us = expires, .state = SANDBOX_PENDING, .reason = "CONTAINER_STARTING",

@@ -36,7 +36,7 @@ struct task {
 	struct arena arena; /* of the four below */
 	struct string_map env;
 	struct string_list env_names; /* of a rollback */
-	struct string_list layers;
+	const char *base; /* of a rollback, or the reference of a snapshot that is taken */
 	struct label_change *changes;
 	size_t n_changes;
 	struct waiter *waiters;
@@ -61,7 +61,6 @@ struct task {
 	bool is_made, has_failed;   /* the runtime has answered, and failed */
 	struct runtime_failure made;
 	struct fault failure; /* until its traces are gone */
-	char layer[RUNTIME_LAYER_LEN + 1]; /* of a snapshot */
 	char snapshot[ID_MAX + 1];         /* of a rollback */
 	const char *policy;                /* of a rollback: as it is now, in the arena; NULL: as the row has it */
 	bool is_again;                     /* a rollback that an earlier server has begun */
@@ -152,7 +151,7 @@ void box_arm(struct box *b); /* the timer of its expiry */
 void box_set_digest(struct box *b, const char *digest); /* of its image */
 struct box_stack { /* what of a row a rollback changes */
 	const char *snapshot; /* or NULL */
-	const struct string_list *layers;
+	const char *base; /* or NULL */
 	enum runtime_network network;
 	const char *policy; /* or NULL */
 };
@@ -274,6 +273,7 @@ int recovery_restore(struct sandboxes *s, struct err *e); /* afterwards each of 
 void recovery_free(struct sandboxes *s);
 
 /* sandbox_recover.c */
+void sandboxes_changed(const char *id, enum runtime_state state, void *arg); /* as struct runtime_events has it */
 void sandboxes_compare(void *arg); /* with what the runtime has, once more: it may have changed without our knowing */
 struct box *box_load(struct sandboxes *s, const struct sandbox_row *row, struct err *e); /* in the set */
 int sandboxes_load(struct sandboxes *s, enum store_fault *ret_fault, struct err *e);

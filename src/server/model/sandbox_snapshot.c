@@ -49,16 +49,21 @@ void snapshot_begin(struct box *b, struct task *t)
 		task_finish(b, &f);
 		return;
 	}
-	rt->ops->snapshot(rt, b->id, t->layer, on_snapped, b);
+	rt->ops->snapshot(rt, b->id, t->base, on_snapped, b);
 	KILL_POINT("server.snapshot.asked");
 }
 
-int sandbox_snapshot(struct sandbox *sb, const char *layer, sandbox_fn *fn, void *arg, struct fault *f)
+int sandbox_snapshot(struct sandbox *sb, const char *reference, sandbox_fn *fn, void *arg, struct fault *f)
 {
-	struct task t = { .kind = TASK_SNAPSHOT, .fn = fn, .arg = arg };
+	struct task t = { .kind = TASK_SNAPSHOT, .fn = fn, .arg = arg, .arena = ARENA_INIT(BOX_ARENA_MAX) };
 
-	(void)snprintf(t.layer, sizeof(t.layer), "%s", layer); /* names of layers are that long */
-	return task_add(box_of(sb), &t, f);
+	t.base = arena_dup(&t.arena, str_of(reference));
+	if (t.base && task_add(box_of(sb), &t, f) == 0)
+		return 0;
+	if (!t.base)
+		(void)fault_set(f, 503, NULL, "UNAVAILABLE", "out of memory");
+	task_done(&t);
+	return -1;
 }
 
 /* ---- what it may reach ---- */
@@ -88,7 +93,7 @@ static bool is_own_policy(const struct box *b, struct str text)
 static void keep_policy(struct box *b, struct str text)
 {
 	const struct sandbox_row *r = &b->pub.row;
-	struct box_stack stack = { r->snapshot, &r->layers, RUNTIME_NET_POLICY, NULL };
+	struct box_stack stack = { r->snapshot, r->base, RUNTIME_NET_POLICY, NULL };
 	struct arena a = ARENA_INIT(BOX_ARENA_MAX);
 	struct store_tx *tx;
 
@@ -216,7 +221,7 @@ static void on_gone(const struct runtime_failure *failure, void *arg)
 	char token[SANDBOX_TOKEN_LEN + 1];
 	struct runtime_spec spec = {
 		.id = b->id, .image = b->pub.row.image, .image_digest = b->pub.row.image_digest, .entrypoint = b->pub.row.entrypoint, .env = b->first->env,
-		.limits = b->pub.row.limits, .execd_token = token, .layers = b->pub.row.layers, .volumes = volumes,
+		.limits = b->pub.row.limits, .execd_token = token, .base = b->pub.row.base, .volumes = volumes,
 		.n_volumes = box_runtime_volumes(b, volumes),
 		.network = b->pub.row.network, .policy = str_of(b->pub.row.policy),
 	};
@@ -266,7 +271,7 @@ static void on_noted(const struct err *e, void *arg)
 {
 	struct box *b = arg;
 	const struct task *t = b->first;
-	const struct box_stack stack = { t->snapshot, &t->layers, network_of(b, t), policy_of(b, t) };
+	const struct box_stack stack = { t->snapshot, t->base, network_of(b, t), policy_of(b, t) };
 	struct err scratch;
 	struct fault f;
 
@@ -304,7 +309,7 @@ static void note(struct box *b)
 
 	if (!t->is_again) {
 		next.snapshot = t->snapshot;
-		next.layers = t->layers;
+		next.base = t->base;
 		next.network = network_of(b, t);
 		next.policy = policy_of(b, t);
 	}
@@ -376,24 +381,14 @@ void rollback_again(struct box *b)
 		log_error("a rollback that was cut off stays so", LOG_S("id", b->id), LOG_S("failure", f.message));
 }
 
-static int copy_layers(struct task *t, const struct string_list *layers)
-{
-	t->layers.items = arena_array(&t->arena, layers->n + 1, sizeof(*t->layers.items));
-	for (; t->layers.items && t->layers.n < layers->n; t->layers.n++) {
-		t->layers.items[t->layers.n] = arena_dup(&t->arena, str_of(layers->items[t->layers.n]));
-		if (!t->layers.items[t->layers.n])
-			return -1;
-	}
-	return t->layers.items ? 0 : -1;
-}
-
-int sandbox_rollback(struct sandbox *sb, const char *snapshot, const struct string_list *layers, const struct string_map *env,
+int sandbox_rollback(struct sandbox *sb, const char *snapshot, const char *reference, const struct string_map *env,
 		     sandbox_fn *fn, void *arg, struct fault *f)
 {
 	struct task t = { .kind = TASK_ROLLBACK, .fn = fn, .arg = arg, .arena = ARENA_INIT(BOX_ARENA_MAX) };
 
 	(void)snprintf(t.snapshot, sizeof(t.snapshot), "%s", snapshot); /* an id */
-	if (copy_layers(&t, layers) < 0 || task_copy_env(&t, env, &t.env_names) < 0) {
+	t.base = reference ? arena_dup(&t.arena, str_of(reference)) : NULL;
+	if ((reference && !t.base) || task_copy_env(&t, env, &t.env_names) < 0) {
 		task_done(&t);
 		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of memory");
 	}
@@ -421,13 +416,13 @@ bool sandboxes_have_image(const struct sandboxes *s, const char *digest)
 	return false;
 }
 
-void sandboxes_each_layer(const struct sandboxes *s, sandbox_layer_fn *fn, void *arg)
+void sandboxes_each_reference(const struct sandboxes *s, runtime_reference_fn *fn, void *arg)
 {
 	for (struct sandbox *sb = s->newest; sb; sb = sb->older) {
-		for (size_t i = 0; i < sb->row.layers.n; i++)
-			fn(sb->row.layers.items[i], arg);
+		if (sb->row.base)
+			fn(sb->row.base, arg);
 		for (const struct task *t = box_of(sb)->first; t; t = t->next)
-			for (size_t i = 0; i < t->layers.n; i++)
-				fn(t->layers.items[i], arg);
+			if (t->base)
+				fn(t->base, arg);
 	}
 }

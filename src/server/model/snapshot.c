@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "server/model/snapshot_impl.h"
@@ -46,14 +47,12 @@ static bool copy_row(struct item *it, const struct snapshot_row *row)
 	r->image = copy(&it->arena, row->image, &failed);
 	r->image_digest = copy(&it->arena, row->image_digest, &failed);
 	r->policy = copy(&it->arena, row->policy, &failed);
-	r->layers.items = arena_array(&it->arena, row->layers.n + 1, sizeof(*r->layers.items));
-	for (size_t i = 0; r->layers.items && i < row->layers.n; i++)
-		r->layers.items[i] = copy(&it->arena, row->layers.items[i], &failed);
+	r->reference = copy(&it->arena, row->reference, &failed);
 	(void)snprintf(it->reason, sizeof(it->reason), "%s", row->reason);
 	(void)snprintf(it->message, sizeof(it->message), "%s", row->message);
 	r->reason = it->reason;
 	r->message = it->message;
-	return !failed && r->layers.items;
+	return !failed;
 }
 
 static struct item *item_new(struct snapshots *s, const struct snapshot_row *row, struct err *e)
@@ -178,7 +177,8 @@ static void on_taken(struct sandbox *sb, const struct fault *f, void *arg)
 		 LOG_U("frozen_us", sb ? sb->made.frozen_us : 0));
 	save(it);
 	KILL_POINT("server.snapshot.saved");
-	snapshots_released(it->pub.set);
+	if (f) /* nobody knows whether there is one */
+		snapshot_let_go(it->pub.set, it->pub.row.reference);
 }
 
 static void tell(struct item *it, struct snapshot *sn, const struct fault *f)
@@ -194,8 +194,9 @@ static void forget(struct item *it)
 	struct snapshots *s = it->pub.set;
 
 	item_unlink(it);
+	if (it->pub.row.reference)
+		snapshot_let_go(s, it->pub.row.reference);
 	item_free(it);
-	snapshots_released(s);
 }
 
 /* What the source may reach, for who is made from the snapshot. Its record follows what egress has, as of a read. */
@@ -222,7 +223,7 @@ static void on_policy(struct sandbox *sb, const struct fault *failure, void *arg
 
 	if (failure || !it->pub.set->sandboxes)
 		on_taken(NULL, failure, it);
-	else if (note_network(it, sb, &f) < 0 || sandbox_snapshot(sb, it->pub.row.layers.items[0], on_taken, it, &f) < 0)
+	else if (note_network(it, sb, &f) < 0 || sandbox_snapshot(sb, it->pub.row.reference, on_taken, it, &f) < 0)
 		on_taken(NULL, &f, it);
 }
 
@@ -263,31 +264,29 @@ static int check_take(const struct snapshots *s, const struct sandbox *sb, struc
 				 sandbox_state_name(state));
 	if (s->by_id.n >= SNAPSHOTS_MAX)
 		return fault_set(f, 429, "SNAPSHOT", "LIMIT_REACHED", "this server has %d snapshots already", SNAPSHOTS_MAX);
-	if (sb->row.layers.n >= RUNTIME_LAYERS_MAX)
-		return fault_set(f, 409, "SNAPSHOT", "LIMIT_REACHED", "sandbox '%s' stands on %d layers already, one more cannot be", sb->row.id,
-				 RUNTIME_LAYERS_MAX);
 	return 0;
 }
 
-static struct item *make_item(struct snapshots *s, const struct sandbox *sb, const char *name, struct err *e)
+static int make_item(struct snapshots *s, const struct sandbox *sb, const char *name, struct item **ret, struct fault *f)
 {
-	const char *layers[RUNTIME_LAYERS_MAX];
-	char id[UUID_LEN + 1], layer[RUNTIME_LAYER_LEN + 1];
+	AUTO(buf_done) struct buf reference = BUF_INIT(RUNTIME_REFERENCE_MAX + 1);
+	char id[UUID_LEN + 1];
 	int64_t now = snapshots_wall_us(s);
 	struct snapshot_row row = {
 		.id = id, .sandbox_id = sb->row.id, .name = name, .image = sb->row.image, .image_digest = sb->row.image_digest,
-		.layers = { layers, sb->row.layers.n + 1 }, .knows_network = true, .network = sb->row.network, .policy = sb->row.policy,
+		.knows_network = true, .network = sb->row.network, .policy = sb->row.policy,
 		.state = SNAPSHOT_CREATING, .reason = "snapshot_accepted", .message = "Snapshot creation accepted.", .created_us = now,
 		.changed_us = now,
 	};
+	struct err e = { 0 };
 
-	if (uuid_text(&s->random, id, e) < 0)
-		return NULL;
-	layer_of(id, layer);
-	layers[0] = layer;
-	for (size_t i = 0; i < sb->row.layers.n; i++)
-		layers[i + 1] = sb->row.layers.items[i];
-	return layer_add(s, layer, e) < 0 ? NULL : item_new(s, &row, e);
+	if (uuid_text(&s->random, id, &e) < 0)
+		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of resources");
+	if (snapshot_find_reference(s, id, sb, &reference, f) < 0)
+		return -1;
+	row.reference = buf_z(&reference);
+	*ret = item_new(s, &row, &e);
+	return *ret ? 0 : fault_set(f, 503, NULL, "UNAVAILABLE", "out of resources");
 }
 
 int snapshots_take(struct snapshots *s, struct sandbox *sb, const char *name, snapshot_fn *fn, void *arg, struct fault *f)
@@ -298,9 +297,8 @@ int snapshots_take(struct snapshots *s, struct sandbox *sb, const char *name, sn
 
 	if (check_take(s, sb, f) < 0)
 		return -1;
-	it = make_item(s, sb, name, &e);
-	if (!it)
-		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of resources");
+	if (make_item(s, sb, name, &it, f) < 0)
+		return -1;
 	it->fn = fn;
 	it->arg = arg;
 	tx = store_tx_new();
@@ -358,12 +356,12 @@ static int record(struct snapshots *s, struct snapshot_row *row, snapshot_fn *fn
 	return 0;
 }
 
-int snapshots_keep(struct snapshots *s, const struct sandbox *source, const char *name, const struct layer_pin *pin,
-		   const struct string_list *layers, snapshot_fn *fn, void *arg, struct fault *f)
+int snapshots_keep(struct snapshots *s, const struct sandbox *source, const char *name, const struct snapshot_pin *pin, snapshot_fn *fn,
+		   void *arg, struct fault *f)
 {
 	struct snapshot_row row = {
 		.id = pin->id, .sandbox_id = source->row.id, .name = name, .image = source->row.image,
-		.image_digest = source->row.image_digest, .layers = *layers, .reason = "snapshot_runtime_ready",
+		.image_digest = source->row.image_digest, .reference = pin->reference, .reason = "snapshot_runtime_ready",
 		.message = "Snapshot created successfully.", .knows_network = true, .network = source->row.network,
 		.policy = source->row.policy,
 	};
@@ -419,7 +417,6 @@ static void on_deleted(const struct err *e, void *arg)
 	KILL_POINT("server.snapshot.forgotten");
 }
 
-/* The layer is not needed any more by whom clients can see: whether by others, is found out when they go. */
 static void delete_now(struct item *it)
 {
 	struct store_tx *tx = store_tx_new();
@@ -428,15 +425,6 @@ static void delete_now(struct item *it)
 	store_tx_snapshot_delete(tx, it->pub.row.id);
 	if (store_submit(it->pub.set->spec.store, tx, on_deleted, it, &e) < 0)
 		on_deleted(&e, it);
-}
-
-/* Whether one stands on it. What was imported has no layer that would tell, only a name. */
-static bool has_sandbox(const struct item *it)
-{
-	const struct snapshot_row *r = &it->pub.row;
-
-	return r->layers.n > 0 ? layer_has_sandbox(it->pub.set, r->layers.items[0]) :
-				 sandboxes_have_snapshot(it->pub.set->sandboxes, r->id);
 }
 
 static void on_marked(const struct err *e, void *arg)
@@ -450,7 +438,7 @@ static void on_marked(const struct err *e, void *arg)
 		return;
 	}
 	KILL_POINT("server.snapshot.marked");
-	if (!has_sandbox(it)) {
+	if (!snapshot_has_sandbox(&it->pub)) {
 		delete_now(it);
 		return;
 	}
@@ -497,17 +485,9 @@ static int load(const struct snapshot_row *row, void *arg, struct err *e)
 	return -1;
 }
 
-static bool has_all(const struct map *found, const struct snapshot_row *r)
+static void settle(struct item *it, const struct runtime_snapshots *found)
 {
-	for (size_t i = 0; i < r->layers.n; i++)
-		if (!map_get(found, str_of(r->layers.items[i])))
-			return false;
-	return true;
-}
-
-static void settle(struct item *it, const struct map *found)
-{
-	bool is_whole = has_all(found, &it->pub.row);
+	bool is_whole = !it->pub.row.reference || found->has(found, it->pub.row.reference);
 
 	if (it->pub.row.state == SNAPSHOT_CREATING && is_whole) {
 		set_state(it, SNAPSHOT_READY, "snapshot_recovery_ready", "Snapshot was complete when the server came back.");
@@ -516,13 +496,14 @@ static void settle(struct item *it, const struct map *found)
 		log_error("a snapshot is not whole", LOG_S("id", it->pub.row.id));
 		set_state(it, SNAPSHOT_FAILED, "snapshot_recovery_missing_image", "Snapshot was not complete when the server came back.");
 		save(it);
-	} else if (it->pub.row.state == SNAPSHOT_DELETING && !has_sandbox(it)) {
+		snapshot_let_go(it->pub.set, it->pub.row.reference);
+	} else if (it->pub.row.state == SNAPSHOT_DELETING && !snapshot_has_sandbox(&it->pub)) {
 		it->is_removing = true;
 		delete_now(it);
 	}
 }
 
-void snapshots_settle(struct snapshots *s, const struct map *found)
+void snapshots_settle(struct snapshots *s, const struct runtime_snapshots *found)
 {
 	for (struct snapshot *sn = s->newest, *older; sn; sn = older) {
 		older = sn->older;
@@ -578,12 +559,9 @@ void snapshots_free(struct snapshots *s)
 		item_unlink(it);
 		item_free(it);
 	}
-	layers_free(s);
 	map_done(&s->by_id);
 	timer_done(&s->flush);
-	timer_done(&s->sweep);
 	timer_done(&s->again);
-	timer_done(&s->look);
 	random_pool_done(&s->random);
 	free(s);
 }
@@ -601,9 +579,7 @@ struct snapshots *snapshots_new(const struct snapshots_spec *spec, enum store_fa
 	}
 	s->spec = *spec;
 	if (timer_init(&s->flush, spec->loop, on_flush, s, "snapshot states", e) < 0 ||
-	    timer_init(&s->sweep, spec->loop, layers_sweep, s, "unused layers", e) < 0 ||
-	    timer_init(&s->again, spec->loop, layers_ask, s, "layers of the runtime", e) < 0 ||
-	    timer_init(&s->look, spec->loop, layers_look, s, "layers of nobody", e) < 0 ||
+	    timer_init(&s->again, spec->loop, snapshots_ask, s, "snapshots of the runtime", e) < 0 ||
 	    store_meta_get(spec->store, "boot_id", value, &boot, e) < 0 ||
 	    store_meta_get(spec->store, STORE_KEEP_LAYERS, value, &keep, e) < 0 ||
 	    store_load_snapshots(spec->store, load, s, ret_fault, e) < 0)

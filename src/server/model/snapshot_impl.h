@@ -22,27 +22,16 @@ struct item { /* a snapshot, and what only the model knows of it */
 	bool is_dirty, is_saving; /* its state, as with sandboxes */
 };
 
-/* A layer that the runtime has, or may have. */
-struct layer {
-	struct snapshots *set;
-	char name[RUNTIME_LAYER_LEN + 1];
-	bool is_marked, is_going;
-	bool is_stranger; /* it was there at the start, without a record, and is left alone */
-};
-
 struct snapshots {
 	struct snapshots_spec spec;
 	struct sandboxes *sandboxes; /* NULL: before the recovery and after the last turn */
 	struct map by_id;  /* of struct item */
 	struct snapshot *newest, *oldest;
-	struct map layers; /* of struct layer, by name */
-	struct layer_pin *pins;
+	struct snapshot_pin *pins;
 	struct random_pool random;
-	struct timer flush, sweep, again, look;
-	uint64_t look_ms;   /* the pause before the next look */
-	bool is_sweep_due;  /* soon */
+	struct timer flush, again;
 	bool is_new;        /* so is the database */
-	bool keeps_unknown; /* layers without a record are left alone */
+	bool keeps_unknown; /* what has no record is left alone */
 	recovered_fn *recovered;
 	void *recovered_arg;
 };
@@ -53,13 +42,11 @@ static inline struct item *item_of(struct snapshot *sn)
 }
 
 /* snapshot.c */
-void snapshots_settle(struct snapshots *s, const struct map *found); /* FOUND: names of layers */
+void snapshots_settle(struct snapshots *s, const struct runtime_snapshots *found);
 
-/* snapshot_layers.c */
-void layer_of(const char *id, char out[RUNTIME_LAYER_LEN + 1]); /* the layer that a snapshot of this id makes */
-int layer_add(struct snapshots *s, const char *name, struct err *e);
-bool layer_has_sandbox(const struct snapshots *s, const char *name);
-void layers_sweep(void *arg);
-void layers_ask(void *arg);
-void layers_look(void *arg);
-void layers_free(struct snapshots *s);
+/* snapshot_references.c */
+struct buf;
+int snapshot_find_reference(const struct snapshots *s, const char *id, const struct sandbox *sb, struct buf *ret, struct fault *f);
+bool snapshot_has_sandbox(const struct snapshot *sn);
+void snapshot_let_go(const struct snapshots *s, const char *reference); /* nobody refers to it any more */
+void snapshots_ask(void *arg);

@@ -25,7 +25,7 @@
 
 struct source { /* a layer, and its place in the runtime */
 	bool is_snapshot;
-	char snapshot[RUNTIME_LAYER_LEN + 1];
+	char snapshot[NATIVE_LAYER_LEN + 1];
 	unsigned char blob[SHA256_SIZE];
 };
 
@@ -224,6 +224,8 @@ static void cannot(struct exporting *x, const char *why)
 static int collect(struct exporting *x, const struct runtime_export *o, const struct pulled_image *im)
 {
 	struct str manifest, config;
+	size_t n = native_count_layers(o->reference);
+	const char *at = o->reference ? o->reference : "";
 
 	images_documents(im, &manifest, &config);
 	if (!buf_add_str(&x->config, config))
@@ -232,12 +234,9 @@ static int collect(struct exporting *x, const struct runtime_export *o, const st
 	(void)snprintf(x->arch, sizeof(x->arch), "%s", im->arch);
 	for (size_t i = 0; i < im->n_layers; i++)
 		memcpy(x->sources[x->n++].blob, im->layers[i].name, DIGEST_NAME_SIZE);
-	for (size_t i = o->layers.n; i > 0; i--) {
-		struct source *s = &x->sources[x->n++];
-
-		s->is_snapshot = true;
-		(void)snprintf(s->snapshot, sizeof(s->snapshot), "%s", o->layers.items[i - 1]);
-	}
+	x->n += n;
+	for (size_t i = 1; i <= n && native_next_layer(&at, x->sources[x->n - i].snapshot); i++) /* the uppermost comes first there */
+		x->sources[x->n - i].is_snapshot = true;
 	return 0;
 }
 
@@ -260,7 +259,7 @@ void native_snapshot_export(struct runtime *rt, const struct runtime_export *o, 
 	(void)snprintf(x->name, sizeof(x->name), "localhost/snapshot:%s", o->id);
 	if (!im)
 		cannot(x, "the image below it is not one of a registry or an archive");
-	else if (im->n_layers + o->layers.n > MANIFEST_LAYERS_MAX)
+	else if (im->n_layers + native_count_layers(o->reference) > MANIFEST_LAYERS_MAX)
 		cannot(x, "it has more layers than an image may have");
 	else if (collect(x, o, im) < 0)
 		x->failure = native_no_memory;

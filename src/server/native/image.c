@@ -144,7 +144,7 @@ static bool add_to(struct wire_request *rq, const struct wanted_layer *wanted)
 
 static int fill_request(const struct image_create *ic, struct wire_request *rq, struct err *e)
 {
-	if (native_add_layers(rq, &ic->spec.layers, e) < 0)
+	if (native_add_layers(rq, ic->spec.base, e) < 0)
 		return -1;
 	for (size_t i = ic->n_layers; i > 0; i--)
 		if (!add_to(rq, &ic->layers[i - 1]))
@@ -359,7 +359,7 @@ static const struct pulled_image *find_present(const struct image_create *ic)
 {
 	if (ic->spec.image_digest)
 		return images_find(ic->n->puller, ic->spec.image_digest);
-	return ic->spec.layers.n > 0 ? find_by_name(ic) : NULL;
+	return ic->spec.base ? find_by_name(ic) : NULL;
 }
 
 static void on_pull_progress(const struct pull_progress *p, void *arg)
@@ -433,7 +433,7 @@ static int copy_spec(struct image_create *ic, const struct runtime_spec *from)
 	    copy_text(a, from->password, &to->password) < 0 || copy_text(a, from->os, &to->os) < 0 ||
 	    copy_text(a, from->arch, &to->arch) < 0)
 		return -1;
-	if (copy_list(a, &from->entrypoint, &to->entrypoint) < 0 || copy_list(a, &from->layers, &to->layers) < 0)
+	if (copy_list(a, &from->entrypoint, &to->entrypoint) < 0 || copy_text(a, from->base, &to->base) < 0)
 		return -1;
 	to->policy.p = arena_dup(a, from->policy);
 	to->record.p = arena_strndup(a, from->record.n > 0 ? from->record.p : "", from->record.n);

@@ -162,14 +162,13 @@ void native_pack(struct native *n, const char *snapshot, const unsigned char *bl
 {
 	struct call *c = native_call_new(&n->rt, WIRE_LAYER_PACK, completion_packed(fn, arg));
 	struct wire_request rq = { .limits.disk_bytes = disk_max };
-	const char *const names[] = { snapshot };
 
 	if (!c)
 		return;
 	if (blob) {
 		rq = request_of(blob);
 		rq.limits.disk_bytes = disk_max;
-	} else if (native_add_layers(&rq, &(struct string_list){ (const char **)(uintptr_t)names, 1 }, &c->failure) < 0) {
+	} else if (native_add_layers(&rq, snapshot, &c->failure) < 0) {
 		native_call_fail_later(c);
 		return;
 	}

@@ -277,7 +277,7 @@ static void native_create(struct runtime *rt, const struct runtime_spec *spec, r
 	if (!c)
 		return;
 	fd = image < 0 ? native_check_image(rt, spec->image, &c->failure) : native_spec_make(spec, NULL, &c->failure);
-	if (fd < 0 || native_add_layers(&rq, &spec->layers, &c->failure) < 0)
+	if (fd < 0 || native_add_layers(&rq, spec->base, &c->failure) < 0)
 		native_call_fail_later(c);
 	else
 		native_create_send(c, spec, &rq, fd);
@@ -477,7 +477,7 @@ static void answer(struct call *c, const struct wire_reply *rp, struct passed *g
 		return;
 	case WIRE_SNAPSHOTS:
 	case WIRE_VOLUMES:
-		native_answer_snapshots(c, rp);
+		native_answer_names(c, rp);
 		return;
 	case WIRE_LAYERS:
 		native_answer_layers(c, rp);
@@ -606,6 +606,7 @@ static void native_free(struct runtime *rt)
 	native_images_done(n);
 	native_image_calls_done(n);
 	native_exports_done(n);
+	native_collect_done(n);
 	native_layers_done(n);
 	native_network_done(n);
 	native_denials_done(n);
@@ -640,8 +641,9 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 		.dial = native_dial,       .logs = native_logs,   .inspect = native_inspect, .stats = native_stats,
 		.policy = native_policy,   .activity = native_activity,
 		.record_set = native_record_set, .record_get = native_record_get,
-		.list = native_list,       .snapshot = native_snapshot, .snapshot_remove = native_snapshot_remove,
-		.snapshots = native_snapshots, .snapshot_export = native_snapshot_export,
+		.list = native_list,       .snapshot_reference = native_snapshot_reference, .snapshot = native_snapshot,
+		.snapshot_remove = native_snapshot_remove, .snapshots = native_snapshots, .snapshot_is_below = native_snapshot_is_below,
+		.snapshots_released = native_snapshots_released, .snapshot_export = native_snapshot_export,
 		.volume_make = native_volume_make, .volume_remove = native_volume_remove, .volumes = native_volumes,
 		.open = native_open, .images = native_images, .image_remove = native_image_remove, .image_pull = native_image_pull,
 		.image_load = native_image_load, .image_save = native_image_save, .image_cancel = native_image_forget,
@@ -669,10 +671,11 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 	    snprintf(n->egress_path, sizeof(n->egress_path), "%s", spec->egress_path ? spec->egress_path : "") >=
 		    (int)sizeof(n->egress_path) ||
 	    timer_init(&n->again, l, on_again, n, "warden connection", e) < 0 || native_layers_open(n, e) < 0 ||
-	    native_denials_open(n, e) < 0) {
+	    native_collect_open(n, e) < 0 || native_denials_open(n, e) < 0) {
 		if (!n->again.loop && e->code == ERR_NONE)
 			(void)err_set(e, ERR_INVALID, "the path of a socket is too long");
 		native_denials_done(n);
+		native_collect_done(n);
 		native_layers_done(n);
 		timer_done(&n->again);
 		refusals_done(&n->refusals);

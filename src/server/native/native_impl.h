@@ -22,6 +22,7 @@ struct image_call;
 struct image_create;
 struct native;
 struct passed;
+struct buf;
 struct denials_watch;
 struct egress_ask;
 struct pulled_image;
@@ -76,6 +77,15 @@ struct native {
 	struct image_create *image_creates;
 	struct image_call *image_calls;
 	struct exporting *exports;
+	struct snapshot_set {
+		struct map layers;
+		struct timer sweep, look;
+		uint64_t look_ms;     /* the pause before the next look */
+		bool is_sweep_due;    /* soon */
+		bool is_known;        /* what there is */
+		struct completion asked; /* who wants to know it */
+		bool leaves_unknown;
+	} snapshots;
 	const char *scratch_dir;
 	struct map layers; /* names of those that the warden has, each its own value */
 	bool are_layers_known;
@@ -159,13 +169,27 @@ void native_pack(struct native *n, const char *snapshot, const unsigned char *bl
 void native_answer_packed(struct call *c, const struct wire_layer *layer);
 
 /* snapshot.c */
-int native_add_layers(struct wire_request *rq, const struct string_list *layers, struct err *e); /* behind those that RQ has */
-void native_snapshot(struct runtime *rt, const char *id, const char *layer, runtime_snapshot_fn *fn, void *arg);
-void native_snapshot_remove(struct runtime *rt, const char *layer, runtime_done_fn *fn, void *arg);
-void native_snapshots(struct runtime *rt, runtime_layers_fn *fn, void *arg);
-void native_volumes(struct runtime *rt, runtime_layers_fn *fn, void *arg); /* ids come as names of layers do */
+#define NATIVE_LAYER_LEN 32
+/* The first name of a reference; *at is the rest then. False: there is none. */
+bool native_next_layer(const char **at, char name[NATIVE_LAYER_LEN + 1]);
+size_t native_count_layers(const char *reference); /* NULL is fine */
+int native_add_layers(struct wire_request *rq, const char *reference, struct err *e); /* behind those that RQ has; NULL is fine */
+int native_snapshot_reference(struct runtime *rt, const char *id, const char *base, struct buf *ret, struct err *e);
+bool native_snapshot_is_below(struct runtime *rt, const char *reference, const char *other);
+void native_snapshot(struct runtime *rt, const char *id, const char *reference, runtime_snapshot_fn *fn, void *arg);
+void native_layer_remove(struct native *n, const char *layer, runtime_done_fn *fn, void *arg); /* ERR_CONFLICT: a sandbox stands on it */
+void native_list_names(struct native *n, enum wire_call kind, runtime_names_fn *fn, void *arg);
+void native_volumes(struct runtime *rt, runtime_names_fn *fn, void *arg);
 void native_answer_snapshot(struct call *c, const struct wire_snapshot *w);
-void native_answer_snapshots(struct call *c, const struct wire_reply *rp);
+void native_answer_names(struct call *c, const struct wire_reply *rp);
+
+/* collect.c */
+int native_collect_open(struct native *n, struct err *e);
+void native_collect_done(struct native *n);
+int native_collect_note(struct native *n, const char *name); /* a layer of this name is there, or will be; -1: no memory */
+void native_snapshot_remove(struct runtime *rt, const char *reference, runtime_done_fn *fn, void *arg);
+void native_snapshots(struct runtime *rt, bool leaves_unknown, runtime_snapshots_fn *fn, void *arg);
+void native_snapshots_released(struct runtime *rt);
 
 /* queue.c */
 /* Leaves when there is room; the descriptors stay the caller's, too. */

@@ -18,7 +18,8 @@ void completion_fail(const struct completion *c, const struct runtime_failure *f
 	case COMPLETION_STATS: c->fn.stats(NULL, failure, c->arg); break;
 	case COMPLETION_LIST: c->fn.list(NULL, 0, failure, c->arg); break;
 	case COMPLETION_SNAPSHOT: c->fn.snapshot(NULL, failure, c->arg); break;
-	case COMPLETION_LAYERS: c->fn.layers(NULL, 0, failure, c->arg); break;
+	case COMPLETION_NAMES: c->fn.names(NULL, 0, failure, c->arg); break;
+	case COMPLETION_SNAPSHOTS: c->fn.snapshots(NULL, failure, c->arg); break;
 	case COMPLETION_PACKED: c->fn.packed(NULL, failure, c->arg); break;
 	case COMPLETION_IMAGE: c->fn.image(NULL, failure, c->arg); break;
 	case COMPLETION_IMAGES: c->fn.images(NULL, 0, failure, c->arg); break;

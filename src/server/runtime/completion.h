@@ -22,7 +22,8 @@ enum completion_kind {
 	COMPLETION_STATS,
 	COMPLETION_LIST,
 	COMPLETION_SNAPSHOT,
-	COMPLETION_LAYERS,
+	COMPLETION_NAMES,
+	COMPLETION_SNAPSHOTS,
 	COMPLETION_PACKED, /* within a runtime */
 	COMPLETION_IMAGE,
 	COMPLETION_IMAGES,
@@ -39,7 +40,8 @@ struct completion {
 		runtime_stats_fn *stats;
 		runtime_list_fn *list;
 		runtime_snapshot_fn *snapshot;
-		runtime_layers_fn *layers;
+		runtime_names_fn *names;
+		runtime_snapshots_fn *snapshots;
 		runtime_packed_fn *packed;
 		runtime_image_fn *image;
 		runtime_images_fn *images;
@@ -60,7 +62,8 @@ COMPLETION_OF(info, INFO)
 COMPLETION_OF(stats, STATS)
 COMPLETION_OF(list, LIST)
 COMPLETION_OF(snapshot, SNAPSHOT)
-COMPLETION_OF(layers, LAYERS)
+COMPLETION_OF(names, NAMES)
+COMPLETION_OF(snapshots, SNAPSHOTS)
 COMPLETION_OF(packed, PACKED)
 COMPLETION_OF(image, IMAGE)
 COMPLETION_OF(images, IMAGES)
@@ -87,6 +90,6 @@ struct refusals {
 
 int refusals_init(struct refusals *r, struct loop *l, struct err *e);
 void refusals_done(struct refusals *r); /* without calling anybody; fine without init */
-/* C fails in the next turn of the loop. Allocates nothing. FAILURE is a constant. */
+/* C fails in the next turn of the loop. Allocates nothing. FAILURE is a constant; NULL: a COMPLETION_DONE succeeds. */
 void refuse(struct refusals *r, const struct completion *c, const struct runtime_failure *failure);
 void refusals_forget(struct refusals *r, const void *arg); /* those to ARG */

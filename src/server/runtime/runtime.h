@@ -21,6 +21,7 @@
 #include "base/str.h"
 #include "server/runtime/image.h"
 
+struct buf;
 struct runtime;
 struct store;
 struct transport;
@@ -98,16 +99,15 @@ struct runtime_spec {
 	const char *execd_token;       /* what execd asks for; the programs of the sandbox never see it */
 	const char *os, *arch;         /* NULL: as the runtime is */
 	const char *username, *password; /* for the image's registry; NULL: none */
-	struct string_list layers;     /* snapshots that it stands on, above the image, the uppermost first */
+	const char *base;              /* the reference of the snapshot that it stands on, above the image; NULL: none */
 	enum runtime_network network;
 	struct str policy;             /* its text, with RUNTIME_NET_POLICY */
 	struct str record;             /* as record_set() has it */
 };
 
-/* A snapshot is a layer with a name that the control plane gives it: 32 hexadecimal digits. It is what one sandbox had
- * changed of all that it stood on, so a sandbox that is made from it stands on those layers as well. */
-#define RUNTIME_LAYER_LEN 32
-#define RUNTIME_LAYERS_MAX 127
+/* A snapshot is known by a reference: text of the runtime's own, which the control plane keeps and never reads. What it is made of, a
+ * stack of layers for one, is the runtime's to know, to keep for as long as anybody stands on it, and to collect then. */
+#define RUNTIME_REFERENCE_MAX 8191
 
 struct runtime_snapshot {
 	uint64_t flush_us;  /* what it took to write back, while the sandbox went on */
@@ -115,11 +115,17 @@ struct runtime_snapshot {
 };
 
 struct runtime_export {
-	struct string_list layers;
+	const char *reference;    /* of the snapshot; NULL: it is its image */
 	const char *image_digest; /* of the image below it; NULL: not known */
 	const char *id;           /* of the snapshot, as clients know it: the image is called by it */
 };
 #define RUNTIME_EXPORTS_AT_ONCE 2
+
+/* What there is after a start. */
+struct runtime_snapshots {
+	bool (*has)(const struct runtime_snapshots *s, const char *reference); /* all of it */
+	size_t n_unknown; /* of those that nobody refers to */
+};
 
 /* How far the image of a create is that has to be fetched first. */
 struct runtime_progress {
@@ -186,7 +192,8 @@ typedef void runtime_text_fn(struct str text, bool is_cut, const struct runtime_
 typedef void runtime_info_fn(const struct runtime_info *info, const struct runtime_failure *failure, void *arg);
 typedef void runtime_stats_fn(const struct runtime_stats *stats, const struct runtime_failure *failure, void *arg);
 typedef void runtime_snapshot_fn(const struct runtime_snapshot *made, const struct runtime_failure *failure, void *arg);
-typedef void runtime_layers_fn(const char *const *layers, size_t n, const struct runtime_failure *failure, void *arg);
+typedef void runtime_snapshots_fn(const struct runtime_snapshots *found, const struct runtime_failure *failure, void *arg);
+typedef void runtime_names_fn(const char *const *names, size_t n, const struct runtime_failure *failure, void *arg);
 typedef void runtime_list_fn(const struct runtime_box *boxes, size_t n, const struct runtime_failure *failure, void *arg);
 
 #define RUNTIME_LOG_MAX ((size_t)1024 * 1024) /* bytes of one answer */
@@ -221,11 +228,21 @@ struct runtime_ops {
 	void (*record_get)(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg);
 	/* Everything that is ours by name and owner, half-made and ended ones included. */
 	void (*list)(struct runtime *rt, runtime_list_fn *fn, void *arg);
+	/* At once, into RET: the reference that a snapshot with this id has of a sandbox that stands on BASE (NULL: on its image alone).
+	 * It is always the same, so that it can be recorded before the snapshot is taken. ERR_LIMIT: nothing more can stand on BASE. */
+	int (*snapshot_reference)(struct runtime *rt, const char *id, const char *base, struct buf *ret, struct err *e);
 	/* Of a sandbox that runs or is paused, which it is afterwards as well. Takes 600 s at most. */
-	void (*snapshot)(struct runtime *rt, const char *id, const char *layer, runtime_snapshot_fn *fn, void *arg);
-	/* Of what is not there succeeds. ERR_CONFLICT while a sandbox stands on it. */
-	void (*snapshot_remove)(struct runtime *rt, const char *layer, runtime_done_fn *fn, void *arg);
-	void (*snapshots)(struct runtime *rt, runtime_layers_fn *fn, void *arg); /* all that there are */
+	void (*snapshot)(struct runtime *rt, const char *id, const char *reference, runtime_snapshot_fn *fn, void *arg);
+	/* The control plane refers to it no more. It goes sooner or later, with what nobody else stands on (struct runtime_users). Of what
+	 * is not there succeeds. */
+	void (*snapshot_remove)(struct runtime *rt, const char *reference, runtime_done_fn *fn, void *arg);
+	/* After a start, once: what there is. From then on the runtime removes what nobody refers to; LEAVES_UNKNOWN: but for what is there
+	 * now, which is somebody else's. */
+	void (*snapshots)(struct runtime *rt, bool leaves_unknown, runtime_snapshots_fn *fn, void *arg);
+	/* At once: whether what stands on OTHER stands on REFERENCE as well. */
+	bool (*snapshot_is_below)(struct runtime *rt, const char *reference, const char *other);
+	/* A hint: something that referred to a snapshot has gone, or refers to another one. */
+	void (*snapshots_released)(struct runtime *rt);
 	/* As an image of its own, with the layers of the image below it. Takes 2 h for each layer at most. SNAPSHOT::NOT_EXPORTABLE: that
 	 * image is not one whose layers there are. */
 	void (*snapshot_export)(struct runtime *rt, const struct runtime_export *o, runtime_parts_fn *fn, void *arg);
@@ -233,7 +250,7 @@ struct runtime_ops {
 	 * that is there succeeds. LIMIT_BYTES 0: none, where disks have none. One is removed when no sandbox has it. NULL: the
 	 * runtime has no volumes at all. */
 	void (*volume_make)(struct runtime *rt, const char *id, uint64_t limit_bytes, runtime_done_fn *fn, void *arg);
-	void (*volumes)(struct runtime *rt, runtime_layers_fn *fn, void *arg); /* the ids of all that there are */
+	void (*volumes)(struct runtime *rt, runtime_names_fn *fn, void *arg); /* the ids of all that there are */
 	void (*volume_remove)(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg);
 	/* A create in progress may fail as soon as that can be; its completion comes all the same. May be NULL. */
 	void (*cancel)(struct runtime *rt, const char *id);
@@ -296,6 +313,9 @@ struct runtime_events {
 	/* It ended; its record and files stay until it is removed. Also while an operation on it is in progress, never
 	 * before its create has completed, at most once. */
 	void (*ended)(const char *id, const struct runtime_end *end, void *arg);
+	/* It is RUNTIME_RUNNING or RUNTIME_PAUSED now, and no call has asked for that: somebody did it beside the server. What is gone
+	 * altogether has ended as RUNTIME_END_LOST. May be NULL. */
+	void (*changed)(const char *id, enum runtime_state state, void *arg);
 	void (*denied)(const struct runtime_denial *d, void *arg); /* may be NULL */
 	/* The runtime was away and can be asked again. What was in progress has failed, but may have been done; what ended
 	 * meanwhile was not told. May be NULL. */
@@ -308,8 +328,12 @@ struct runtime_events {
 };
 
 /* What the control plane has use for still. Asked from the loop. */
+typedef void runtime_reference_fn(const char *reference, void *arg);
+
 struct runtime_users {
 	bool (*uses_image)(const char *digest, void *arg); /* a sandbox or a snapshot stands on the image with this manifest */
+	/* Calls FN for each reference of a snapshot that is recorded, that a sandbox stands on, or that one is about to. */
+	void (*each_reference)(runtime_reference_fn *fn, void *fn_arg, void *arg);
 };
 
 /* The head of every runtime; its own state follows. */

@@ -9,6 +9,7 @@
 #include <cmocka.h> /* wants the four above first */
 #include <sys/socket.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "net/loop.h"
 #include "net/transport.h"
@@ -18,6 +19,7 @@
 #define FAKE_BOXES_MAX 64
 #define FAKE_CALLS_MAX 256
 #define FAKE_DIALS_MAX 64
+#define FAKE_LAYER_LEN 32
 
 enum fake_kind { FAKE_CREATE, FAKE_PAUSE, FAKE_RESUME, FAKE_REMOVE, FAKE_DIAL, FAKE_LOGS, FAKE_INSPECT, FAKE_STATS, FAKE_SNAPSHOT, FAKE_SNAPSHOT_REMOVE,
 		 FAKE_SNAPSHOTS, FAKE_VOLUME_MAKE, FAKE_VOLUME_REMOVE, FAKE_VOLUMES, FAKE_POLICY, FAKE_ACTIVITY, FAKE_RECORD_SET, FAKE_RECORD_GET, FAKE_LIST };
@@ -45,7 +47,7 @@ struct fake_record { /* of a create, or set since; they outlive the control plan
 struct fake {
 	struct runtime rt;
 	struct loop *loop;
-	struct deferred later;
+	struct deferred later, collecting;
 	struct fake_call calls[FAKE_CALLS_MAX];
 	unsigned n_calls, n_done;
 	unsigned count[FAKE_LIST + 1];
@@ -56,7 +58,9 @@ struct fake {
 	unsigned n_boxes;
 	struct fake_record records[FAKE_BOXES_MAX];
 	unsigned n_records;
-	char layers[FAKE_BOXES_MAX][RUNTIME_LAYER_LEN + 1]; /* snapshots */
+	char layers[FAKE_BOXES_MAX][FAKE_LAYER_LEN + 1]; /* snapshots */
+	bool is_stranger[FAKE_BOXES_MAX], is_marked[FAKE_BOXES_MAX]; /* of these */
+	bool leaves_unknown;
 	unsigned n_layers;
 	char stack[512]; /* of the last create */
 	char volumes[FAKE_BOXES_MAX][ID_MAX + 1]; /* that there are */
@@ -158,27 +162,71 @@ static inline void fake_list_volumes(struct fake *f, const struct fake_call *c, 
 
 	for (unsigned i = 0; i < f->n_volumes; i++)
 		ids[i] = f->volumes[i];
-	((runtime_layers_fn *)c->fn)(failure ? NULL : ids, failure ? 0 : f->n_volumes, failure, c->arg);
+	((runtime_names_fn *)c->fn)(failure ? NULL : ids, failure ? 0 : f->n_volumes, failure, c->arg);
+}
+
+/* A reference is the names of layers, the uppermost first, with ':' between them. */
+static inline void fake_mark(const char *reference, void *arg)
+{
+	struct fake *f = arg;
+
+	for (unsigned i = 0; i < f->n_layers; i++)
+		f->is_marked[i] |= strstr(reference, f->layers[i]) != NULL;
+}
+
+/* What nobody refers to goes at once. Returns how many there are of them. */
+static inline unsigned fake_collect(struct fake *f, bool removes)
+{
+	unsigned unknown = 0;
+
+	if (!f->rt.users)
+		return 0;
+	memset(f->is_marked, 0, sizeof(f->is_marked));
+	f->rt.users->each_reference(fake_mark, f, f->rt.users_arg);
+	for (unsigned i = f->n_layers; i > 0; i--) {
+		if (f->is_marked[i - 1] || f->is_stranger[i - 1])
+			continue;
+		unknown++;
+		f->is_stranger[i - 1] = !removes;
+		if (removes)
+			memmove(f->layers[i - 1], f->layers[--f->n_layers], sizeof(f->layers[0]));
+	}
+	return unknown;
+}
+
+struct fake_found {
+	struct runtime_snapshots pub; /* first */
+	const struct fake *fake;
+};
+
+static inline bool fake_has_snapshot(const struct runtime_snapshots *s, const char *reference)
+{
+	const struct fake *f = ((const struct fake_found *)(const void *)s)->fake;
+	size_t n = 0;
+
+	for (unsigned i = 0; i < f->n_layers; i++)
+		n += strstr(reference, f->layers[i]) != NULL;
+	return n == (strlen(reference) + 1) / (FAKE_LAYER_LEN + 1);
 }
 
 static inline void fake_snap(struct fake *f, const struct fake_call *c, const struct runtime_failure *failure)
 {
 	const struct runtime_snapshot made = { .flush_us = 7, .frozen_us = 8 };
-	const char *names[FAKE_BOXES_MAX];
-	int at = fake_layer(f, c->id);
+	struct fake_found found = { .pub.has = fake_has_snapshot, .fake = f };
 
-	for (unsigned i = 0; i < f->n_layers; i++)
-		names[i] = f->layers[i];
-	if (!failure && c->kind == FAKE_SNAPSHOT && at < 0)
+	if (!failure && c->kind == FAKE_SNAPSHOT && fake_layer(f, c->id) < 0)
 		(void)snprintf(f->layers[f->n_layers++], sizeof(f->layers[0]), "%.32s", c->id);
-	if (!failure && c->kind == FAKE_SNAPSHOT_REMOVE && at >= 0)
-		memmove(f->layers[at], f->layers[--f->n_layers], sizeof(f->layers[0]));
-	if (c->kind == FAKE_SNAPSHOT)
+	if (c->kind == FAKE_SNAPSHOT) {
 		((runtime_snapshot_fn *)c->fn)(failure ? NULL : &made, failure, c->arg);
-	else if (c->kind == FAKE_SNAPSHOT_REMOVE)
+	} else if (c->kind == FAKE_SNAPSHOT_REMOVE) {
+		if (!failure)
+			(void)fake_collect(f, true);
 		((runtime_done_fn *)c->fn)(failure, c->arg);
-	else
-		((runtime_layers_fn *)c->fn)(failure ? NULL : names, failure ? 0 : f->n_layers, failure, c->arg);
+	} else {
+		if (!failure)
+			found.pub.n_unknown = fake_collect(f, !f->leaves_unknown);
+		((runtime_snapshots_fn *)c->fn)(failure ? NULL : &found.pub, failure, c->arg);
+	}
 }
 
 static inline void fake_dial(struct fake *f, const struct fake_call *c, const struct runtime_failure *failure)
@@ -357,8 +405,8 @@ static inline void fake_create(struct runtime *rt, const struct runtime_spec *sp
 		n += (size_t)snprintf(f->env + n, sizeof(f->env) - n, "%s=%s;", spec->env.items[i].key, spec->env.items[i].value);
 	n = 0;
 	f->stack[0] = '\0';
-	for (size_t i = 0; i < spec->layers.n; i++)
-		n += (size_t)snprintf(f->stack + n, sizeof(f->stack) - n, "%s;", spec->layers.items[i]);
+	if (spec->base)
+		(void)snprintf(f->stack, sizeof(f->stack), "%s;", spec->base);
 	n = 0;
 	for (size_t i = 0; i < spec->entrypoint.n; i++)
 		n += (size_t)snprintf(f->entrypoint + n, sizeof(f->entrypoint) - n, "%s|", spec->entrypoint.items[i]);
@@ -393,7 +441,7 @@ static inline void fake_volume_make(struct runtime *rt, const char *id, uint64_t
 	fake_call(rt, FAKE_VOLUME_MAKE, id, (void *)fn, arg, 0);
 }
 
-static inline void fake_volumes(struct runtime *rt, runtime_layers_fn *fn, void *arg)
+static inline void fake_volumes(struct runtime *rt, runtime_names_fn *fn, void *arg)
 {
 	fake_call(rt, FAKE_VOLUMES, "", (void *)fn, arg, 0);
 }
@@ -454,21 +502,59 @@ static inline void fake_list_op(struct runtime *rt, runtime_list_fn *fn, void *a
 	fake_call(rt, FAKE_LIST, "", (void *)fn, arg, 0);
 }
 
-/* What is asked for is known by its layer. */
-static inline void fake_snapshot(struct runtime *rt, const char *id, const char *layer, runtime_snapshot_fn *fn, void *arg)
+static inline int fake_snapshot_reference(struct runtime *rt, const char *id, const char *base, struct buf *ret, struct err *e)
 {
+	(void)rt;
+	if (base && strlen(base) > 20 * FAKE_LAYER_LEN)
+		return err_set(e, ERR_LIMIT, "stands on too much already");
+	for (; *id; id++)
+		if (*id != '-')
+			buf_add(ret, id, 1);
+	buf_addf(ret, "%s%s", base ? ":" : "", base ? base : "");
+	return ret->failed ? err_no_memory(e) : 0;
+}
+
+static inline bool fake_snapshot_is_below(struct runtime *rt, const char *reference, const char *other)
+{
+	char layer[FAKE_LAYER_LEN + 1];
+
+	(void)rt;
+	(void)snprintf(layer, sizeof(layer), "%s", reference);
+	return strstr(other, layer);
+}
+
+/* What is asked for is known by its layer. */
+static inline void fake_snapshot(struct runtime *rt, const char *id, const char *reference, runtime_snapshot_fn *fn, void *arg)
+{
+	char layer[FAKE_LAYER_LEN + 1];
+
+	(void)snprintf(layer, sizeof(layer), "%s", reference);
 	assert_non_null(fake_find(container_of(rt, struct fake, rt), id));
 	fake_call(rt, FAKE_SNAPSHOT, layer, (void *)fn, arg, 0);
 }
 
-static inline void fake_snapshot_remove(struct runtime *rt, const char *layer, runtime_done_fn *fn, void *arg)
+static inline void fake_snapshot_remove(struct runtime *rt, const char *reference, runtime_done_fn *fn, void *arg)
 {
-	fake_call(rt, FAKE_SNAPSHOT_REMOVE, layer, (void *)fn, arg, 0);
+	(void)reference;
+	fake_call(rt, FAKE_SNAPSHOT_REMOVE, "", (void *)fn, arg, 0);
 }
 
-static inline void fake_snapshots(struct runtime *rt, runtime_layers_fn *fn, void *arg)
+static inline void fake_snapshots(struct runtime *rt, bool leaves_unknown, runtime_snapshots_fn *fn, void *arg)
 {
+	container_of(rt, struct fake, rt)->leaves_unknown = leaves_unknown;
 	fake_call(rt, FAKE_SNAPSHOTS, "", (void *)fn, arg, 0);
+}
+
+static inline void fake_later_collect(void *arg)
+{
+	(void)fake_collect(arg, true);
+}
+
+static inline void fake_released(struct runtime *rt)
+{
+	struct fake *f = container_of(rt, struct fake, rt);
+
+	defer(&f->collecting, f->loop, fake_later_collect, f, "fake runtime");
 }
 
 static inline void fake_cancel(struct runtime *rt, const char *id)
@@ -507,7 +593,9 @@ static inline void fake_init(struct fake *f, struct loop *l)
 	static const struct runtime_ops ops = {
 		.create = fake_create, .pause = fake_pause, .resume = fake_resume, .remove = fake_remove, .dial = fake_dial_op,
 		.policy = fake_policy, .activity = fake_activity, .logs = fake_logs, .inspect = fake_inspect, .stats = fake_stats, .record_set = fake_record_set, .record_get = fake_record_get, .list = fake_list_op,
+		.snapshot_reference = fake_snapshot_reference, .snapshot_is_below = fake_snapshot_is_below,
 		.snapshot = fake_snapshot, .snapshot_remove = fake_snapshot_remove, .snapshots = fake_snapshots,
+		.snapshots_released = fake_released,
 		.volume_make = fake_volume_make, .volume_remove = fake_volume_remove, .volumes = fake_volumes,
 		.cancel = fake_cancel, .check_image = fake_check_image, .free = fake_free,
 	};
@@ -536,6 +624,7 @@ static inline void fake_end(struct fake *f, const char *id, const struct runtime
 static inline void fake_done_with(struct fake *f)
 {
 	defer_cancel(&f->later);
+	defer_cancel(&f->collecting);
 	f->n_calls = f->n_done = 0;
 	for (unsigned i = 0; i < f->n_far; i++)
 		closep(&f->far[i]);
