@@ -521,7 +521,7 @@ static void on_denied(const struct runtime_denial *d, void *arg)
 
 struct sandboxes *sandboxes_new(const struct sandboxes_spec *spec, enum store_fault *ret_fault, struct err *e)
 {
-	static const struct runtime_events events = { .ended = on_ended, .denied = on_denied, .returned = sandboxes_compare,
+	static const struct runtime_events events = { .ended = on_ended, .denied = on_denied, .returned = sandboxes_compare, .changed = sandboxes_changed,
 						      .resolved = on_create_resolved, .progress = on_create_progress };
 	AUTO(sandboxes_free) struct sandboxes *s = calloc(1, sizeof(*s));
 	struct volumes_spec volumes = { .loop = spec->loop, .runtime = spec->runtime, .store = spec->store,

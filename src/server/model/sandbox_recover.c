@@ -355,9 +355,8 @@ void sandboxes_recover(struct sandboxes *s, recovered_fn *fn, void *arg)
 
 /* ---- while it runs ---- */
 
-static void settle_again(struct box *b, const struct runtime_box *found)
+static void settle_again(struct box *b, const struct runtime_box *found, const char *why)
 {
-	static const char returned[] = "The runtime was restarted; the sandbox went on.";
 	enum sandbox_state state = b->pub.row.state;
 
 	if (b->pub.has_end || is_over(b) || state == SANDBOX_STOPPING)
@@ -368,9 +367,9 @@ static void settle_again(struct box *b, const struct runtime_box *found)
 	else if (found->state == RUNTIME_ENDED)
 		adopt_end(b, &found->end);
 	else if (found->state == RUNTIME_RUNNING && state != SANDBOX_RUNNING)
-		adopt(b, SANDBOX_RUNNING, returned);
+		adopt(b, SANDBOX_RUNNING, why);
 	else if (found->state == RUNTIME_PAUSED && state != SANDBOX_PAUSED)
-		adopt(b, SANDBOX_PAUSED, returned);
+		adopt(b, SANDBOX_PAUSED, why);
 }
 
 /* By id. What this server has no record of while it runs, it has not acknowledged, or was asked to remove. */
@@ -402,10 +401,24 @@ static void on_listed_again(const struct runtime_box *boxes, size_t n, const str
 		if (box_of(sb)->first)
 			is_whole = false;
 		else
-			settle_again(box_of(sb), map_get(&found, str_of(box_of(sb)->id)));
+			settle_again(box_of(sb), map_get(&found, str_of(box_of(sb)->id)), "The runtime was restarted; the sandbox went on.");
 	}
 	if (!is_whole)
 		timer_in(&s->compare, COMPARE_MS);
+}
+
+/* Of one that is being changed a look tells, once that is over. */
+void sandboxes_changed(const char *id, enum runtime_state state, void *arg)
+{
+	struct sandboxes *s = arg;
+	struct box *b = map_get(&s->by_id, str_of(id));
+
+	if (b && b->pub.row.state == SANDBOX_PENDING)
+		return;
+	if (b && b->first)
+		timer_in(&s->compare, COMPARE_MS);
+	else if (b)
+		settle_again(b, &(struct runtime_box){ .id = id, .state = state }, "The sandbox was paused or resumed from outside of the server.");
 }
 
 void sandboxes_compare(void *arg)
