@@ -178,7 +178,7 @@ static void on_taken(struct sandbox *sb, const struct fault *f, void *arg)
 	save(it);
 	KILL_POINT("server.snapshot.saved");
 	if (f) /* nobody knows whether there is one */
-		snapshot_let_go(it->pub.set, it->pub.row.reference);
+		reference_let_go(it->pub.set, it->pub.row.reference);
 }
 
 static void tell(struct item *it, struct snapshot *sn, const struct fault *f)
@@ -195,7 +195,7 @@ static void forget(struct item *it)
 
 	item_unlink(it);
 	if (it->pub.row.reference)
-		snapshot_let_go(s, it->pub.row.reference);
+		reference_let_go(s, it->pub.row.reference);
 	item_free(it);
 }
 
@@ -496,7 +496,7 @@ static void settle(struct item *it, const struct runtime_snapshots *found)
 		log_error("a snapshot is not whole", LOG_S("id", it->pub.row.id));
 		set_state(it, SNAPSHOT_FAILED, "snapshot_recovery_missing_image", "Snapshot was not complete when the server came back.");
 		save(it);
-		snapshot_let_go(it->pub.set, it->pub.row.reference);
+		reference_let_go(it->pub.set, it->pub.row.reference);
 	} else if (it->pub.row.state == SNAPSHOT_DELETING && !snapshot_has_sandbox(&it->pub)) {
 		it->is_removing = true;
 		delete_now(it);

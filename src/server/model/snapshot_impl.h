@@ -48,5 +48,5 @@ void snapshots_settle(struct snapshots *s, const struct runtime_snapshots *found
 struct buf;
 int snapshot_find_reference(const struct snapshots *s, const char *id, const struct sandbox *sb, struct buf *ret, struct fault *f);
 bool snapshot_has_sandbox(const struct snapshot *sn);
-void snapshot_let_go(const struct snapshots *s, const char *reference); /* nobody refers to it any more */
+void reference_let_go(const struct snapshots *s, const char *reference); /* nobody refers to it any more */
 void snapshots_ask(void *arg);

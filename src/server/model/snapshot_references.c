@@ -59,7 +59,7 @@ void snapshot_unpin(struct snapshot_pin *p)
 	*(p->prev ? &p->prev->next : &p->set->pins) = p->next;
 	if (p->next)
 		p->next->prev = p->prev;
-	snapshot_let_go(p->set, p->reference);
+	reference_let_go(p->set, p->reference);
 	free(p->reference);
 	p->set = NULL;
 }
@@ -108,7 +108,7 @@ static void on_let_go(const struct runtime_failure *failure, void *arg)
 		log_warn("a snapshot could not be let go", LOG_ERR(&failure->err));
 }
 
-void snapshot_let_go(const struct snapshots *s, const char *reference)
+void reference_let_go(const struct snapshots *s, const char *reference)
 {
 	struct runtime *rt = s->spec.runtime;
 

@@ -105,7 +105,7 @@ static inline struct native *native_of(struct runtime *rt)
 	return container_of(rt, struct native, rt);
 }
 
-/* NULL: out of memory, and DONE will be told so. */
+/* call.c. NULL: out of memory, and DONE will be told so. */
 struct call *native_call_new(struct runtime *rt, enum wire_call kind, struct completion done);
 void native_refuse(struct native *n, struct completion done); /* DONE is told, later, that there is no memory */
 void native_call_send(struct call *c, const char *id, struct wire_request *rq, int fd); /* FD -1: none */
