@@ -7,10 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/clock.h"
@@ -18,9 +14,7 @@
 #include "base/kill_point.h"
 #include "base/log.h"
 #include "net/pulse.h"
-#include "server/boot/confine.h"
-#include "server/boot/serve.h"
-#include "server/runtime/kind.h"
+#include "server/boot/supervise_impl.h"
 #include "sys/process.h"
 #include "sys/signals.h"
 
@@ -34,59 +28,11 @@
 #define PORT_AGAIN_MS 50
 #define STOP_SPARE_MS 5000U   /* beyond the time that a child takes for its own end; then it is killed */
 #define SERVER_SILENT_S 10    /* seconds without a sign of life (net/pulse.h), after which it is killed and started anew */
-#define SERVER_NICE (-10)
-#define SERVER_NICE_TEXT "-10"
-#define HELPERS_MAX 16        /* at once; who connects then waits in the socket */
 /* Places in the array for poll(). */
 enum { POLL_SIGNALS, POLL_READY, POLL_HELPER, POLL_CHILDREN, POLL_HELPERS = POLL_CHILDREN + 1 + RUNTIME_CHILDREN_MAX,
        POLL_ALL = POLL_HELPERS + HELPERS_MAX };
 
-struct child {
-	struct runtime_child of; /* of the server: without a start */
-	int pidfd; /* -1: does not run */
-	uint64_t started_ms, again_ms;
-	uint64_t kill_ms; /* it was told to end: when that was long enough. 0: it was not */
-	unsigned pause_ms;
-	int pulse;         /* read end of its signs of life; -1: none are awaited */
-	bool is_heard;     /* there was one: from then on they are counted */
-	unsigned silent_s; /* for so long there was none */
-	uint64_t look_ms;  /* when to look again */
-};
-
-struct supervisor {
-	pid_t pid;
-	const struct serve_spec *spec;
-	struct serve_sockets sockets; /* for clients */
-	struct runtime_host *host; /* what the kind has prepared, */
-	struct runtime_host about; /* and a copy, for what outlives that */
-	struct child children[1 + RUNTIME_CHILDREN_MAX]; /* the server, and those of the kind */
-	size_t n_children;
-	struct runtime_helper helper;
-	int helpers[HELPERS_MAX]; /* pidfds of those at work, or -1 */
-	int signals;
-	int ready; /* read end: a byte, once the server serves; then -1 */
-	uint64_t begun_ms; /* 0: everything has been up */
-	int kill_points; /* of test builds, else -1 */
-	bool is_stopping;
-	int status; /* to end with */
-};
-
 /* ---- children ---- */
-
-static bool is_job(const struct supervisor *s)
-{
-	return s->spec->job != NULL;
-}
-
-static struct child *server_of(struct supervisor *s)
-{
-	return &s->children[0];
-}
-
-static bool is_server(const struct supervisor *s, const struct child *c)
-{
-	return c == &s->children[0];
-}
 
 /* Makes the pipe of a child's signs of life; *ret_pulse is its end. */
 static int expect_pulse(struct child *c, int *ret_pulse, struct err *e)
@@ -99,108 +45,6 @@ static int expect_pulse(struct child *c, int *ret_pulse, struct err *e)
 	c->pulse = ends[0];
 	c->is_heard = false;
 	*ret_pulse = ends[1];
-	return 0;
-}
-
-/* ---- the server ---- */
-
-/* For serve(): what only root can open has been opened. */
-static int drop_rights(void *arg, struct err *e)
-{
-	const struct supervisor *s = arg;
-
-	if (confine_server(s->about.uid, s->about.gid, e) < 0)
-		return -1;
-	/* After the ids: a change of them clears it. There is nothing to drain for: who is started next must have the ports and
-	 * the database at once. */
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
-		return err_sys(e, errno, "follow the supervisor");
-	return getppid() == s->pid ? 0 : err_set(e, ERR_UNAVAILABLE, "the supervisor has ended");
-}
-
-/* Whoever calls waits for the server in every sandbox's name: it goes before what runs in them, which would otherwise make it
- * wait for a tick. Kernels that group processes by session (autogroup) weigh sessions first, so it has one of its own. Where
- * neither may be set, it is as all others are. */
-static void go_first(void)
-{
-	AUTO_FD group = -1;
-
-	(void)setsid();
-	(void)setpriority(PRIO_PROCESS, 0, SERVER_NICE);
-	group = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
-	if (group >= 0)
-		(void)!write(group, SERVER_NICE_TEXT, strlen(SERVER_NICE_TEXT));
-}
-
-/* In the child. Everything of the supervisor's but the sockets for clients goes, then every right. */
-static _Noreturn void run_server(struct supervisor *s, int ready)
-{
-	struct serve_spec spec = *s->spec;
-	int status = SERVE_FAILED;
-	struct err e = { 0 };
-
-	spec.sockets = &s->sockets;
-	spec.state_dir = s->about.state_dir;
-	spec.has_network = s->about.has_network;
-	spec.network_lacks = s->about.network_lacks;
-	spec.drop_rights = drop_rights;
-	spec.drop_arg = s;
-	spec.ready_fd = ready;
-	spec.ret_status = &status;
-#ifdef KILL_POINTS
-	kill_point_open(s->kill_points);
-#endif
-	closep(&s->signals);
-	for (size_t i = 0; i < s->n_children; i++) {
-		closep(&s->children[i].pidfd);
-		closep(&s->children[i].pulse);
-	}
-	closep(&s->ready);
-	for (size_t i = 0; i < HELPERS_MAX; i++)
-		closep(&s->helpers[i]);
-	spec.kind->release(s->host);
-	go_first();
-	if ((is_job(s) ? spec.job : serve)(&spec, &e) == 0)
-		status = EXIT_SUCCESS;
-	else
-		(void)fprintf(stderr, "opensandbox-server: %s\n", e.msg);
-	if (status == SERVE_DAMAGED)
-		(void)fputs("opensandbox-server: nothing was changed; 'opensandbox-server recover' makes a new database from what "
-			    "is left of it and from the sandboxes that run\n", stderr);
-	confine_end();
-	exit(status);
-}
-
-static int start_server(struct supervisor *s, struct err *e)
-{
-	struct child *server = server_of(s);
-	AUTO_FD ready = -1;
-	AUTO_FD told = -1;
-	pid_t pid;
-	int ends[2];
-
-	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
-		return err_sys(e, errno, "make a pipe");
-	ready = ends[0];
-	told = ends[1];
-	pid = fork();
-	if (pid < 0)
-		return err_sys(e, errno, "start the server");
-	if (pid == 0) {
-		(void)close(take_fd(&ready));
-		run_server(s, take_fd(&told));
-	}
-	server->pidfd = (int)syscall(SYS_pidfd_open, pid, 0); /* it stays its own until it is collected */
-	if (server->pidfd < 0) {
-		(void)err_sys(e, errno, "follow the server");
-		(void)kill(pid, SIGKILL);
-		(void)waitpid(pid, NULL, 0);
-		return -1;
-	}
-	closep(&s->ready);
-	s->ready = take_fd(&ready);
-	closep(&server->pulse);
-	server->pulse = -1;
 	return 0;
 }
 
@@ -307,7 +151,7 @@ static void start(struct supervisor *s, struct child *c)
 	struct err e = { 0 };
 
 	c->started_ms = clock_mono_ms();
-	if ((is_server(s, c) ? start_server(s, &e) : start_other(s, c, &e)) == 0)
+	if ((is_server(s, c) ? supervise_start_server(s, &e) : start_other(s, c, &e)) == 0)
 		return;
 	log_error("cannot start a process", LOG_S("name", c->of.name), LOG_ERR(&e));
 	add_pause(c, false);

@@ -100,9 +100,7 @@ static void item_unlink(struct item *it)
 	*(sn->newer ? &sn->newer->older : &s->newest) = sn->older;
 }
 
-static void set_state(struct item *it, enum snapshot_state state, const char *reason, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
-static void set_state(struct item *it, enum snapshot_state state, const char *reason, const char *fmt, ...)
+void snapshot_set_state(struct item *it, enum snapshot_state state, const char *reason, const char *fmt, ...)
 {
 	int64_t now = snapshots_wall_us(it->pub.set);
 	va_list ap;
@@ -127,7 +125,7 @@ static void on_saved(const struct err *e, void *arg)
 		timer_in(&it->pub.set->flush, SAVE_AGAIN_MS);
 }
 
-static void save(struct item *it)
+void snapshot_save(struct item *it)
 {
 	struct snapshots *s = it->pub.set;
 	struct store_tx *tx;
@@ -154,7 +152,7 @@ static void on_flush(void *arg)
 
 	for (struct snapshot *sn = s->newest; sn; sn = sn->older)
 		if (item_of(sn)->is_dirty && !item_of(sn)->is_saving)
-			save(item_of(sn));
+			snapshot_save(item_of(sn));
 }
 
 /* ---- taking ---- */
@@ -167,21 +165,21 @@ static void on_taken(struct sandbox *sb, const struct fault *f, void *arg)
 	if (!it->pub.set->sandboxes) /* nothing goes on any more; the next start sees what came of it */
 		return;
 	if (f && f->status == 504)
-		set_state(it, SNAPSHOT_FAILED, "snapshot_runtime_timeout", "Snapshot was not taken in time.");
+		snapshot_set_state(it, SNAPSHOT_FAILED, "snapshot_runtime_timeout", "Snapshot was not taken in time.");
 	else if (f)
-		set_state(it, SNAPSHOT_FAILED, "snapshot_runtime_failed", "Snapshot could not be taken: %s.", f->message);
+		snapshot_set_state(it, SNAPSHOT_FAILED, "snapshot_runtime_failed", "Snapshot could not be taken: %s.", f->message);
 	else
-		set_state(it, SNAPSHOT_READY, "snapshot_runtime_ready", "Snapshot created successfully.");
+		snapshot_set_state(it, SNAPSHOT_READY, "snapshot_runtime_ready", "Snapshot created successfully.");
 	log_info("snapshot finished", LOG_S("id", it->pub.row.id), LOG_S("of", it->pub.row.sandbox_id),
 		 LOG_S("state", snapshot_state_name(it->pub.row.state)), LOG_U("flush_us", sb ? sb->made.flush_us : 0),
 		 LOG_U("frozen_us", sb ? sb->made.frozen_us : 0));
-	save(it);
+	snapshot_save(it);
 	KILL_POINT("server.snapshot.saved");
 	if (f) /* nobody knows whether there is one */
 		reference_let_go(it->pub.set, it->pub.row.reference);
 }
 
-static void tell(struct item *it, struct snapshot *sn, const struct fault *f)
+void snapshot_tell(struct item *it, struct snapshot *sn, const struct fault *f)
 {
 	snapshot_fn *fn = take_ptr(&it->fn);
 
@@ -189,7 +187,7 @@ static void tell(struct item *it, struct snapshot *sn, const struct fault *f)
 		fn(sn, f, it->arg);
 }
 
-static void forget(struct item *it)
+void snapshot_drop(struct item *it)
 {
 	struct snapshots *s = it->pub.set;
 
@@ -245,12 +243,12 @@ static void on_recorded(const struct err *e, void *arg)
 
 	if (e) {
 		(void)fault_of_store(&f, e);
-		tell(it, NULL, &f);
-		forget(it);
+		snapshot_tell(it, NULL, &f);
+		snapshot_drop(it);
 		return;
 	}
 	KILL_POINT("server.snapshot.recorded");
-	tell(it, &it->pub, NULL);
+	snapshot_tell(it, &it->pub, NULL);
 	KILL_POINT("server.snapshot.told");
 	begin_taking(it);
 }
@@ -322,12 +320,12 @@ static void on_kept(const struct err *e, void *arg)
 	struct fault f;
 
 	if (!e) {
-		tell(it, &it->pub, NULL);
+		snapshot_tell(it, &it->pub, NULL);
 		return;
 	}
 	(void)fault_of_store(&f, e);
-	tell(it, NULL, &f);
-	forget(it);
+	snapshot_tell(it, NULL, &f);
+	snapshot_drop(it);
 }
 
 /* Of something that is there already. */
@@ -390,87 +388,6 @@ int snapshot_check_use(const struct snapshot *sn, struct fault *f)
 	return fault_set(f, 409, "SNAPSHOT", "NOT_READY", "snapshot '%s' is %s", sn->row.id, snapshot_state_name(sn->row.state));
 }
 
-/* ---- removing ---- */
-
-/* It stays, as it is in memory. */
-static void remove_failed(struct item *it, const struct fault *f)
-{
-	it->is_removing = false;
-	save(it);
-	tell(it, NULL, f);
-}
-
-static void on_deleted(const struct err *e, void *arg)
-{
-	struct item *it = arg;
-	struct fault f;
-
-	if (e) {
-		(void)fault_of_store(&f, e);
-		remove_failed(it, &f);
-		return;
-	}
-	KILL_POINT("server.snapshot.deleted");
-	log_info("snapshot removed", LOG_S("id", it->pub.row.id));
-	tell(it, NULL, NULL);
-	forget(it);
-	KILL_POINT("server.snapshot.forgotten");
-}
-
-static void delete_now(struct item *it)
-{
-	struct store_tx *tx = store_tx_new();
-	struct err e = { 0 };
-
-	store_tx_snapshot_delete(tx, it->pub.row.id);
-	if (store_submit(it->pub.set->spec.store, tx, on_deleted, it, &e) < 0)
-		on_deleted(&e, it);
-}
-
-static void on_marked(const struct err *e, void *arg)
-{
-	struct item *it = arg;
-	struct fault f;
-
-	if (e) {
-		(void)fault_of_store(&f, e);
-		remove_failed(it, &f);
-		return;
-	}
-	KILL_POINT("server.snapshot.marked");
-	if (!snapshot_has_sandbox(&it->pub)) {
-		delete_now(it);
-		return;
-	}
-	it->is_removing = false;
-	(void)fault_set(&f, 409, "SNAPSHOT", "DELETE_CONFLICT", "a sandbox stands on snapshot '%s': delete that first", it->pub.row.id);
-	tell(it, NULL, &f);
-}
-
-int snapshot_remove(struct snapshot *sn, snapshot_fn *fn, void *arg, struct fault *f)
-{
-	struct item *it = item_of(sn);
-	struct store_tx *tx;
-	struct err e = { 0 };
-
-	if (sn->row.state == SNAPSHOT_CREATING || it->is_removing || it->fn) /* it is not recorded yet */
-		return fault_set(f, 409, "SNAPSHOT", "INVALID_STATE", "snapshot '%s' is %s", sn->row.id,
-				 it->is_removing ? "being deleted" : "being taken");
-	set_state(it, SNAPSHOT_DELETING, "snapshot_delete_requested", "Snapshot deletion was asked for.");
-	tx = store_tx_new();
-	store_tx_snapshot_state(tx, &sn->row);
-	it->is_removing = true;
-	it->is_dirty = false;
-	it->fn = fn;
-	it->arg = arg;
-	if (store_submit(sn->set->spec.store, tx, on_marked, it, &e) == 0)
-		return 0;
-	it->fn = NULL;
-	(void)fault_of_store(f, &e);
-	remove_failed(it, f);
-	return -1;
-}
-
 /* ---- after a start ---- */
 
 static int load(const struct snapshot_row *row, void *arg, struct err *e)
@@ -483,33 +400,6 @@ static int load(const struct snapshot_row *row, void *arg, struct err *e)
 		return 0;
 	item_free(it);
 	return -1;
-}
-
-static void settle(struct item *it, const struct runtime_snapshots *found)
-{
-	bool is_whole = !it->pub.row.reference || found->has(found, it->pub.row.reference);
-
-	if (it->pub.row.state == SNAPSHOT_CREATING && is_whole) {
-		set_state(it, SNAPSHOT_READY, "snapshot_recovery_ready", "Snapshot was complete when the server came back.");
-		save(it);
-	} else if ((it->pub.row.state == SNAPSHOT_CREATING || it->pub.row.state == SNAPSHOT_READY) && !is_whole) {
-		log_error("a snapshot is not whole", LOG_S("id", it->pub.row.id));
-		set_state(it, SNAPSHOT_FAILED, "snapshot_recovery_missing_image", "Snapshot was not complete when the server came back.");
-		save(it);
-		reference_let_go(it->pub.set, it->pub.row.reference);
-	} else if (it->pub.row.state == SNAPSHOT_DELETING && !snapshot_has_sandbox(&it->pub)) {
-		it->is_removing = true;
-		delete_now(it);
-	}
-}
-
-void snapshots_settle(struct snapshots *s, const struct runtime_snapshots *found)
-{
-	for (struct snapshot *sn = s->newest, *older; sn; sn = older) {
-		older = sn->older;
-		settle(item_of(sn), found);
-		KILL_POINT("server.recover.snapshot");
-	}
 }
 
 /* ---- the set ---- */
@@ -545,7 +435,7 @@ void snapshots_stop(struct snapshots *s)
 
 	(void)fault_set(&f, 503, NULL, "UNAVAILABLE", "the server is stopping");
 	for (struct snapshot *sn = s->newest; sn; sn = sn->older)
-		tell(item_of(sn), NULL, &f);
+		snapshot_tell(item_of(sn), NULL, &f);
 	s->sandboxes = NULL;
 }
 

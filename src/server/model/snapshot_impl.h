@@ -42,6 +42,13 @@ static inline struct item *item_of(struct snapshot *sn)
 }
 
 /* snapshot.c */
+void snapshot_set_state(struct item *it, enum snapshot_state state, const char *reason, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+void snapshot_save(struct item *it); /* its state, without anybody waiting for it */
+void snapshot_tell(struct item *it, struct snapshot *sn, const struct fault *f); /* who waits */
+void snapshot_drop(struct item *it); /* frees it */
+
+/* snapshot_remove.c */
 void snapshots_settle(struct snapshots *s, const struct runtime_snapshots *found);
 
 /* snapshot_references.c */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Looking at a sandbox: its logs, its state, what it uses. */
+/* Looking at sandboxes: which there are, their logs, their state, what they use. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/buf.h"
 #include "server/native/native_impl.h"
@@ -8,6 +9,8 @@
 #include "sys/passing.h"
 
 #include "base/banned.h"
+
+#define LIST_MAX 16384
 
 void native_logs(struct runtime *rt, const char *id, const struct runtime_log_query *query, runtime_text_fn *fn,
 			void *arg)
@@ -86,4 +89,67 @@ void native_answer_stats(struct call *c, const struct wire_stats *w)
 
 	native_call_free(c);
 	fn(&stats, NULL, arg);
+}
+
+/* ---- all of them ---- */
+
+void native_list(struct runtime *rt, runtime_list_fn *fn, void *arg)
+{
+	struct call *c = native_call_new(rt, WIRE_LIST, completion_list(fn, arg));
+	struct wire_request rq = { 0 };
+
+	if (!c)
+		return;
+	native_call_send(c, "", &rq, -1);
+}
+
+static void list_complete(struct call *c)
+{
+	AUTO(free) struct runtime_box *boxes = calloc(MAX(c->n_rows, (size_t)1), sizeof(*boxes));
+	AUTO(free) struct wire_reply *rows = take_ptr(&c->rows);
+	runtime_list_fn *fn = c->done.fn.list;
+	size_t n = c->n_rows;
+	void *arg = c->done.arg;
+	struct err e = { 0 };
+
+	if (!boxes) {
+		(void)err_no_memory(&e);
+		native_call_fail(c, &e);
+		return;
+	}
+	for (size_t i = 0; i < n; i++)
+		boxes[i] = (struct runtime_box){ rows[i].id, native_state_of(rows[i].state), native_end_of(&rows[i].ending) };
+	native_call_free(c);
+	fn(boxes, n, NULL, arg);
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak" /* the analyser loses sight of C, which is in a list */
+bool native_more_rows(struct call *c)
+{
+	size_t cap = c->cap_rows ? c->cap_rows * 2 : 64;
+	struct wire_reply *rows = cap <= 2 * LIST_MAX ? reallocarray(c->rows, cap, sizeof(*rows)) : NULL;
+
+	if (!rows)
+		return false;
+	c->rows = rows;
+	c->cap_rows = cap;
+	return true;
+}
+#pragma GCC diagnostic pop
+
+void native_answer_list(struct call *c, const struct wire_reply *rp)
+{
+	struct err e = { 0 };
+
+	if (!rp->id[0]) {
+		list_complete(c);
+		return;
+	}
+	if (c->n_rows == c->cap_rows && !native_more_rows(c)) {
+		(void)err_no_memory(&e);
+		native_call_fail(c, &e);
+		return;
+	}
+	c->rows[c->n_rows++] = *rp;
 }

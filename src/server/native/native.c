@@ -27,7 +27,6 @@
 #define BUSY_MS 5000 /* for execd to take the connections that wait for it */
 #define RETRY_FIRST_MS 5U
 #define RETRY_LAST_MS 100U
-#define LIST_MAX 16384
 
 /* ---- the operations ---- */
 
@@ -128,16 +127,6 @@ static void native_dial(struct runtime *rt, const char *id, unsigned port, runti
 		native_call_send(c, id, &rq, -1);
 }
 
-static void native_list(struct runtime *rt, runtime_list_fn *fn, void *arg)
-{
-	struct call *c = native_call_new(rt, WIRE_LIST, completion_list(fn, arg));
-	struct wire_request rq = { 0 };
-
-	if (!c)
-		return;
-	native_call_send(c, "", &rq, -1);
-}
-
 /* ---- answers ---- */
 
 void native_dialed(struct transport *t, const struct err *e, void *arg)
@@ -215,7 +204,7 @@ enum runtime_state native_state_of(uint32_t state)
 	return states[state];
 }
 
-static struct runtime_end end_of(const struct wire_ending *w)
+struct runtime_end native_end_of(const struct wire_ending *w)
 {
 	static const enum runtime_end_reason reasons[] = {
 		[WIRE_END_EXITED] = RUNTIME_END_EXITED, [WIRE_END_INIT] = RUNTIME_END_INIT,
@@ -223,57 +212,6 @@ static struct runtime_end end_of(const struct wire_ending *w)
 	};
 
 	return (struct runtime_end){ reasons[w->reason], w->exit_code, w->signal, w->oom };
-}
-
-static void list_complete(struct call *c)
-{
-	AUTO(free) struct runtime_box *boxes = calloc(MAX(c->n_rows, (size_t)1), sizeof(*boxes));
-	AUTO(free) struct wire_reply *rows = take_ptr(&c->rows);
-	runtime_list_fn *fn = c->done.fn.list;
-	size_t n = c->n_rows;
-	void *arg = c->done.arg;
-	struct err e = { 0 };
-
-	if (!boxes) {
-		(void)err_no_memory(&e);
-		native_call_fail(c, &e);
-		return;
-	}
-	for (size_t i = 0; i < n; i++)
-		boxes[i] = (struct runtime_box){ rows[i].id, native_state_of(rows[i].state), end_of(&rows[i].ending) };
-	native_call_free(c);
-	fn(boxes, n, NULL, arg);
-}
-
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak" /* the analyser loses sight of C, which is in a list */
-bool native_more_rows(struct call *c)
-{
-	size_t cap = c->cap_rows ? c->cap_rows * 2 : 64;
-	struct wire_reply *rows = cap <= 2 * LIST_MAX ? reallocarray(c->rows, cap, sizeof(*rows)) : NULL;
-
-	if (!rows)
-		return false;
-	c->rows = rows;
-	c->cap_rows = cap;
-	return true;
-}
-#pragma GCC diagnostic pop
-
-static void answer_list(struct call *c, const struct wire_reply *rp)
-{
-	struct err e = { 0 };
-
-	if (!rp->id[0]) {
-		list_complete(c);
-		return;
-	}
-	if (c->n_rows == c->cap_rows && !native_more_rows(c)) {
-		(void)err_no_memory(&e);
-		native_call_fail(c, &e);
-		return;
-	}
-	c->rows[c->n_rows++] = *rp;
 }
 
 static void answer(struct call *c, const struct wire_reply *rp, struct passed *got)
@@ -300,7 +238,7 @@ static void answer(struct call *c, const struct wire_reply *rp, struct passed *g
 			native_answer_stats(c, &rp->stats);
 		return;
 	case WIRE_LIST:
-		answer_list(c, rp);
+		native_answer_list(c, rp);
 		return;
 	case WIRE_SNAPSHOT:
 		native_answer_snapshot(c, &rp->snapshot);
@@ -376,7 +314,7 @@ static void take_message(struct native *n, const struct wire_reply *rp, struct p
 	struct runtime_end end;
 
 	if (rp->call == WIRE_ENDED) {
-		end = end_of(&rp->ending);
+		end = native_end_of(&rp->ending);
 		if (n->rt.events)
 			n->rt.events->ended(rp->id, &end, n->rt.events_arg);
 		return;

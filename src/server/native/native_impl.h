@@ -116,8 +116,8 @@ void native_call_simple(struct runtime *rt, enum wire_call kind, const char *id,
 void native_call_free(struct call *c);
 void native_call_fail(struct call *c, const struct err *e); /* completes it */
 void native_call_fail_later(struct call *c); /* with c->failure */
-bool native_more_rows(struct call *c);
 enum runtime_state native_state_of(uint32_t state); /* an enum wire_state */
+struct runtime_end native_end_of(const struct wire_ending *w);
 
 struct wire_request native_request(const struct runtime_spec *spec, uint32_t image); /* for a create, without its volumes */
 
@@ -217,6 +217,9 @@ void native_volume_make(struct runtime *rt, const char *id, uint64_t limit_bytes
 void native_volume_remove(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg);
 
 /* look.c */
+bool native_more_rows(struct call *c); /* there is room for one more */
+void native_list(struct runtime *rt, runtime_list_fn *fn, void *arg);
+void native_answer_list(struct call *c, const struct wire_reply *rp);
 void native_logs(struct runtime *rt, const char *id, const struct runtime_log_query *query, runtime_text_fn *fn, void *arg);
 void native_inspect(struct runtime *rt, const char *id, runtime_info_fn *fn, void *arg);
 void native_stats(struct runtime *rt, const char *id, runtime_stats_fn *fn, void *arg);
