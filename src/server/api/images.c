@@ -149,6 +149,8 @@ static void on_removed(const struct runtime_failure *failure, void *arg)
 		(void)reply_error(q->rp, 409, "IMAGES::IN_USE", "%s", failure->err.msg);
 	else if (failure->err.code == ERR_NOT_FOUND)
 		(void)reply_error(q->rp, 404, "IMAGES::NOT_FOUND", "%s", failure->err.msg);
+	else if (failure->err.code == ERR_INVALID)
+		(void)reply_error(q->rp, 400, "IMAGES::INVALID_REFERENCE", "%s", failure->err.msg);
 	else
 		(void)reply_unavailable(q->rp, q->job.plane, failure);
 }
