@@ -60,7 +60,7 @@ struct sandbox_row {
 	const char *image;
 	const char *image_digest;     /* of its manifest: what the name meant when it was made; NULL: not known, or it has none */
 	const char *snapshot;         /* that it was made from or rolled back to; NULL: the image alone */
-	struct string_list layers;    /* the runtime's names of the snapshots that it stands on, the uppermost first */
+	const char *base;             /* the runtime's reference of the snapshot that it stands on; NULL: none */
 	struct string_list entrypoint;
 	struct string_list env_names; /* the values are nobody's business once it runs, and are kept nowhere */
 	const char *os, *arch;        /* NULL: the request named no platform */
