@@ -43,8 +43,9 @@ static bool is_same(const struct sandbox_order *a, const struct sandbox_order *b
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct runtime_ops ops = { .check_image = any_image };
-	struct runtime rt = { .ops = &ops, .code_prefix = "NATIVE", .os = "linux", .arch = "amd64",
-			      .enforces = LIMIT_CPU | LIMIT_MEMORY | LIMIT_PIDS | LIMIT_DISK };
+	struct runtime rt = { .ops = &ops, .code_prefix = "NATIVE",
+			      .can = { .platforms = &(struct runtime_platform){ "linux", "amd64" }, .n_platforms = 1, .networks = 7,
+			       .limits = LIMIT_CPU | LIMIT_MEMORY | LIMIT_PIDS | LIMIT_DISK, .volumes = true, .host_paths = true } };
 	struct create_rules rules = { .runtime = &rt, .ceilings = RUNTIME_CEILINGS };
 	AUTO(arena_done) struct arena a = ARENA_INIT(32 << 20);
 	AUTO(buf_done) struct buf kept = BUF_INIT(32 << 20);

@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			abort();
 		return 0;
 	}
-	if (!layers_valid(&r.layers) || !snapshot_row_write_spec(&r, &spec))
+	if ((r.reference && strlen(r.reference) > RUNTIME_REFERENCE_MAX) || !snapshot_row_write_spec(&r, &spec))
 		abort();
 	c.spec = buf_str(&spec);
 	if (snapshot_row_load(&c, &a, &r, &e) < 0) /* escapes make it longer than what was read */

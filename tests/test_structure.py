@@ -122,7 +122,7 @@ def test_every_source_names_its_licence_and_bans_the_banned():
             assert "# SPDX-License-Identifier: Apache-2.0" in path.read_text()[:200], path
 
 
-ROOMS = "client compat egress execd faults images ingress lib mcp osb peers security server vm warden".split()
+ROOMS = "client compat conformance egress execd faults images ingress lib mcp osb peers security server vm warden".split()
 
 
 def test_tests_stand_in_the_folder_of_what_they_are_about():

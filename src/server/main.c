@@ -22,10 +22,8 @@
 #include "server/config/config.h"
 #include "server/config/init_config.h"
 #include "server/http/assets.h"
-#include "server/images/pull.h"
-#include "server/native/children.h"
-#include "server/native/native.h"
-#include "server/runtime/runtime.h"
+#include "server/native/kind.h"
+#include "server/runtime/kind.h"
 #include "sys/signals.h"
 
 #include "base/banned.h"
@@ -201,31 +199,8 @@ static int print_help(const struct opt_command *c, const char *path)
 
 /* ---- what it can do ---- */
 
-static struct puller *make_puller(struct loop *l, const struct config *c, struct err *e)
-{
-	struct native n = NATIVE_INIT;
-
-	if (native_names(c, &n, e) < 0)
-		return NULL;
-	return puller_new(&(struct puller_spec){ .loop = l, .config = &c->images, .socket = n.fetch_socket,
-						 .blobs_dir = n.blobs_dir, .reserve = config_disk_reserve(c) }, e);
-}
-
-static struct runtime *make_native(struct loop *l, const struct config *c, struct puller *p, struct err *e)
-{
-	struct native n = NATIVE_INIT;
-	struct runtime *rt;
-
-	if (native_names(c, &n, e) < 0)
-		return NULL;
-	rt = runtime_native(l, &(struct runtime_native_spec){ .path = n.socket, .images = c->native.images.items,
-							    .n_images = c->native.images.n, .puller = p,
-							    .default_image = c->native.default_image,
-							    .egress_path = n.egress_socket }, e);
-	if (rt && c->native.unsafe_no_disk_limit)
-		rt->enforces &= ~(unsigned)LIMIT_DISK;
-	return rt;
-}
+/* By the number of config.h; NULL: not in this version. */
+static const struct runtime_kind *const kinds[] = { [RUNTIME_NATIVE] = &native_kind, [RUNTIME_KUBERNETES] = NULL };
 
 enum action { ACTION_SERVE, ACTION_SHOW, ACTION_RECOVER };
 
@@ -246,7 +221,7 @@ static int with_config(const struct options *o, const char *const *env, enum act
 	struct auth auth;
 	int status = EXIT_FAILED;
 	struct serve_spec spec = { .config = &c, .auth = &auth, .find_asset = asset_find, .ready_fd = -1,
-				   .make_runtime = make_native, .make_puller = make_puller, .ret_status = &status };
+				   .ret_status = &status };
 	struct err e = { 0 };
 
 	(void)snprintf(port, sizeof(port), "%lld", (long long)o->port);
@@ -256,7 +231,8 @@ static int with_config(const struct options *o, const char *const *env, enum act
 		(void)config_write(&c, &text);
 		return print(&text);
 	}
-	if (c.runtime.type != RUNTIME_NATIVE) {
+	spec.kind = kinds[c.runtime.type];
+	if (!spec.kind) {
 		(void)err_set(&e, ERR_UNAVAILABLE, "runtime.type: only 'native' is available in this version");
 		return fail(&e);
 	}

@@ -53,7 +53,7 @@ static void add_document(struct archive *a, const struct digest *digest, struct 
 	buf_add_str(&add_part(a, place)->bytes, text);
 }
 
-static void write_index(const struct archive_image *im, struct buf *b)
+static void write_index(const struct runtime_image_parts *im, struct buf *b)
 {
 	struct json_out o = json_out(b);
 	char text[DIGEST_TEXT_MAX + 1];
@@ -78,7 +78,7 @@ static void write_index(const struct archive_image *im, struct buf *b)
 }
 
 /* For docker and all who read its archives. */
-static void write_docker(const struct archive_image *im, const struct digest *config, struct buf *b)
+static void write_docker(const struct runtime_image_parts *im, const struct digest *config, struct buf *b)
 {
 	struct json_out o = json_out(b);
 	char place[ARCHIVE_NAME_MAX];
@@ -99,7 +99,7 @@ static void write_docker(const struct archive_image *im, const struct digest *co
 	json_close(&o, '}'), json_close(&o, ']');
 }
 
-static bool is_repeated(const struct archive_image *im, size_t i)
+static bool is_repeated(const struct runtime_image_parts *im, size_t i)
 {
 	for (size_t j = 0; j < i; j++)
 		if (digest_eq(&im->layers[j].digest, &im->layers[i].digest))
@@ -107,7 +107,7 @@ static bool is_repeated(const struct archive_image *im, size_t i)
 	return false;
 }
 
-static void add_layers(struct archive *a, const struct archive_image *im)
+static void add_layers(struct archive *a, const struct runtime_image_parts *im)
 {
 	for (size_t i = 0; i < im->n_layers; i++) {
 		char place[ARCHIVE_NAME_MAX];
@@ -125,7 +125,7 @@ static void add_layers(struct archive *a, const struct archive_image *im)
 	}
 }
 
-int archive_fill(struct archive *a, const struct archive_image *im, struct err *e)
+int archive_fill(struct archive *a, const struct runtime_image_parts *im, struct err *e)
 {
 	struct manifest m;
 

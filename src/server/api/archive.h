@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "base/digest.h"
 #include "base/own.h"
 #include "image/manifest.h"
+#include "server/runtime/image.h"
 
 struct err;
 struct reply;
@@ -38,21 +38,7 @@ struct archive {
 void archive_done(struct archive *a);
 DEFINE_AUTO_DONE(struct archive, archive_done)
 
-struct archive_layer {
-	struct digest digest;
-	uint64_t size;
-	int fd; /* of its blob */
-};
-
-struct archive_image {
-	const char *name, *os, *arch; /* the former as reference_write() writes it */
-	struct digest digest;         /* that it is known by: of its manifest */
-	struct str manifest, config;
-	const struct archive_layer *layers; /* lowest first; one may be there twice */
-	size_t n_layers;
-};
-
 /* A is all zero. Takes the descriptors when it succeeds. */
-int archive_fill(struct archive *a, const struct archive_image *im, struct err *e);
+int archive_fill(struct archive *a, const struct runtime_image_parts *im, struct err *e);
 /* The answer; from now on only `ended` is called. -1: too many streams. */
 int archive_send(struct archive *a, struct reply *rp, void (*ended)(void *arg), void *arg, struct err *e);

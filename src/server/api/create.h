@@ -99,8 +99,7 @@ struct create_rules {
 	const struct sandbox_row *source;
 	struct volumes *volumes; /* named ones that there are */
 	bool has_host_ports;     /* ports of the host can be asked for */
-	/* folders of the host that may be mounted, as the runtime numbers them */
-	const struct string_list *host_paths;
+	const struct string_list *host_paths; /* folders of the host that may be mounted */
 	uint64_t volume_bytes; /* of a volume that names no size */
 	enum runtime_network network; /* where the request says nothing */
 	size_t max_rules; /* of a policy; 0: as many as there can be */

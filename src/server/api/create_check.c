@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a create may ask for here. */
+#include <stdio.h>
+
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/escape.h"
 #include "base/quantity.h"
 #include "server/api/create.h"
+#include "server/model/capability.h"
 #include "server/model/snapshot.h"
 #include "server/proxy/host_ports.h"
 #include "server/proxy/proxy.h"
@@ -250,11 +253,16 @@ static int check_platform(const struct create_request *rq, const struct create_r
 		return INVALID(f, "platform.os: must be linux or windows");
 	if (!is_one_of(arch, machines))
 		return INVALID(f, "platform.arch: must be amd64 or arm64");
-	if (!str_eq_nocase(os, str_of(rt->os)) || !str_eq_nocase(arch, str_of(rt->arch)))
-		return INVALID(f, "platform: sandboxes here are %s/%s", rt->os, rt->arch);
-	o->os = rt->os;
-	o->arch = rt->arch;
-	return 0;
+	for (size_t i = 0; i < rt->can.n_platforms; i++) {
+		const struct runtime_platform *p = &rt->can.platforms[i];
+
+		if (!str_eq_nocase(os, str_of(p->os)) || !str_eq_nocase(arch, str_of(p->arch)))
+			continue;
+		o->os = p->os;
+		o->arch = p->arch;
+		return 0;
+	}
+	return capability_missing(rt, CAPABILITY_PLATFORM, "platform", f);
 }
 
 /* ---- limits ---- */
@@ -332,6 +340,14 @@ static int check_ceilings(const struct runtime_limits *l, const struct runtime_l
 	return 0;
 }
 
+static int limit_missing(const struct runtime *rt, const struct limit_key *k, struct fault *f)
+{
+	char where[64];
+
+	(void)snprintf(where, sizeof(where), "resourceLimits.%s", k->name);
+	return capability_missing(rt, k->bit == LIMIT_DISK ? CAPABILITY_DISK_LIMIT : CAPABILITY_LIMIT, where, f);
+}
+
 static int check_limits(const struct create_request *rq, const struct create_rules *rules, struct sandbox_order *o,
 			struct fault *f)
 {
@@ -346,11 +362,8 @@ static int check_limits(const struct create_request *rq, const struct create_rul
 		if (!k)
 			return INVALID(f, "resourceLimits.%s: cannot be enforced here; known are cpu, memory, disk, pids and gpu",
 				       SHOWN(str_of(p->key)));
-		if (!(rules->runtime->enforces & k->bit) && k->bit == LIMIT_DISK)
-			return fault_set(f, 400, rules->runtime->code_prefix, "DISK_LIMIT_UNSUPPORTED",
-					 "resourceLimits.%s: cannot be enforced here", k->name);
-		if (!(rules->runtime->enforces & k->bit))
-			return INVALID(f, "resourceLimits.%s: cannot be enforced here", k->name);
+		if (!(rules->runtime->can.limits & k->bit))
+			return limit_missing(rules->runtime, k, f);
 		if (seen & k->bit)
 			return INVALID(f, "resourceLimits.%s: is named twice", k->name);
 		seen |= k->bit;
@@ -416,7 +429,7 @@ static int check_snapshot(const struct create_request *rq, const struct create_r
 	o->image = sn->row.image;
 	o->image_digest = sn->row.image_digest;
 	o->snapshot = sn->row.id;
-	o->layers = sn->row.layers;
+	o->base = sn->row.reference;
 	return check_base(rules, o, f);
 }
 

@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/json_out.h"
 #include "server/api/create.h"
+#include "server/model/capability.h"
 #include "server/model/snapshot.h"
 
 #include "base/banned.h"
@@ -82,7 +83,7 @@ static int check_mode(const char *mode, const struct create_rules *rules, struct
 		o->policy = rules->source->policy;
 		return 0;
 	}
-	o->network = rules->runtime->has_network ? rules->network : RUNTIME_NET_NONE;
+	o->network = runtime_has_network(rules->runtime, rules->network) ? rules->network : RUNTIME_NET_NONE;
 	if (!mode) {
 		inherit(rules, o);
 		return 0;
@@ -105,8 +106,8 @@ int create_check_network(const struct create_request *rq, const struct create_ru
 	if (rq->has_network_policy && check_policy(rq, rules, a, o, f) < 0)
 		return -1;
 	o->inherits = o->inherits && !rq->has_network_policy;
-	if (o->network != RUNTIME_NET_NONE && !rules->runtime->has_network)
-		return INVALID(f, "%s: sandboxes have no network here, by the configuration or because opensandbox-egress is not installed",
-			       rq->has_network_policy ? "networkPolicy" : mode ? "extensions." CREATE_NETWORK_KEY : "the source's network");
-	return 0;
+	if (runtime_has_network(rules->runtime, o->network))
+		return 0;
+	return capability_missing(rules->runtime, CAPABILITY_NETWORK, rq->has_network_policy ? "networkPolicy" :
+				  mode ? "extensions." CREATE_NETWORK_KEY : "the source's network", f);
 }

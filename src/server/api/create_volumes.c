@@ -8,9 +8,10 @@
 #include "base/err.h"
 #include "base/escape.h"
 #include "base/quantity.h"
-#include "box/wire.h"
 #include "server/api/create.h"
+#include "server/model/capability.h"
 #include "server/model/volumes.h"
+#include "server/runtime/volume_path.h"
 #include "sys/path.h"
 
 #include "base/banned.h"
@@ -19,7 +20,7 @@
 #define STORAGE_MIN (UINT64_C(1) << 20)
 #define STORAGE_MAX (UINT64_C(1) << 50)
 
-_Static_assert(VOLUME_PATH_MAX + 1 == WIRE_PATH_SIZE && VOLUMES_OF_SANDBOX_MAX == WIRE_VOLUMES_MAX, "what is checked here fits");
+_Static_assert(VOLUME_PATH_MAX == ROW_VOLUME_PATH_MAX, "what is checked here can be recorded");
 
 /* ---- shape ---- */
 
@@ -141,6 +142,14 @@ static int no_memory(struct fault *f)
 	return fault_set(f, 503, NULL, "UNAVAILABLE", "out of memory");
 }
 
+static int missing(const struct checking *c, enum capability what, const char *member)
+{
+	char where[VOLUME_LABEL_MAX + 64];
+
+	(void)snprintf(where, sizeof(where), "volumes '%s': %s", c->volume->name, member);
+	return capability_missing(c->rules->runtime, what, where, c->f);
+}
+
 static bool has_dots(const char *path)
 {
 	struct str rest = str_of(path), word;
@@ -175,7 +184,7 @@ static int check_place(struct checking *c)
 {
 	const char *path = c->volume->mount_path, *cleaned = has_dots(path) ? NULL : clean(c, path);
 
-	if (cleaned && wire_mount_path_valid(cleaned)) {
+	if (cleaned && volume_mount_path_valid(cleaned)) {
 		c->row->mount_path = cleaned;
 		return 0;
 	}
@@ -190,27 +199,27 @@ static int check_place(struct checking *c)
 
 static int check_host(struct checking *c)
 {
-	const char *path = c->volume->host.path, *cleaned, *rest;
+	const char *path = c->volume->host.path, *cleaned, *rest, *sub = c->row->sub_path;
 	size_t n = strlen(path);
-	int prefix;
 
+	if (!capability_is_there(c->rules->runtime, CAPABILITY_HOST_PATHS))
+		return missing(c, CAPABILITY_HOST_PATHS, "host");
 	if (path[0] != '/' || has_dots(path) || strstr(path, "//") || path[n - 1] == '/')
 		return REFUSE(c, "INVALID_HOST_PATH", "host.path '%s': must be absolute, without '..', '//' and a '/' at its end",
 			      SHOWN(str_of(path)));
 	cleaned = clean(c, path);
 	if (!cleaned)
 		return REFUSE(c, "INVALID_HOST_PATH", "host.path: too long");
-	prefix = volume_find_folder(c->rules->host_paths, cleaned, c->arena, &rest);
-	if (prefix < 0)
+	if (volume_path_find(c->rules->host_paths, cleaned, c->arena, &rest) < 0)
 		return REFUSE(c, "HOST_PATH_NOT_ALLOWED", "host.path '%s': is in no folder that the operator allows",
 			      SHOWN(str_of(path)));
 	c->row->kind = ROW_VOLUME_HOST;
 	c->row->source = path;
-	c->row->prefix = (unsigned)prefix;
-	c->row->path = arena_printf(c->arena, "%s%s%s", rest, rest[0] && c->row->sub_path[0] ? "/" : "", c->row->sub_path);
-	if (!c->row->path)
+	rest = arena_printf(c->arena, "%s%s%s", rest, rest[0] && sub[0] ? "/" : "", sub);
+	c->row->path = arena_printf(c->arena, "%s%s%s", cleaned, sub[0] ? "/" : "", sub);
+	if (!rest || !c->row->path)
 		return no_memory(c->f);
-	return wire_path_valid(c->row->path) ? 0 : REFUSE(c, "INVALID_HOST_PATH", "host.path: too long");
+	return volume_path_valid(rest) ? 0 : REFUSE(c, "INVALID_HOST_PATH", "host.path: too long");
 }
 
 /* ---- pvc ---- */
@@ -219,15 +228,14 @@ static int check_size(struct checking *c, uint64_t *ret)
 {
 	const struct create_rules *r = c->rules;
 	const char *text = c->volume->pvc.storage;
-	bool has_limits = r->runtime->enforces & LIMIT_DISK;
+	bool has_limits = capability_is_there(r->runtime, CAPABILITY_DISK_LIMIT);
 	struct err e = { 0 };
 
 	*ret = has_limits ? MIN(r->volume_bytes, r->ceilings.disk_bytes) : 0;
 	if (!text)
 		return 0;
 	if (!has_limits)
-		return fault_set(c->f, 400, r->runtime->code_prefix, "DISK_LIMIT_UNSUPPORTED",
-				 "volumes '%s': storage cannot be enforced here", c->volume->name);
+		return missing(c, CAPABILITY_DISK_LIMIT, "storage");
 	if (quantity_storage(str_of(text), ret, &e) < 0 || *ret < STORAGE_MIN || *ret > STORAGE_MAX)
 		return fault_set(c->f, 400, "SANDBOX", "INVALID_PARAMETER", "volumes '%s': storage must be 1Mi to 1024Ti",
 				 c->volume->name);
@@ -243,13 +251,13 @@ static int check_pvc(struct checking *c, uint64_t *ret_size)
 
 	if (volumes_check(c->rules->volumes, p->claim, p->is_to_be_made, c->f) < 0)
 		return -1;
-	if (!c->rules->runtime->ops->volume_make)
-		return REFUSE(c, "UNSUPPORTED_BACKEND", "pvc: this runtime has no volumes");
+	if (!capability_is_there(c->rules->runtime, CAPABILITY_VOLUMES))
+		return missing(c, CAPABILITY_VOLUMES, "pvc");
 	c->row->kind = ROW_VOLUME_NAMED;
 	c->row->source = p->claim;
 	c->row->path = c->row->sub_path;
 	c->row->is_deleted_with = p->is_deleted_with;
-	if (!wire_path_valid(c->row->path))
+	if (!volume_path_valid(c->row->path))
 		return REFUSE(c, "INVALID_SUB_PATH", "subPath: a name in it is longer than %d bytes", PATH_COMPONENT_MAX);
 	return check_size(c, ret_size);
 }

@@ -304,7 +304,8 @@ static int diagnose(struct request *rq, struct reply *rp, enum kind kind, const 
 	struct diagnosis d = { .kind = kind, .scopes = EVERYTHING };
 	const struct sandbox *sb;
 	struct fault f;
-	int rc = request_query(rq, rp, fields, &q, e);
+	const struct runtime *rt = plane_of(rq)->spec.runtime;
+	int rc = kind == KIND_LOGS && !request_can(rq, rp, CAPABILITY_LOGS) ? 1 : request_query(rq, rp, fields, &q, e);
 
 	if (rc != 0)
 		return rc < 0 ? -1 : 0;
@@ -317,9 +318,10 @@ static int diagnose(struct request *rq, struct reply *rp, enum kind kind, const 
 	d.tail = (unsigned)q.tail;
 	d.limit = (unsigned)(kind == KIND_SUMMARY ? q.event_limit : q.limit);
 	d.since_ms = q.since ? text_since_ms(str_of(q.since)) : 0;
-	d.wants_info = d.wants_stats = kind == KIND_INSPECT || kind == KIND_SUMMARY;
-	d.wants_logs = (kind == KIND_LOGS || kind == KIND_SUMMARY) && (d.scopes & OUTPUT_BIT);
-	d.wants_network = sb->row.network != RUNTIME_NET_NONE && plane_of(rq)->spec.runtime->ops->activity &&
+	d.wants_info = kind == KIND_INSPECT || kind == KIND_SUMMARY;
+	d.wants_stats = d.wants_info && rt->can.stats;
+	d.wants_logs = (kind == KIND_LOGS || kind == KIND_SUMMARY) && (d.scopes & OUTPUT_BIT) && rt->can.logs;
+	d.wants_network = sb->row.network != RUNTIME_NET_NONE && rt->ops->activity &&
 			  ((d.scope && (d.scopes & NETWORK_BIT)) || (!d.scope && kind != KIND_LOGS));
 	return start(rq, rp, &d, e);
 }

@@ -199,6 +199,9 @@ int diagnostics_network_get(struct request *rq, struct reply *rp, struct err *e)
 	}
 	plane_job_begin(plane, &l->job, looking_drop);
 	(void)reply_hold(rp, on_hangup, l);
-	rt->ops->stats(rt, l->id, on_stats, l);
+	if (rt->can.stats)
+		rt->ops->stats(rt, l->id, on_stats, l);
+	else
+		rt->ops->activity(rt, l->id, on_activity, l);
 	return 0;
 }

@@ -103,8 +103,11 @@ int sandbox_fork_post(struct request *rq, struct reply *rp, struct err *e)
 	struct forking fk = { .count = 1 };
 	struct sandbox *source;
 	struct decode d;
-	int rc = body.n == 0 ? 0 : service_decode(rq, rp, fork_fields, &fk, &d, e);
+	int rc;
 
+	if (!request_can(rq, rp, CAPABILITY_FORK))
+		return 0;
+	rc = body.n == 0 ? 0 : service_decode(rq, rp, fork_fields, &fk, &d, e);
 	if (rc != 0)
 		return rc < 0 ? -1 : 0;
 	source = request_sandbox(rq, rp);
@@ -152,7 +155,7 @@ int sandbox_rollback_post(struct request *rq, struct reply *rp, struct err *e)
 	struct waiting_reply *p;
 	struct decode d;
 	struct fault f;
-	int rc = service_decode(rq, rp, rollback_fields, &r, &d, e);
+	int rc = request_can(rq, rp, CAPABILITY_ROLLBACK) ? service_decode(rq, rp, rollback_fields, &r, &d, e) : 1;
 
 	if (rc != 0)
 		return rc < 0 ? -1 : 0;
@@ -166,7 +169,7 @@ int sandbox_rollback_post(struct request *rq, struct reply *rp, struct err *e)
 	if (!p)
 		return -1;
 	p->shows = REPLY_SHOWS_SANDBOX;
-	if (sandbox_rollback(sb, sn->row.id, &sn->row.layers, &r.env, waiting_reply_done, p, &f) == 0)
+	if (sandbox_rollback(sb, sn->row.id, sn->row.reference, &r.env, waiting_reply_done, p, &f) == 0)
 		return 0;
 	free(p);
 	return reply_fault(rp, &f);

@@ -15,7 +15,7 @@ int health_get(struct request *rq, struct reply *rp, struct err *e)
 {
 	AUTO(buf_done) struct buf body = BUF_INIT(BODY_MAX);
 	const struct plane *p = plane_of(rq);
-	const char *lacks = p ? p->spec.runtime->network_lacks : NULL;
+	const char *lacks = p ? p->spec.runtime->can.network_lacks : NULL;
 	struct json_out o = json_out(&body);
 
 	(void)e;

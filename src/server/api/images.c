@@ -9,27 +9,18 @@
 #include "server/api/api.h"
 #include "server/api/images.h"
 #include "server/http/reply.h"
-#include "server/images/pull.h"
 
 #include "base/banned.h"
 
 #define LIST_MAX ((size_t)64 * 1024 * 1024)
 #define EVENT_MAX ((size_t)64 * 1024)
-
-struct puller *request_puller(const struct request *rq, struct reply *rp)
-{
-	struct puller *p = plane_of(rq)->spec.puller;
-
-	if (!p)
-		(void)reply_error(rp, 501, "IMAGES::UNSUPPORTED", "images of this runtime are not the server's");
-	return p;
-}
+#define IMAGE_SECRET_MAX 8192 /* of a user name, of a password */
 
 int request_check_room(const struct request *rq, struct reply *rp, struct err *e)
 {
-	const struct puller *p = plane_of(rq)->spec.puller;
+	struct runtime *rt = plane_of(rq)->spec.runtime;
 
-	if (!p || puller_check_room(p, e) == 0)
+	if (!rt->ops->check_room || rt->ops->check_room(rt, e) == 0)
 		return 0;
 	if (e->sys != ENOSPC)
 		return -1;
@@ -38,15 +29,7 @@ int request_check_room(const struct request *rq, struct reply *rp, struct err *e
 
 /* ---- images as JSON ---- */
 
-static void write_digest(struct json_out *o, const struct digest *digest)
-{
-	char text[DIGEST_TEXT_MAX + 1];
-
-	digest_write(digest, text);
-	json_cstr(o, text);
-}
-
-void write_image(struct json_out *o, const struct pulled_image *im)
+void write_image(struct json_out *o, const struct runtime_image *im)
 {
 	json_open(o, '{');
 	json_key(o, "uri"), json_cstr(o, im->name);
@@ -57,8 +40,8 @@ void write_image(struct json_out *o, const struct pulled_image *im)
 	json_close(o, '}');
 	json_key(o, "size"), json_uint(o, im->size);
 	json_key(o, "layers"), json_open(o, '[');
-	for (size_t i = 0; i < im->n_layers; i++)
-		write_digest(o, &im->layers[i].digest);
+	for (size_t i = 0; i < im->layers.n; i++)
+		json_cstr(o, im->layers.items[i]);
 	json_close(o, ']');
 	json_key(o, "private"), json_bool(o, im->is_private);
 	json_key(o, "kept"), json_bool(o, im->is_kept);
@@ -66,23 +49,80 @@ void write_image(struct json_out *o, const struct pulled_image *im)
 	json_close(o, '}');
 }
 
-int images_get(struct request *rq, struct reply *rp, struct err *e)
+/* A request that waits for an answer of the runtime about images. */
+struct asking {
+	struct plane_job job;
+	struct reply *rp; /* NULL: gone */
+};
+
+static void asking_drop(struct plane_job *job)
+{
+	free(container_of(job, struct asking, job));
+}
+
+static void on_asking_hangup(void *arg)
+{
+	struct asking *q = arg;
+
+	q->rp = NULL;
+}
+
+static struct asking *asking_new(struct request *rq, struct reply *rp, struct err *e)
+{
+	struct asking *q = calloc(1, sizeof(*q));
+
+	if (!q) {
+		(void)err_no_memory(e);
+		return NULL;
+	}
+	q->rp = rp;
+	plane_job_begin(plane_of(rq), &q->job, asking_drop);
+	(void)reply_hold(rp, on_asking_hangup, q);
+	return q;
+}
+
+static int reply_unavailable(struct reply *rp, const struct plane *p, const struct runtime_failure *failure)
+{
+	struct fault f;
+
+	(void)fault_of_runtime(&f, p->spec.runtime, failure);
+	return reply_fault(rp, &f);
+}
+
+static void on_images(const struct runtime_image *images, size_t n, const struct runtime_failure *failure, void *arg)
 {
 	AUTO(buf_done) struct buf b = BUF_INIT(LIST_MAX);
-	const struct puller *p = request_puller(rq, rp);
+	AUTO(free) struct asking *q = arg;
 	struct json_out o = json_out(&b);
-	const struct pulled_image *im;
 
-	(void)e;
-	if (!p)
-		return 0;
+	plane_job_end(&q->job);
+	if (!q->rp)
+		return;
+	if (failure) {
+		(void)reply_unavailable(q->rp, q->job.plane, failure);
+		return;
+	}
 	json_open(&o, '{');
 	json_key(&o, "items"), json_open(&o, '[');
-	for (size_t i = 0; (im = images_at(p, i)); i++)
-		write_image(&o, im);
+	for (size_t i = 0; i < n; i++)
+		write_image(&o, &images[i]);
 	json_close(&o, ']');
 	json_close(&o, '}');
-	return reply_json(rp, 200, &b);
+	(void)reply_json(q->rp, 200, &b);
+}
+
+int images_get(struct request *rq, struct reply *rp, struct err *e)
+{
+	struct runtime *rt = plane_of(rq)->spec.runtime;
+	struct asking *q;
+
+	if (!request_can(rq, rp, CAPABILITY_IMAGES))
+		return 0;
+	q = asking_new(rq, rp, e);
+	if (!q)
+		return -1;
+	rt->ops->images(rt, on_images, q);
+	return 0;
 }
 
 /* ---- removing ---- */
@@ -96,21 +136,40 @@ static const struct field image_query_fields[] = {
 	{ 0 },
 };
 
+static void on_removed(const struct runtime_failure *failure, void *arg)
+{
+	AUTO(free) struct asking *q = arg;
+
+	plane_job_end(&q->job);
+	if (!q->rp)
+		return;
+	if (!failure)
+		(void)reply_empty(q->rp, 204);
+	else if (failure->err.code == ERR_CONFLICT)
+		(void)reply_error(q->rp, 409, "IMAGES::IN_USE", "%s", failure->err.msg);
+	else if (failure->err.code == ERR_NOT_FOUND)
+		(void)reply_error(q->rp, 404, "IMAGES::NOT_FOUND", "%s", failure->err.msg);
+	else if (failure->err.code == ERR_INVALID)
+		(void)reply_error(q->rp, 400, "IMAGES::INVALID_REFERENCE", "%s", failure->err.msg);
+	else
+		(void)reply_unavailable(q->rp, q->job.plane, failure);
+}
+
 int images_delete(struct request *rq, struct reply *rp, struct err *e)
 {
-	struct puller *p = request_puller(rq, rp);
+	struct runtime *rt = plane_of(rq)->spec.runtime;
 	struct image_query q = { 0 };
-	size_t n;
-	int rc = p ? request_query(rq, rp, image_query_fields, &q, e) : 1;
+	struct asking *a;
+	int rc = request_can(rq, rp, CAPABILITY_IMAGES) ? request_query(rq, rp, image_query_fields, &q, e) : 1;
 
 	if (rc != 0)
 		return rc < 0 ? -1 : 0;
 	service_note(rq, q.uri);
-	if (images_remove(p, q.uri, &n, e) == 0)
-		return reply_empty(rp, 204);
-	if (e->code == ERR_CONFLICT)
-		return reply_error(rp, 409, "IMAGES::IN_USE", "%s", e->msg);
-	return e->code == ERR_NOT_FOUND ? reply_error(rp, 404, "IMAGES::NOT_FOUND", "%s", e->msg) : -1;
+	a = asking_new(rq, rp, e);
+	if (!a)
+		return -1;
+	rt->ops->image_remove(rt, q.uri, on_removed, a);
+	return 0;
 }
 
 /* ---- pulling ---- */
@@ -130,8 +189,8 @@ static const char *check_arch(const void *value)
 }
 
 static const struct field auth_fields[] = {
-	FIELD(struct image_auth, username, FIELD_STRING, "username", .required = true, .max = PULL_SECRET_MAX, .secret = true),
-	FIELD(struct image_auth, password, FIELD_STRING, "password", .required = true, .max = PULL_SECRET_MAX, .secret = true),
+	FIELD(struct image_auth, username, FIELD_STRING, "username", .required = true, .max = IMAGE_SECRET_MAX, .secret = true),
+	FIELD(struct image_auth, password, FIELD_STRING, "password", .required = true, .max = IMAGE_SECRET_MAX, .secret = true),
 	{ 0 },
 };
 
@@ -168,18 +227,15 @@ int image_request_decode(struct request *rq, struct reply *rp, struct image_requ
 struct watching {
 	struct plane_job job;
 	struct reply *rp;
-	struct pull op;
 };
-
-static void watching_free(struct watching *w)
-{
-	pull_cancel(&w->op);
-	free(w);
-}
 
 static void watching_drop(struct plane_job *job)
 {
-	watching_free(container_of(job, struct watching, job));
+	struct watching *w = container_of(job, struct watching, job);
+	struct runtime *rt = job->plane->spec.runtime;
+
+	rt->ops->image_cancel(rt, w);
+	free(w);
 }
 
 static void on_hangup(void *arg)
@@ -187,7 +243,7 @@ static void on_hangup(void *arg)
 	struct watching *w = arg;
 
 	plane_job_end(&w->job);
-	watching_free(w);
+	watching_drop(&w->job);
 }
 
 static void send_event(struct reply *rp, struct buf *json)
@@ -198,7 +254,7 @@ static void send_event(struct reply *rp, struct buf *json)
 		reply_write(rp, buf_str(&event));
 }
 
-static void on_progress(const struct pull_progress *p, void *arg)
+static void on_progress(const struct runtime_progress *p, void *arg)
 {
 	AUTO(buf_done) struct buf b = BUF_INIT(EVENT_MAX);
 	struct json_out o = json_out(&b);
@@ -217,8 +273,9 @@ static void on_progress(const struct pull_progress *p, void *arg)
 	send_event(w->rp, &b);
 }
 
-static void on_done(const struct pulled_image *im, const struct err *e, void *arg)
+static void on_done(const struct runtime_image *im, const struct runtime_failure *failure, void *arg)
 {
+	const struct err *e = failure ? &failure->err : NULL;
 	AUTO(buf_done) struct buf b = BUF_INIT(EVENT_MAX);
 	struct json_out o = json_out(&b);
 	struct watching *w = arg;
@@ -235,7 +292,7 @@ static void on_done(const struct pulled_image *im, const struct err *e, void *ar
 	send_event(w->rp, &b);
 	reply_end(w->rp);
 	plane_job_end(&w->job);
-	watching_free(w);
+	free(w);
 }
 
 /* Progress that has no room is not missed. */
@@ -247,10 +304,10 @@ static void no_proceed(void *arg)
 int images_pull_post(struct request *rq, struct reply *rp, struct err *e)
 {
 	static const struct reply_source source = { .proceed = no_proceed, .stop = on_hangup };
-	struct puller *p = request_puller(rq, rp);
+	struct runtime *rt = plane_of(rq)->spec.runtime;
 	struct image_request pr = { .refresh = true };
 	struct watching *w;
-	int rc = p ? image_request_decode(rq, rp, &pr, e) : 1;
+	int rc = request_can(rq, rp, CAPABILITY_IMAGES) ? image_request_decode(rq, rp, &pr, e) : 1;
 
 	if (rc == 0)
 		rc = request_check_room(rq, rp, e);
@@ -265,8 +322,8 @@ int images_pull_post(struct request *rq, struct reply *rp, struct err *e)
 		return -1;
 	}
 	plane_job_begin(plane_of(rq), &w->job, watching_drop);
-	pull_start(p, &(struct pull_order){ .uri = pr.uri, .username = pr.auth.username, .password = pr.auth.password,
-					    .os = pr.platform.os, .arch = pr.platform.arch, .refresh = pr.refresh },
-		   &w->op, on_progress, on_done, w);
+	rt->ops->image_pull(rt, &(struct runtime_image_order){ .uri = pr.uri, .username = pr.auth.username, .password = pr.auth.password,
+							       .os = pr.platform.os, .arch = pr.platform.arch, .refresh = pr.refresh },
+			    on_progress, on_done, w);
 	return 0;
 }

@@ -9,18 +9,13 @@
 
 struct err;
 struct json_out;
-struct load_job;
-struct load_order;
-struct pulled_image;
-struct puller;
+struct runtime_failure;
+struct runtime_image;
+struct runtime_image_load;
 struct reply;
 struct request;
 
-/* NULL: the runtime's images are not ours, and the answer is on its way. */
-struct puller *request_puller(const struct request *rq, struct reply *rp);
-
-/* L7: 0 when something may be begun that takes room on the server's disk, where that is ours to look at; 1
- * when it was refused. */
+/* L7: 0 when something may be begun that takes room on the server's disk, where that is ours to look at; 1 when it was refused. */
 int request_check_room(const struct request *rq, struct reply *rp, struct err *e);
 
 /* Which image, for whom. */
@@ -42,7 +37,7 @@ struct image_request {
 /* as service_decode() */
 int image_request_decode(struct request *rq, struct reply *rp, struct image_request *ret, struct err *e);
 
-void write_image(struct json_out *o, const struct pulled_image *im);
+void write_image(struct json_out *o, const struct runtime_image *im);
 
 /* ---- an archive that comes as the body of a request ---- */
 
@@ -51,19 +46,16 @@ struct loading {
 	struct plane_job job;
 	struct request *rq;
 	struct reply *rp;   /* NULL: nobody waits for the answer any more */
-	struct load_job *load;
 	int pipe;           /* -1: all of it was written, or nobody reads it any more */
 	struct io io;
 	struct buf waiting;
 	bool has_ended;     /* the body */
 	bool is_over;       /* so is the loading: `done` was called */
 	/* Answers, sooner or later, and frees it. */
-	void (*done)(struct loading *l, const struct pulled_image *const *images, size_t n,
-		     const struct err *e);
+	void (*done)(struct loading *l, const struct runtime_image *images, size_t n, const struct err *e);
 };
 
 /* Holds the reply. -1: L is freed. */
-int loading_begin(struct loading *l, struct request *rq, struct reply *rp, const struct load_order *o,
-		  struct err *e);
+int loading_begin(struct loading *l, struct request *rq, struct reply *rp, const struct runtime_image_load *o, struct err *e);
 void loading_free(struct loading *l);
 int loading_failed(struct reply *rp, const struct err *e); /* the answer then */

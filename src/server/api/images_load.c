@@ -7,7 +7,7 @@
 #include "server/api/api.h"
 #include "server/api/images.h"
 #include "server/http/reply.h"
-#include "server/images/pull.h"
+#include "server/runtime/runtime.h"
 
 #include "base/banned.h"
 
@@ -24,15 +24,17 @@ static void hang_up(struct loading *l)
 void loading_free(struct loading *l)
 {
 	hang_up(l);
-	if (l->load)
-		load_cancel(l->load);
 	buf_done(&l->waiting);
 	free(l);
 }
 
 static void loading_drop(struct plane_job *job)
 {
-	loading_free(container_of(job, struct loading, job));
+	struct loading *l = container_of(job, struct loading, job);
+	struct runtime *rt = job->plane->spec.runtime;
+
+	rt->ops->image_cancel(rt, l);
+	loading_free(l);
 }
 
 static void on_hangup(void *arg)
@@ -43,7 +45,7 @@ static void on_hangup(void *arg)
 	if (l->is_over) /* what was begun since goes on */
 		return;
 	plane_job_end(&l->job);
-	loading_free(l);
+	loading_drop(&l->job);
 }
 
 /* ---- into the pipe ---- */
@@ -112,7 +114,7 @@ static int on_end(void *arg, struct err *e)
 
 /* ---- the answer ---- */
 
-static int reply_images(struct reply *rp, const struct pulled_image *const *images, size_t n)
+static int reply_images(struct reply *rp, const struct runtime_image *images, size_t n)
 {
 	AUTO(buf_done) struct buf b = BUF_INIT(ANSWER_MAX);
 	struct json_out o = json_out(&b);
@@ -120,7 +122,7 @@ static int reply_images(struct reply *rp, const struct pulled_image *const *imag
 	json_open(&o, '{');
 	json_key(&o, "items"), json_open(&o, '[');
 	for (size_t i = 0; i < n; i++)
-		write_image(&o, images[i]);
+		write_image(&o, &images[i]);
 	json_close(&o, ']');
 	json_close(&o, '}');
 	return reply_json(rp, 200, &b);
@@ -138,17 +140,16 @@ int loading_failed(struct reply *rp, const struct err *e)
 	return reply_error(rp, status_of(e), "IMAGES::BAD_ARCHIVE", "%s", is_ours ? "something went wrong" : e->msg);
 }
 
-static void on_done(const struct pulled_image *const *images, size_t n, const struct err *e, void *arg)
+static void on_done(const struct runtime_image *images, size_t n, const struct runtime_failure *failure, void *arg)
 {
 	struct loading *l = arg;
 
-	l->load = NULL;
 	l->is_over = true;
 	plane_job_end(&l->job);
-	l->done(l, images, n, e);
+	l->done(l, images, n, failure ? &failure->err : NULL);
 }
 
-static void on_loaded(struct loading *l, const struct pulled_image *const *images, size_t n, const struct err *e)
+static void on_loaded(struct loading *l, const struct runtime_image *images, size_t n, const struct err *e)
 {
 	if (!e)
 		(void)reply_images(l->rp, images, n);
@@ -166,16 +167,17 @@ static const struct field load_query_fields[] = {
 	{ 0 },
 };
 
-int loading_begin(struct loading *l, struct request *rq, struct reply *rp, const struct load_order *o, struct err *e)
+int loading_begin(struct loading *l, struct request *rq, struct reply *rp, const struct runtime_image_load *o, struct err *e)
 {
 	static const struct body_sink sink = { .data = on_data, .end = on_end };
+	struct runtime *rt = plane_of(rq)->spec.runtime;
 
 	l->rq = rq;
 	l->rp = rp;
 	l->pipe = -1;
 	l->waiting = BUF_INIT(WAITING_MAX);
-	l->load = load_start(plane_of(rq)->spec.puller, o, &l->pipe, on_done, l, e);
-	if (!l->load || io_add(&l->io, request_loop(rq), l->pipe, 0, on_room, l, "archive", e) < 0) {
+	if (rt->ops->image_load(rt, o, &l->pipe, on_done, l, e) < 0 || io_add(&l->io, request_loop(rq), l->pipe, 0, on_room, l, "archive", e) < 0) {
+		rt->ops->image_cancel(rt, l);
 		loading_free(l);
 		return -1;
 	}
@@ -188,7 +190,7 @@ int images_load_post(struct request *rq, struct reply *rp, struct err *e)
 {
 	struct load_query q = { 0 };
 	struct loading *l;
-	int rc = request_puller(rq, rp) ? request_query(rq, rp, load_query_fields, &q, e) : 1;
+	int rc = request_can(rq, rp, CAPABILITY_IMAGE_ARCHIVES) ? request_query(rq, rp, load_query_fields, &q, e) : 1;
 
 	if (rc == 0)
 		rc = request_check_room(rq, rp, e);
@@ -199,7 +201,7 @@ int images_load_post(struct request *rq, struct reply *rp, struct err *e)
 	if (!l)
 		return err_no_memory(e);
 	l->done = on_loaded;
-	if (loading_begin(l, rq, rp, &(struct load_order){ .name = q.name }, e) == 0)
+	if (loading_begin(l, rq, rp, &(struct runtime_image_load){ .name = q.name }, e) == 0)
 		return 0;
 	return e->code == ERR_INVALID ? reply_error(rp, 400, "IMAGES::INVALID_REFERENCE", "%s", e->msg) : -1;
 }

@@ -14,7 +14,8 @@ static int setup(void **state)
 {
 	(void)state;
 	rig_start(&r);
-	r.fake.rt.has_network = r.fake.rt.shares_egress = true;
+	r.fake.rt.can.networks = FAKE_NETWORKS;
+	r.fake.rt.shares_egress = true;
 	r.plane->spec.network = RUNTIME_NET_OPEN;
 	return 0;
 }
@@ -118,7 +119,7 @@ static void without_egress_there_is_no_network_and_none_is_promised(void **state
 	char id[UUID_LEN + 1];
 
 	(void)state;
-	r.fake.rt.has_network = false;
+	r.fake.rt.can.networks = 1U << RUNTIME_NET_NONE;
 	rig_create(&r, "", id);
 	assert_int_equal(r.fake.network, RUNTIME_NET_NONE);
 	has(rig_ask(&r, "POST /v1/sandboxes", "{\"image\":{\"uri\":\"host\"},\"entrypoint\":[\"x\"],\"resourceLimits\":{},\"networkPolicy\":{}}"),

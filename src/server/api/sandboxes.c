@@ -139,12 +139,12 @@ static int change(struct request *rq, struct reply *rp, unsigned status, change_
 
 int sandbox_pause_post(struct request *rq, struct reply *rp, struct err *e)
 {
-	return change(rq, rp, 202, sandbox_pause, e);
+	return request_can(rq, rp, CAPABILITY_PAUSE) ? change(rq, rp, 202, sandbox_pause, e) : 0;
 }
 
 int sandbox_resume_post(struct request *rq, struct reply *rp, struct err *e)
 {
-	return change(rq, rp, 202, sandbox_resume, e);
+	return request_can(rq, rp, CAPABILITY_PAUSE) ? change(rq, rp, 202, sandbox_resume, e) : 0;
 }
 
 int sandbox_delete(struct request *rq, struct reply *rp, struct err *e)

@@ -137,7 +137,7 @@ static void a_disk_limit_that_cannot_be_kept_is_refused_by_name(void **state)
 
 	(void)state;
 	rig_start(r);
-	r->fake.rt.enforces &= ~(unsigned)LIMIT_DISK;
+	r->fake.rt.can.limits &= ~(unsigned)LIMIT_DISK;
 	has(rig_ask(r, "POST /sandboxes", "{" IMAGE ",\"entrypoint\":[\"x\"],\"resourceLimits\":{\"disk\":\"1Gi\"}}"),
 	    "\"code\":\"NATIVE::DISK_LIMIT_UNSUPPORTED\"");
 	rig_stop(r);

@@ -127,7 +127,7 @@ int sandbox_snapshots_post(struct request *rq, struct reply *rp, struct err *e)
 	struct sandbox *sb;
 	struct wait *w;
 	struct fault f;
-	int rc = decode_taking(rq, rp, &t, e);
+	int rc = request_can(rq, rp, CAPABILITY_SNAPSHOTS) ? decode_taking(rq, rp, &t, e) : 1;
 
 	if (rc != 0)
 		return rc < 0 ? -1 : 0;

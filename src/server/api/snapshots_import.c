@@ -10,7 +10,7 @@
 #include "server/api/images.h"
 #include "server/api/snapshots.h"
 #include "server/http/reply.h"
-#include "server/images/pull.h"
+#include "server/runtime/image.h"
 
 #include "base/banned.h"
 
@@ -39,7 +39,7 @@ static void on_recorded(struct snapshot *sn, const struct fault *f, void *arg)
 	loading_free(&im->loading);
 }
 
-static void on_loaded(struct loading *l, const struct pulled_image *const *images, size_t n, const struct err *e)
+static void on_loaded(struct loading *l, const struct runtime_image *images, size_t n, const struct err *e)
 {
 	struct importing *im = container_of(l, struct importing, loading);
 	const char *name = im->name[0] ? im->name : NULL;
@@ -52,7 +52,7 @@ static void on_loaded(struct loading *l, const struct pulled_image *const *image
 		(void)reply_error(l->rp, 400, "IMAGES::BAD_ARCHIVE", "the archive has %zu images, a snapshot is one", n);
 	} else {
 		KILL_POINT("server.import.loaded");
-		if (snapshots_import(set, name, images[0]->name, images[0]->digest, on_recorded, im, &f) == 0)
+		if (snapshots_import(set, name, images[0].name, images[0].digest, on_recorded, im, &f) == 0)
 			return;
 		(void)reply_fault(l->rp, &f);
 	}
@@ -70,10 +70,10 @@ static const struct field import_query_fields[] = {
 
 int snapshots_import_post(struct request *rq, struct reply *rp, struct err *e)
 {
-	const struct load_order order = { .name = IMAGE_NAME, .is_kept = true };
+	const struct runtime_image_load order = { .name = IMAGE_NAME, .is_kept = true };
 	struct import_query q = { 0 };
 	struct importing *im;
-	int rc = request_puller(rq, rp) ? request_query(rq, rp, import_query_fields, &q, e) : 1;
+	int rc = request_can(rq, rp, CAPABILITY_IMAGE_ARCHIVES) ? request_query(rq, rp, import_query_fields, &q, e) : 1;
 
 	if (rc == 0)
 		rc = request_check_room(rq, rp, e);

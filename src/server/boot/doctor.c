@@ -19,7 +19,7 @@
 #include "box/preflight.h"
 #include "server/config/config.h"
 #include "server/http/listen.h"
-#include "server/native/children.h"
+#include "server/native/host.h"
 #include "sys/closed_files.h"
 
 #include "base/banned.h"
@@ -150,36 +150,36 @@ static enum preflight_outcome probe_program(const char *path, char *detail)
 
 static enum preflight_outcome probe_warden(const struct config *c, char *detail)
 {
-	struct native n = NATIVE_INIT;
+	struct native_host n = NATIVE_HOST_INIT;
 	struct err e = { 0 };
 
-	return native_programs(c, &n, &e) < 0 ? say_error(&e, detail) : probe_program(n.warden, detail);
+	return native_host_programs(c, &n, &e) < 0 ? say_error(&e, detail) : probe_program(n.warden, detail);
 }
 
 static enum preflight_outcome probe_execd(const struct config *c, char *detail)
 {
-	struct native n = NATIVE_INIT;
+	struct native_host n = NATIVE_HOST_INIT;
 	struct err e = { 0 };
 
-	return native_programs(c, &n, &e) < 0 ? say_error(&e, detail) : probe_program(n.execd, detail);
+	return native_host_programs(c, &n, &e) < 0 ? say_error(&e, detail) : probe_program(n.execd, detail);
 }
 
 static enum preflight_outcome probe_fetch(const struct config *c, char *detail)
 {
-	struct native n = NATIVE_INIT;
+	struct native_host n = NATIVE_HOST_INIT;
 	struct err e = { 0 };
 
-	if (native_programs(c, &n, &e) < 0)
+	if (native_host_programs(c, &n, &e) < 0)
 		return say_error(&e, detail);
 	return probe_program(n.fetch, detail) == PREFLIGHT_OK ? PREFLIGHT_OK : PREFLIGHT_WARNING;
 }
 
 static enum preflight_outcome probe_egress(const struct config *c, char *detail)
 {
-	struct native n = NATIVE_INIT;
+	struct native_host n = NATIVE_HOST_INIT;
 	struct err e = { 0 };
 
-	if (native_programs(c, &n, &e) < 0)
+	if (native_host_programs(c, &n, &e) < 0)
 		return say_error(&e, detail);
 	return probe_program(n.egress, detail) == PREFLIGHT_OK ? PREFLIGHT_OK : PREFLIGHT_WARNING;
 }
@@ -244,13 +244,13 @@ static enum preflight_outcome probe_host_image(const struct config *c, char *det
 {
 	AUTO_FD usr = open("/usr", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct closed found = { .names = BUF_INIT(PREFLIGHT_DETAIL_MAX) };
-	struct native n = NATIVE_INIT;
+	struct native_host n = NATIVE_HOST_INIT;
 	struct err e = { 0 };
 	struct stat st;
 
 	if (geteuid() != 0)
 		return PREFLIGHT_UNTRIED;
-	if (native_names(c, &n, &e) == 0 && stat(n.socket, &st) == 0)
+	if (native_host_names(c, &n, &e) == 0 && stat(n.socket, &st) == 0)
 		found.since = st.st_ctim;
 	if (usr >= 0 && closed_files_find(usr, count_closed, &found, &e) < 0)
 		(void)say_error(&e, detail);

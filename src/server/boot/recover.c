@@ -9,6 +9,7 @@
 #include "base/uuid.h"
 #include "net/loop.h"
 #include "server/boot/serve.h"
+#include "server/runtime/kind.h"
 #include "server/runtime/runtime.h"
 #include "server/store/store.h"
 #include "sys/boot.h"
@@ -130,7 +131,7 @@ int recover(const struct serve_spec *spec, struct err *e)
 	*spec->ret_status = SERVE_FAILED;
 	if (!l || spec->drop_rights(spec->drop_arg, e) < 0)
 		return -1;
-	rt = spec->make_runtime(l, spec->config, NULL, e);
+	rt = spec->kind->make(&(struct runtime_start){ .loop = l, .config = spec->config, .state_dir = spec->state_dir, .is_job = true }, e);
 	if (!rt || list(l, rt, &f, e) < 0)
 		return -1;
 	return rebuild(spec, &f, e);

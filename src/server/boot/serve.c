@@ -19,10 +19,11 @@
 #include "server/boot/version.h"
 #include "server/http/listen.h"
 #include "server/http/service.h"
-#include "server/images/pull.h"
 #include "server/model/plane.h"
 #include "server/proxy/gateway_socket.h"
 #include "server/proxy/renewals.h"
+#include "server/runtime/kind.h"
+#include "server/runtime/runtime.h"
 #include "sys/boot.h"
 #include "sys/signals.h"
 
@@ -50,7 +51,6 @@ struct serving {
 	unsigned draining;       /* of them */
 	struct tls_server *tls;  /* NULL: plain */
 	struct runtime *runtime; /* NULL: there are no sandboxes, and then no plane either */
-	struct puller *puller;   /* NULL: images of registries are none of this runtime's */
 	struct plane *plane;
 	struct renewals *renewals; /* NULL: there is no queue of them */
 	struct gateway_socket *gateway_socket; /* NULL: not configured */
@@ -328,24 +328,18 @@ static int start_plane(struct serving *s, const struct serve_spec *spec, struct 
 		.max_rules = (size_t)c->egress.max_rules,
 		.ingress = &c->ingress,
 	};
+	const struct runtime_start start = { .loop = s->loop, .config = c, .state_dir = spec->state_dir, .has_network = spec->has_network,
+					     .network_lacks = spec->network_lacks };
 	enum store_fault fault = STORE_FAILED;
 
-	if (!spec->make_runtime)
+	if (!spec->kind)
 		return 0;
 	if (quantity_storage(str_of(c->storage.volume_default_size), &plane.volume_bytes, e) < 0)
 		return err_wrap(e, "storage.volume_default_size");
-	if (spec->make_puller) {
-		s->puller = spec->make_puller(s->loop, c, e);
-		if (!s->puller)
-			return -1;
-	}
-	s->runtime = spec->make_runtime(s->loop, c, s->puller, e);
+	s->runtime = spec->kind->make(&start, e);
 	if (!s->runtime || boot_id_read(s->boot_id, e) < 0)
 		return -1;
-	s->runtime->has_network = spec->has_network;
-	s->runtime->network_lacks = spec->network_lacks;
 	plane.runtime = s->runtime;
-	plane.puller = s->puller;
 	s->plane = plane_open(&plane, &fault, e);
 	if (!s->plane) {
 		report_fault(spec, fault);
@@ -441,7 +435,6 @@ static void serving_done(struct serving *s)
 	service_done(&s->proxy.service);
 	plane_close(s->plane);
 	runtime_free(s->runtime);
-	puller_free(s->puller);
 	tls_server_free(s->tls);
 	timer_done(&s->log_timer);
 	pulse_done(&s->pulse);

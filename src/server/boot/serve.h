@@ -7,9 +7,7 @@
 
 struct asset;
 struct err;
-struct loop;
-struct puller;
-struct runtime;
+struct runtime_kind;
 
 enum { /* what the program exits with when serving failed */
 	SERVE_FAILED = 1,
@@ -39,12 +37,10 @@ struct serve_spec {
 	const struct config *config;
 	const struct auth *auth;
 	const struct asset *(*find_asset)(const char *name);
-	/* What sandboxes run on. NULL: there are none, and their routes do not exist. P has the images of registries; NULL: nobody. */
-	struct runtime *(*make_runtime)(struct loop *l, const struct config *c, struct puller *p, struct err *e);
-	struct puller *(*make_puller)(struct loop *l, const struct config *c, struct err *e); /* or NULL */
+	const struct runtime_kind *kind; /* what sandboxes run on. NULL: there are none, and their routes do not exist */
 	struct serve_sockets *sockets; /* taken one by one */
 	const char *state_dir; /* of the server's own files */
-	bool has_network; /* sandboxes can have one: egress is started */
+	bool has_network; /* see runtime/kind.h */
 	const char *network_lacks; /* see runtime.h */
 	int (*drop_rights)(void *arg, struct err *e); /* called once log, certificate and key are open */
 	void *drop_arg;

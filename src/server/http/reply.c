@@ -37,6 +37,16 @@ int reply_no_sandbox(const struct request *rq, struct reply *rp)
 	return reply_fault(rp, &f);
 }
 
+bool request_can(const struct request *rq, struct reply *rp, enum capability c)
+{
+	struct fault f;
+
+	if (capability_check(plane_of(rq)->spec.runtime, c, NULL, &f) == 0)
+		return true;
+	(void)reply_fault(rp, &f);
+	return false;
+}
+
 struct sandbox *request_sandbox(const struct request *rq, struct reply *rp)
 {
 	struct sandbox *sb = sandboxes_find(plane_of(rq)->sandboxes, rq->params[0]);

@@ -6,6 +6,7 @@
 
 #include "net/http/server.h"
 #include "server/http/service.h"
+#include "server/model/capability.h"
 #include "server/model/plane.h"
 
 struct field;
@@ -15,6 +16,9 @@ struct json_out;
 
 int reply_fault(struct reply *rp, const struct fault *f);
 int reply_no_sandbox(const struct request *rq, struct reply *rp); /* 404 for params[0] */
+
+/* Whether the runtime can do that. False: the answer is on its way. */
+bool request_can(const struct request *rq, struct reply *rp, enum capability c);
 
 /* The sandbox of params[0]. NULL: the 404 is on its way. */
 struct sandbox *request_sandbox(const struct request *rq, struct reply *rp);

@@ -49,6 +49,7 @@ struct pulled_image {
 	const char *digest;           /* of the manifest: "sha256:...", or "sha512:..." */
 	struct pulled_layer *layers;  /* lowest first */
 	size_t n_layers;
+	struct string_list digests;   /* of them, as they are written */
 	uint64_t size;                /* of all layers */
 	struct string_list env;       /* "K=V" */
 	struct string_list entrypoint, cmd;

@@ -48,9 +48,16 @@ static int take_layers(struct image *im, const struct manifest *m, const struct 
 {
 	struct pulled_layer *layers = arena_array(&im->arena, m->n_layers, sizeof(*layers));
 
-	if (!layers)
+	im->pub.digests.items = arena_array(&im->arena, m->n_layers + 1, sizeof(*im->pub.digests.items));
+	if (!layers || !im->pub.digests.items)
 		return err_no_memory(e);
 	for (size_t i = 0; i < m->n_layers; i++) {
+		char *text = arena_alloc(&im->arena, DIGEST_TEXT_MAX + 1);
+
+		if (!text)
+			return err_no_memory(e);
+		digest_write(&m->layers[i].digest, text);
+		im->pub.digests.items[im->pub.digests.n++] = text;
 		layers[i].digest = m->layers[i].digest;
 		layers[i].diff_id = c->diff_ids[i];
 		digest_name(&layers[i].digest, layers[i].name);

@@ -20,7 +20,7 @@ struct job {
 	struct sandboxes *sandboxes;
 	struct snapshots *snapshots;
 	const char *name; /* of the snapshot that stays, or NULL */
-	struct layer_pin pin;
+	struct snapshot_pin pin;
 	struct arena arena; /* of the order, which outlives the request for it */
 	struct sandbox_order order;
 	fork_fn *fn;
@@ -37,7 +37,7 @@ static void job_free(struct job *j)
 		return;
 	for (size_t i = 0; i < j->order.env.n; i++) /* the copies are ours, and may be secrets */
 		secret_wipe((void *)(uintptr_t)j->order.env.items[i].value, strlen(j->order.env.items[i].value));
-	layer_unpin(&j->pin);
+	snapshot_unpin(&j->pin);
 	arena_done(&j->arena);
 	free(j);
 }
@@ -92,7 +92,7 @@ static int copy_order(struct job *j, const struct sandbox_order *o, struct err *
 	j->order.os = copy(j, o->os);
 	j->order.arch = copy(j, o->arch);
 	j->order.policy = copy(j, o->policy);
-	j->order.layers = (struct string_list){ 0 };
+	j->order.base = NULL;
 	j->order.key = (struct str){ 0 };
 	j->order.ignored = NULL;
 	j->order.n_ignored = 0;
@@ -101,20 +101,6 @@ static int copy_order(struct job *j, const struct sandbox_order *o, struct err *
 	copy_map(j, &o->env, &j->order.env);
 	copy_map(j, &o->metadata, &j->order.metadata);
 	return j->has_failed ? err_no_memory(e) : 0;
-}
-
-/* The new layer, and what the source stands on by the time that it is made. */
-static void stack_up(struct job *j, const struct sandbox *source)
-{
-	struct string_list *l = &j->order.layers;
-
-	l->items = arena_array(&j->arena, source->row.layers.n + 2, sizeof(*l->items));
-	j->has_failed |= !l->items;
-	if (!l->items)
-		return;
-	l->items[l->n++] = j->pin.name;
-	for (size_t i = 0; i < source->row.layers.n; i++)
-		l->items[l->n++] = copy(j, source->row.layers.items[i]);
 }
 
 /* ---- the steps ---- */
@@ -145,7 +131,7 @@ static void finish(struct job *j)
 		remove_made(j);
 		j->fn(NULL, 0, &j->failure, j->arg);
 	} else {
-		log_info("sandbox forked", LOG_U("count", j->n), LOG_S("layer", j->pin.name));
+		log_info("sandbox forked", LOG_U("count", j->n), LOG_S("snapshot", j->pin.id));
 		j->fn((const char(*)[ID_MAX + 1])j->ids, j->n, NULL, j->arg);
 	}
 	KILL_POINT("server.fork.told");
@@ -203,7 +189,7 @@ static void go_on(struct job *j, struct sandbox *source)
 
 	if (!j->name || j->has_failed) {
 		create_all(j);
-	} else if (snapshots_keep(j->snapshots, source, j->name, &j->pin, &j->order.layers, on_named, j, &why) < 0) {
+	} else if (snapshots_keep(j->snapshots, source, j->name, &j->pin, on_named, j, &why) < 0) {
 		note_failure(j, &why);
 		finish(j);
 	}
@@ -241,9 +227,9 @@ static void on_layer(struct sandbox *source, const struct fault *f, void *arg)
 		finish(j);
 		return;
 	}
-	stack_up(j, source);
-	if (j->has_failed)
-		(void)fault_set(&j->failure, 503, NULL, "UNAVAILABLE", "out of memory");
+	if (snapshot_repin(&j->pin, source, &why) < 0)
+		note_failure(j, &why);
+	j->order.base = j->pin.reference;
 	if (!j->order.inherits || j->has_failed) {
 		go_on(j, source);
 	} else if (sandbox_read_policy(source, on_policy, j, &why) < 0) {
@@ -259,9 +245,6 @@ static int check(const struct fork_spec *sp, struct fault *f)
 	if (r->state != SANDBOX_RUNNING && r->state != SANDBOX_PAUSED)
 		return fault_set(f, 409, "SNAPSHOT", "INVALID_SOURCE_STATE", "sandbox '%s' is %s, neither Running nor Paused", r->id,
 				 sandbox_state_name(r->state));
-	if (r->layers.n >= RUNTIME_LAYERS_MAX)
-		return fault_set(f, 409, "SNAPSHOT", "LIMIT_REACHED", "sandbox '%s' stands on %d layers already, one more cannot be", r->id,
-				 RUNTIME_LAYERS_MAX);
 	return 0;
 }
 
@@ -282,9 +265,11 @@ int sandboxes_fork(const struct fork_spec *spec, fork_fn *fn, void *arg, struct 
 	j->count = spec->count;
 	j->fn = fn;
 	j->arg = arg;
-	if (copy_order(j, spec->order, &e) < 0 || layer_pin(spec->snapshots, &j->pin, &e) < 0)
+	if (copy_order(j, spec->order, &e) < 0)
 		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of resources");
-	if (sandbox_snapshot(spec->source, j->pin.name, on_layer, j, f) < 0)
+	if (snapshot_pin(spec->snapshots, spec->source, &j->pin, f) < 0)
+		return -1;
+	if (sandbox_snapshot(spec->source, j->pin.reference, on_layer, j, f) < 0)
 		return -1;
 	(void)take_ptr(&j);
 	return 0;

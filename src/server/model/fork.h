@@ -19,7 +19,7 @@ struct fork_spec {
 	struct snapshots *snapshots;
 	struct sandboxes *sandboxes;
 	struct sandbox *source;
-	const struct sandbox_order *order; /* of each; its layers are not looked at */
+	const struct sandbox_order *order; /* of each; its base is not looked at */
 	const char *name; /* what they begin with stays as a snapshot of this name, Ready before they are made; NULL: none */
 	size_t count; /* 1 to FORKS_MAX */
 };

@@ -80,7 +80,7 @@ static void make_sandbox(struct create *c)
 	const struct sandbox_row *r = &b->pub.row;
 	struct runtime_spec spec = {
 		.id = b->id, .image = r->image, .image_digest = r->image_digest, .entrypoint = r->entrypoint, .env = c->env.map,
-		.limits = r->limits, .execd_token = token, .layers = r->layers, .volumes = volumes,
+		.limits = r->limits, .execd_token = token, .base = r->base, .volumes = volumes,
 		.n_volumes = box_runtime_volumes(b, volumes), .os = r->os, .arch = r->arch, .username = c->username,
 		.password = c->password, .network = r->network, .policy = str_of(r->policy),
 	};

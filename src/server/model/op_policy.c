@@ -30,7 +30,7 @@ bool policy_is_own(const struct box *b, struct str text)
 static void keep_policy(struct box *b, struct str text)
 {
 	const struct sandbox_row *r = &b->pub.row;
-	struct box_stack stack = { r->snapshot, &r->layers, RUNTIME_NET_POLICY, NULL };
+	struct box_stack stack = { r->snapshot, r->base, RUNTIME_NET_POLICY, NULL };
 	struct arena a = ARENA_INIT(BOX_ARENA_MAX);
 	struct store_tx *tx;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A sandbox put back on a layer: the intent with the new stack, removed, made, committed. */
+/* A sandbox put back on a snapshot: the intent with the new stack, removed, made, committed. */
 #include <stdio.h>
 
 #include "base/buf.h"
@@ -16,7 +16,7 @@ struct rollback {
 	struct op op;
 	struct arena arena; /* of the next three */
 	struct environment env;
-	struct string_list layers;
+	const char *base; /* the reference of the snapshot; NULL: its image alone */
 	const char *policy; /* as it is now; NULL: as the row has it */
 	char snapshot[ID_MAX + 1];
 	bool is_again; /* an earlier server has begun it: the row has all that it needs */
@@ -110,8 +110,8 @@ static struct box_stack stack_of(const struct rollback *r)
 	const struct sandbox_row *now = &r->op.queue->sandbox->row;
 
 	if (r->is_again)
-		return (struct box_stack){ now->snapshot, &now->layers, now->network, now->policy };
-	return (struct box_stack){ r->snapshot, &r->layers, r->policy ? RUNTIME_NET_POLICY : now->network,
+		return (struct box_stack){ now->snapshot, now->base, now->network, now->policy };
+	return (struct box_stack){ r->snapshot, r->base, r->policy ? RUNTIME_NET_POLICY : now->network,
 				   r->policy ? r->policy : now->policy };
 }
 
@@ -121,7 +121,7 @@ static void rollback_intent(struct op *op, struct store_tx *tx)
 	struct sandbox_row next = box_of_op(op)->pub.row;
 
 	next.snapshot = stack.snapshot;
-	next.layers = *stack.layers;
+	next.base = stack.base;
 	next.network = stack.network;
 	next.policy = stack.policy;
 	next.state = SANDBOX_PENDING;
@@ -176,7 +176,7 @@ static int make(struct op *op, struct fault *f)
 	const struct sandbox_row *r = &b->pub.row;
 	struct runtime_spec spec = {
 		.id = b->id, .image = r->image, .image_digest = r->image_digest, .entrypoint = r->entrypoint,
-		.env = rollback_of(op)->env.map, .limits = r->limits, .execd_token = token, .layers = r->layers, .volumes = volumes,
+		.env = rollback_of(op)->env.map, .limits = r->limits, .execd_token = token, .base = r->base, .volumes = volumes,
 		.n_volumes = box_runtime_volumes(b, volumes), .network = r->network, .policy = str_of(r->policy),
 	};
 
@@ -309,18 +309,7 @@ const struct op_type rollback_type = {
 
 /* ---- asking ---- */
 
-static int copy_layers(struct rollback *r, const struct string_list *layers)
-{
-	r->layers.items = arena_array(&r->arena, layers->n + 1, sizeof(*r->layers.items));
-	for (; r->layers.items && r->layers.n < layers->n; r->layers.n++) {
-		r->layers.items[r->layers.n] = arena_dup(&r->arena, str_of(layers->items[r->layers.n]));
-		if (!r->layers.items[r->layers.n])
-			return -1;
-	}
-	return r->layers.items ? 0 : -1;
-}
-
-int sandbox_rollback(struct sandbox *sb, const char *snapshot, const struct string_list *layers, const struct string_map *env,
+int sandbox_rollback(struct sandbox *sb, const char *snapshot, const char *reference, const struct string_map *env,
 		     sandbox_fn *fn, void *arg, struct fault *f)
 {
 	struct op_queue *q = &box_of(sb)->queue;
@@ -331,7 +320,8 @@ int sandbox_rollback(struct sandbox *sb, const char *snapshot, const struct stri
 		return -1;
 	r->arena = ARENA_INIT(BOX_ARENA_MAX);
 	(void)snprintf(r->snapshot, sizeof(r->snapshot), "%s", snapshot); /* an id */
-	if (copy_layers(r, layers) < 0 || environment_copy(&r->env, &r->arena, env) < 0) {
+	r->base = reference ? arena_dup(&r->arena, str_of(reference)) : NULL;
+	if ((reference && !r->base) || environment_copy(&r->env, &r->arena, env) < 0) {
 		op_free(op);
 		return no_memory(f);
 	}
@@ -339,10 +329,10 @@ int sandbox_rollback(struct sandbox *sb, const char *snapshot, const struct stri
 	return 0;
 }
 
-void rollback_each_layer(struct op *op, sandbox_layer_fn *fn, void *arg)
+void rollback_each_reference(struct op *op, runtime_reference_fn *fn, void *arg)
 {
 	const struct rollback *r = rollback_of(op);
 
-	for (size_t i = 0; i < r->layers.n; i++)
-		fn(r->layers.items[i], arg);
+	if (r->base)
+		fn(r->base, arg);
 }

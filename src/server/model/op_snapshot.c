@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A layer of what a sandbox has now. */
-#include <stdio.h>
+/* A snapshot of what a sandbox has now. */
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "server/model/sandbox_impl.h"
@@ -9,7 +10,7 @@
 
 struct snap {
 	struct op op;
-	char layer[RUNTIME_LAYER_LEN + 1];
+	char *reference;
 };
 
 static enum op_check snapshot_check(struct op *op, struct fault *f)
@@ -36,7 +37,7 @@ static void snapshot_ask(struct op *op)
 {
 	struct runtime *rt = box_runtime(box_of_op(op));
 
-	rt->ops->snapshot(rt, box_of_op(op)->id, container_of(op, struct snap, op)->layer, on_snapped, op);
+	rt->ops->snapshot(rt, box_of_op(op)->id, container_of(op, struct snap, op)->reference, on_snapped, op);
 }
 
 static void snapshot_failed(struct op *op, const struct runtime_failure *failure)
@@ -63,19 +64,25 @@ static void snapshot_done(struct op *op, const struct fault *unsaved)
 	op_succeed(op);
 }
 
+static void snapshot_free(struct op *op)
+{
+	free(container_of(op, struct snap, op)->reference);
+}
+
 static const struct op_type snapshot_type = {
 	.name = "snapshot", .size = sizeof(struct snap),
 	.check = snapshot_check,
 	.ask = snapshot_ask,
 	.failed = snapshot_failed,
 	.done = snapshot_done,
+	.free = snapshot_free,
 	.points = {
 		[OP_AT_ASKED] = KILL_POINT_NAME("server.snapshot.asked"),
 		[OP_AT_ANSWERED] = KILL_POINT_NAME("server.snapshot.made"),
 	},
 };
 
-int sandbox_snapshot(struct sandbox *sb, const char *layer, sandbox_fn *fn, void *arg, struct fault *f)
+int sandbox_snapshot(struct sandbox *sb, const char *reference, sandbox_fn *fn, void *arg, struct fault *f)
 {
 	struct op_queue *q = &box_of(sb)->queue;
 	struct op *op = op_admit(sb->set, q, &snapshot_type, fn, arg, f);
@@ -83,7 +90,11 @@ int sandbox_snapshot(struct sandbox *sb, const char *layer, sandbox_fn *fn, void
 
 	if (!s)
 		return -1;
-	(void)snprintf(s->layer, sizeof(s->layer), "%s", layer); /* names of layers are that long */
+	s->reference = strdup(reference);
+	if (!s->reference) {
+		op_free(op);
+		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of memory");
+	}
 	op_add(q, op);
 	return 0;
 }

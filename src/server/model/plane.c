@@ -3,8 +3,8 @@
 
 #include "base/err.h"
 #include "net/loop.h"
-#include "server/images/pull.h"
 #include "server/model/pool.h"
+#include "server/runtime/runtime.h"
 
 #include "base/banned.h"
 
@@ -30,8 +30,8 @@ void plane_close(struct plane *p)
 	if (!p)
 		return;
 	p->spec.parts->stop(p);
-	if (p->spec.puller)
-		images_set_users(p->spec.puller, NULL, NULL);
+	if (p->spec.runtime->users_arg == p)
+		p->spec.runtime->users = NULL;
 	if (p->snapshots)
 		snapshots_stop(p->snapshots);
 	pools_stop(p->pools);
@@ -51,7 +51,8 @@ static void on_gone(struct sandbox *sb, void *arg)
 
 	pools_gone(p->pools, sb); /* first: it may be calling it */
 	p->spec.parts->gone(p, sb);
-	snapshots_released(p->snapshots);
+	if (p->spec.runtime->ops->snapshots_released)
+		p->spec.runtime->ops->snapshots_released(p->spec.runtime);
 }
 
 static bool is_image_used(const char *digest, void *arg)
@@ -83,6 +84,28 @@ static void on_denied(const struct runtime_denial *d, void *arg)
 	p->spec.parts->denied(p, d);
 }
 
+static void each_reference(runtime_reference_fn *fn, void *fn_arg, void *arg)
+{
+	const struct plane *p = arg;
+
+	snapshots_each_reference(p->snapshots, fn, fn_arg);
+	sandboxes_each_reference(p->sandboxes, fn, fn_arg);
+}
+
+static void each_snapshot(runtime_reference_fn *fn, void *fn_arg, void *arg)
+{
+	snapshots_each_recorded(((const struct plane *)arg)->snapshots, fn, fn_arg);
+}
+
+static int adopt(const char *reference, struct str record, struct err *e, void *arg)
+{
+	return snapshots_adopt(((const struct plane *)arg)->snapshots, reference, record, e);
+}
+
+static const struct runtime_users users = {
+	.uses_image = is_image_used, .each_reference = each_reference, .each_snapshot = each_snapshot, .adopt = adopt,
+};
+
 struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fault, struct err *e)
 {
 	AUTO(plane_close) struct plane *p = calloc(1, sizeof(*p));
@@ -108,7 +131,7 @@ struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fa
 	p->store = store_open(spec->state_dir, ret_fault, e);
 	if (!p->store)
 		return NULL;
-	if (spec->puller && puller_attach(spec->puller, p->store, ret_fault, e) < 0)
+	if (spec->runtime->ops->open && spec->runtime->ops->open(spec->runtime, p->store, ret_fault, e) < 0)
 		return NULL;
 	if (spec->parts->open(p, e) < 0)
 		return NULL;
@@ -122,8 +145,8 @@ struct plane *plane_open(const struct plane_spec *spec, enum store_fault *ret_fa
 	p->sandboxes = sandboxes_new(&set, ret_fault, e);
 	if (!p->sandboxes)
 		return NULL;
-	if (spec->puller)
-		images_set_users(spec->puller, is_image_used, p);
+	spec->runtime->users = &users;
+	spec->runtime->users_arg = p;
 	return take_ptr(&p);
 }
 

@@ -24,7 +24,6 @@ struct host_ports;
 struct http_client;
 struct plane;
 struct pools;
-struct puller;
 struct runtime_denial;
 struct tunnel;
 
@@ -33,7 +32,6 @@ struct tunnel;
 struct plane_spec {
 	struct loop *loop;
 	struct runtime *runtime; /* not owned */
-	struct puller *puller;   /* images of registries; not owned; NULL: there are none */
 	const char *state_dir;
 	const char *boot_id;
 	unsigned creates_max;    /* in progress; 0: PLANE_CREATES_MAX */

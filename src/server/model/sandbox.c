@@ -225,14 +225,14 @@ bool sandboxes_have_image(const struct sandboxes *s, const char *digest)
 	return false;
 }
 
-void sandboxes_each_layer(const struct sandboxes *s, sandbox_layer_fn *fn, void *arg)
+void sandboxes_each_reference(const struct sandboxes *s, runtime_reference_fn *fn, void *arg)
 {
 	for (struct sandbox *sb = s->newest; sb; sb = sb->older) {
-		for (size_t i = 0; i < sb->row.layers.n; i++)
-			fn(sb->row.layers.items[i], arg);
+		if (sb->row.base)
+			fn(sb->row.base, arg);
 		LIST_EACH (struct op, op, &box_of(sb)->queue.ops, at)
 			if (op->type == &rollback_type)
-				rollback_each_layer(op, fn, arg);
+				rollback_each_reference(op, fn, arg);
 	}
 }
 
@@ -277,7 +277,7 @@ static void on_denied(const struct runtime_denial *d, void *arg)
 
 struct sandboxes *sandboxes_new(const struct sandboxes_spec *spec, enum store_fault *ret_fault, struct err *e)
 {
-	static const struct runtime_events events = { .ended = on_ended, .denied = on_denied, .returned = sandboxes_compare,
+	static const struct runtime_events events = { .ended = on_ended, .denied = on_denied, .returned = sandboxes_compare, .changed = sandboxes_changed,
 						      .resolved = on_create_resolved, .progress = on_create_progress };
 	AUTO(sandboxes_free) struct sandboxes *s = calloc(1, sizeof(*s));
 	struct volumes_spec volumes = { .loop = spec->loop, .runtime = spec->runtime, .store = spec->store,

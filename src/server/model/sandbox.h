@@ -135,7 +135,7 @@ struct sandbox_order {
 	const char *image;
 	const char *image_digest;  /* of what it is made from; NULL: whatever the image's name means now */
 	const char *snapshot;      /* that it is made from; NULL: none that clients know of */
-	struct string_list layers; /* of it, and of what it stands on */
+	const char *base;          /* the reference of the snapshot that it stands on */
 	struct string_list entrypoint; /* as it is run */
 	struct string_map env, metadata;
 	const char *os, *arch; /* NULL: not asked for */
@@ -186,21 +186,20 @@ int sandbox_renew(struct sandbox *sb, int64_t expires_us, sandbox_fn *fn, void *
 int sandbox_patch(struct sandbox *sb, const struct label_change *changes, size_t n, sandbox_fn *fn, void *arg,
 		  struct fault *f);
 
-/* Makes LAYER, a name of the runtime's, of what it has now; it may run or be paused. 409 otherwise, with a code of snapshots;
+/* Makes the snapshot REFERENCE of what it has now; it may run or be paused. 409 otherwise, with a code of snapshots;
  * 504 when it took too long. */
-int sandbox_snapshot(struct sandbox *sb, const char *layer, sandbox_fn *fn, void *arg, struct fault *f);
-/* Ends its processes, throws away what it has changed, and starts it anew on LAYERS of the snapshot SNAPSHOT. It keeps its id,
+int sandbox_snapshot(struct sandbox *sb, const char *reference, sandbox_fn *fn, void *arg, struct fault *f);
+/* Ends its processes, throws away what it has changed, and starts it anew on the snapshot SNAPSHOT. It keeps its id,
  * its metadata, its expiry and its tokens. Values of its environment are kept nowhere: ENV are those that it has from now
  * on. It may also have ended before. Cut off after its beginning, it is done again, without ENV, by the next start. */
-int sandbox_rollback(struct sandbox *sb, const char *snapshot, const struct string_list *layers, const struct string_map *env,
+int sandbox_rollback(struct sandbox *sb, const char *snapshot, const char *reference, const struct string_map *env,
 		     sandbox_fn *fn, void *arg, struct fault *f);
 
 /* What it may reach by now is sb->policy_now; empty: nobody keeps a policy for it, or it has no other than its network alone says. */
 int sandbox_read_policy(struct sandbox *sb, sandbox_fn *fn, void *arg, struct fault *f);
 
-/* Every layer that a sandbox stands on, or is about to: some more than once. */
-typedef void sandbox_layer_fn(const char *layer, void *arg);
-void sandboxes_each_layer(const struct sandboxes *s, sandbox_layer_fn *fn, void *arg);
+/* Of every snapshot that a sandbox stands on, or is about to: some more than once. */
+void sandboxes_each_reference(const struct sandboxes *s, runtime_reference_fn *fn, void *arg); /* as struct runtime_users has it */
 
 /* Whether one stands on the image with this manifest, or is about to. */
 bool sandboxes_have_image(const struct sandboxes *s, const char *digest);

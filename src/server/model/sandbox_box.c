@@ -22,18 +22,18 @@ static int copy_list(struct arena *a, const struct string_list *from, struct str
 int box_set_stack(struct box *b, const struct box_stack *st, struct err *e)
 {
 	struct arena stack = ARENA_INIT(BOX_ARENA_MAX);
-	struct string_list copy = { 0 };
+	const char *base = st->base ? arena_dup(&stack, str_of(st->base)) : NULL;
 	const char *name = st->snapshot ? arena_dup(&stack, str_of(st->snapshot)) : NULL;
 	const char *policy = st->policy ? arena_dup(&stack, str_of(st->policy)) : NULL;
 
-	if ((st->snapshot && !name) || (st->policy && !policy) || copy_list(&stack, st->layers, &copy, e) < 0) {
+	if ((st->snapshot && !name) || (st->policy && !policy) || (st->base && !base)) {
 		arena_done(&stack);
 		return err_no_memory(e);
 	}
 	arena_done(&b->stack);
 	b->stack = stack;
 	b->pub.row.snapshot = name;
-	b->pub.row.layers = copy;
+	b->pub.row.base = base;
 	b->pub.row.network = st->network;
 	b->pub.row.policy = policy;
 	return 0;
@@ -48,7 +48,7 @@ void box_set_digest(struct box *b, const char *digest)
 static int copy_row(struct box *b, const struct sandbox_row *row, struct err *e)
 {
 	struct sandbox_row *r = &b->pub.row;
-	const struct box_stack stack = { row->snapshot, &row->layers, row->network, row->policy };
+	const struct box_stack stack = { row->snapshot, row->base, row->network, row->policy };
 
 	*r = *row;
 	(void)snprintf(b->id, sizeof(b->id), "%s", row->id);

@@ -43,7 +43,7 @@ int create_row(struct sandboxes *s, const struct sandbox_order *o, struct sandbo
 	     expires / US_PER_S > CIVIL_MAX_S))
 		return fault_set(f, 400, "SANDBOX", "INVALID_PARAMETER", "timeout: too large for a date");
 	*r = (struct sandbox_row){
-		.image = o->image, .image_digest = o->image_digest, .snapshot = o->snapshot, .layers = o->layers,
+		.image = o->image, .image_digest = o->image_digest, .snapshot = o->snapshot, .base = o->base,
 		.entrypoint = o->entrypoint, .os = o->os, .arch = o->arch, .limits = o->limits,
 		.renew_s = o->renew_s, .is_secure = o->is_secure, .metadata = o->metadata, .created_us = now, .changed_us = now,
 		.expires_us = expires, .state = SANDBOX_PENDING, .reason = "CONTAINER_STARTING",

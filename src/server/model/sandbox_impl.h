@@ -113,7 +113,7 @@ void box_arm(struct box *b); /* the timer of its expiry */
 void box_set_digest(struct box *b, const char *digest); /* of its image */
 struct box_stack { /* what of a row a rollback changes */
 	const char *snapshot; /* or NULL */
-	const struct string_list *layers;
+	const char *base; /* or NULL */
 	enum runtime_network network;
 	const char *policy; /* or NULL */
 };
@@ -187,7 +187,7 @@ bool policy_is_unknown(const struct box *b, const struct runtime_failure *failur
 bool policy_is_own(const struct box *b, struct str text); /* it says something that its network does not say */
 
 /* op_rollback.c */
-void rollback_each_layer(struct op *op, sandbox_layer_fn *fn, void *arg);
+void rollback_each_reference(struct op *op, runtime_reference_fn *fn, void *arg); /* that it is about to stand on */
 
 /* op_remove.c */
 void remove_quietly(struct box *b, bool is_expiry);
@@ -240,6 +240,7 @@ int recovery_restore(struct sandboxes *s, struct err *e); /* afterwards each of 
 void recovery_free(struct sandboxes *s);
 
 /* sandbox_recover.c */
+void sandboxes_changed(const char *id, enum runtime_state state, void *arg); /* as struct runtime_events has it */
 void sandboxes_compare(void *arg); /* with what the runtime has, once more: it may have changed without our knowing */
 struct box *box_load(struct sandboxes *s, const struct sandbox_row *row, struct err *e); /* in the set */
 int sandboxes_load(struct sandboxes *s, enum store_fault *ret_fault, struct err *e);

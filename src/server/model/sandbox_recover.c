@@ -371,7 +371,7 @@ static bool is_news(const struct box *b, const struct runtime_box *found)
 	       !(found->state == RUNTIME_ENDED && found->end.reason == RUNTIME_END_LOST);
 }
 
-static void settle_again(struct box *b, const struct runtime_box *found)
+static void settle_again(struct box *b, const struct runtime_box *found, const char *why)
 {
 	enum sandbox_state state = b->pub.row.state;
 
@@ -383,9 +383,9 @@ static void settle_again(struct box *b, const struct runtime_box *found)
 	else if (found->state == RUNTIME_ENDED)
 		adopt_end(b, &found->end);
 	else if (found->state == RUNTIME_RUNNING && state != SANDBOX_RUNNING)
-		adopt(b, SANDBOX_RUNNING, returned);
+		adopt(b, SANDBOX_RUNNING, why);
 	else if (found->state == RUNTIME_PAUSED && state != SANDBOX_PAUSED)
-		adopt(b, SANDBOX_PAUSED, returned);
+		adopt(b, SANDBOX_PAUSED, why);
 }
 
 /* What is in the list without a record: those whose end was ordered, or that were never ready, go. Of the others, which are
@@ -459,7 +459,7 @@ static void settle_all_again(struct sandboxes *s, const struct map *found)
 		if (op_first(&box_of(sb)->queue))
 			is_whole = false;
 		else
-			settle_again(box_of(sb), map_get(found, str_of(box_of(sb)->id)));
+			settle_again(box_of(sb), map_get(found, str_of(box_of(sb)->id)), returned);
 	}
 	if (!is_whole)
 		timer_in(&s->compare, COMPARE_MS);
@@ -485,6 +485,21 @@ static void on_listed_again(const struct runtime_box *boxes, size_t n, const str
 		timer_in(&s->compare, COMPARE_MS);
 	else
 		s->is_comparing = true;
+}
+
+/* Of one that is being changed a look tells, once that is over. */
+void sandboxes_changed(const char *id, enum runtime_state state, void *arg)
+{
+	struct sandboxes *s = arg;
+	struct box *b = map_get(&s->by_id, str_of(id));
+
+	if (b && b->pub.row.state == SANDBOX_PENDING)
+		return;
+	if (b && op_first(&b->queue))
+		timer_in(&s->compare, COMPARE_MS);
+	else if (b)
+		settle_again(b, &(struct runtime_box){ .id = id, .state = state },
+			     "The sandbox was paused or resumed from outside of the server.");
 }
 
 void sandboxes_compare(void *arg)

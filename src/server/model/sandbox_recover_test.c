@@ -365,6 +365,26 @@ static void what_is_being_changed_is_looked_at_later(void **state)
 	rig_stop(r);
 }
 
+static void what_others_pause_and_resume_is_followed(void **state)
+{
+	struct rig *r = &rig;
+	char id[UUID_LEN + 1];
+
+	(void)state;
+	rig_start(r);
+	rig_create(r, "", id);
+	r->fake.rt.events->changed(id, RUNTIME_PAUSED, r->fake.rt.events_arg);
+	assert_string_equal(state_of(r, id), "Paused");
+	has(rig_on(r, "GET", id, "/diagnostics/events", NULL), "from outside of the server");
+	r->fake.rt.events->changed(id, RUNTIME_RUNNING, r->fake.rt.events_arg);
+	assert_string_equal(state_of(r, id), "Running");
+	r->fake.rt.events->changed("nobody", RUNTIME_PAUSED, r->fake.rt.events_arg);
+	assert_int_equal(r->fake.count[FAKE_PAUSE] + r->fake.count[FAKE_RESUME], 0);
+	fake_end(&r->fake, id, &(struct runtime_end){ .reason = RUNTIME_END_LOST });
+	assert_string_equal(state_of(r, id), "Failed");
+	rig_stop(r);
+}
+
 static void a_create_of_which_nobody_knows_the_end_is_undone(void **state)
 {
 	struct rig *r = &rig;
@@ -467,6 +487,7 @@ int main(void)
 		cmocka_unit_test(one_that_was_given_up_as_lost_runs_again),
 		cmocka_unit_test(one_that_was_deleted_while_it_was_lost_is_removed),
 		cmocka_unit_test(what_is_being_changed_is_looked_at_later),
+		cmocka_unit_test(what_others_pause_and_resume_is_followed),
 		cmocka_unit_test(a_create_of_which_nobody_knows_the_end_is_undone),
 		cmocka_unit_test(tokens_are_the_same_after_a_restart),
 		cmocka_unit_test(a_runtime_that_does_not_answer_stops_the_start),

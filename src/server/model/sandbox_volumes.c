@@ -55,7 +55,7 @@ size_t box_runtime_volumes(const struct box *b, struct runtime_volume ret[VOLUME
 		for (; at > 0 && strcmp(ret[at - 1].mount_path, v->mount_path) > 0; at--)
 			ret[at] = ret[at - 1];
 		ret[at] = (struct runtime_volume){
-			.kind = v->kind == ROW_VOLUME_HOST ? RUNTIME_VOLUME_HOST : RUNTIME_VOLUME_NAMED, .prefix = v->prefix,
+			.kind = v->kind == ROW_VOLUME_HOST ? RUNTIME_VOLUME_HOST : RUNTIME_VOLUME_NAMED,
 			.id = v->id, .path = v->path, .mount_path = v->mount_path, .is_read_only = v->is_read_only,
 		};
 	}

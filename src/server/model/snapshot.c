@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "server/model/snapshot_impl.h"
@@ -46,14 +47,12 @@ static bool copy_row(struct item *it, const struct snapshot_row *row)
 	r->image = copy(&it->arena, row->image, &failed);
 	r->image_digest = copy(&it->arena, row->image_digest, &failed);
 	r->policy = copy(&it->arena, row->policy, &failed);
-	r->layers.items = arena_array(&it->arena, row->layers.n + 1, sizeof(*r->layers.items));
-	for (size_t i = 0; r->layers.items && i < row->layers.n; i++)
-		r->layers.items[i] = copy(&it->arena, row->layers.items[i], &failed);
+	r->reference = copy(&it->arena, row->reference, &failed);
 	(void)snprintf(it->reason, sizeof(it->reason), "%s", row->reason);
 	(void)snprintf(it->message, sizeof(it->message), "%s", row->message);
 	r->reason = it->reason;
 	r->message = it->message;
-	return !failed && r->layers.items;
+	return !failed;
 }
 
 static struct item *item_new(struct snapshots *s, const struct snapshot_row *row, struct err *e)
@@ -101,9 +100,7 @@ static void item_unlink(struct item *it)
 	*(sn->newer ? &sn->newer->older : &s->newest) = sn->older;
 }
 
-static void set_state(struct item *it, enum snapshot_state state, const char *reason, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
-static void set_state(struct item *it, enum snapshot_state state, const char *reason, const char *fmt, ...)
+void snapshot_set_state(struct item *it, enum snapshot_state state, const char *reason, const char *fmt, ...)
 {
 	int64_t now = snapshots_wall_us(it->pub.set);
 	va_list ap;
@@ -128,7 +125,7 @@ static void on_saved(const struct err *e, void *arg)
 		timer_in(&it->pub.set->flush, SAVE_AGAIN_MS);
 }
 
-static void save(struct item *it)
+void snapshot_save(struct item *it)
 {
 	struct snapshots *s = it->pub.set;
 	struct store_tx *tx;
@@ -155,7 +152,7 @@ static void on_flush(void *arg)
 
 	for (struct snapshot *sn = s->newest; sn; sn = sn->older) {
 		if (item_of(sn)->is_dirty && !item_of(sn)->is_saving)
-			save(item_of(sn));
+			snapshot_save(item_of(sn));
 		if (item_of(sn)->is_record_due)
 			snapshot_record_send(item_of(sn));
 	}
@@ -171,21 +168,22 @@ static void on_taken(struct sandbox *sb, const struct fault *f, void *arg)
 	if (!it->pub.set->sandboxes) /* nothing goes on any more; the next start sees what came of it */
 		return;
 	if (f && f->status == 504)
-		set_state(it, SNAPSHOT_FAILED, "snapshot_runtime_timeout", "Snapshot was not taken in time.");
+		snapshot_set_state(it, SNAPSHOT_FAILED, "snapshot_runtime_timeout", "Snapshot was not taken in time.");
 	else if (f)
-		set_state(it, SNAPSHOT_FAILED, "snapshot_runtime_failed", "Snapshot could not be taken: %s.", f->message);
+		snapshot_set_state(it, SNAPSHOT_FAILED, "snapshot_runtime_failed", "Snapshot could not be taken: %s.", f->message);
 	else
-		set_state(it, SNAPSHOT_READY, "snapshot_runtime_ready", "Snapshot created successfully.");
+		snapshot_set_state(it, SNAPSHOT_READY, "snapshot_runtime_ready", "Snapshot created successfully.");
 	log_info("snapshot finished", LOG_S("id", it->pub.row.id), LOG_S("of", it->pub.row.sandbox_id),
 		 LOG_S("state", snapshot_state_name(it->pub.row.state)), LOG_U("flush_us", sb ? sb->made.flush_us : 0),
 		 LOG_U("frozen_us", sb ? sb->made.frozen_us : 0));
-	save(it);
+	snapshot_save(it);
 	snapshot_record_send(it);
 	KILL_POINT("server.snapshot.saved");
-	snapshots_released(it->pub.set);
+	if (f) /* nobody knows whether there is one */
+		reference_let_go(it->pub.set, it->pub.row.reference);
 }
 
-static void tell(struct item *it, struct snapshot *sn, const struct fault *f)
+void snapshot_tell(struct item *it, struct snapshot *sn, const struct fault *f)
 {
 	snapshot_fn *fn = take_ptr(&it->fn);
 
@@ -193,13 +191,14 @@ static void tell(struct item *it, struct snapshot *sn, const struct fault *f)
 		fn(sn, f, it->arg);
 }
 
-static void forget(struct item *it)
+void snapshot_drop(struct item *it)
 {
 	struct snapshots *s = it->pub.set;
 
 	item_unlink(it);
+	if (it->pub.row.reference)
+		reference_let_go(s, it->pub.row.reference);
 	item_free(it);
-	snapshots_released(s);
 }
 
 /* What the source may reach, for who is made from the snapshot. Its record follows what egress has, as of a read. */
@@ -226,7 +225,7 @@ static void on_policy(struct sandbox *sb, const struct fault *failure, void *arg
 
 	if (failure || !it->pub.set->sandboxes)
 		on_taken(NULL, failure, it);
-	else if (note_network(it, sb, &f) < 0 || sandbox_snapshot(sb, it->pub.row.layers.items[0], on_taken, it, &f) < 0)
+	else if (note_network(it, sb, &f) < 0 || sandbox_snapshot(sb, it->pub.row.reference, on_taken, it, &f) < 0)
 		on_taken(NULL, &f, it);
 }
 
@@ -248,12 +247,12 @@ static void on_recorded(const struct err *e, void *arg)
 
 	if (e) {
 		(void)fault_of_store(&f, e);
-		tell(it, NULL, &f);
-		forget(it);
+		snapshot_tell(it, NULL, &f);
+		snapshot_drop(it);
 		return;
 	}
 	KILL_POINT("server.snapshot.recorded");
-	tell(it, &it->pub, NULL);
+	snapshot_tell(it, &it->pub, NULL);
 	KILL_POINT("server.snapshot.told");
 	begin_taking(it);
 }
@@ -267,31 +266,29 @@ static int check_take(const struct snapshots *s, const struct sandbox *sb, struc
 				 sandbox_state_name(state));
 	if (s->by_id.n >= SNAPSHOTS_MAX)
 		return fault_set(f, 429, "SNAPSHOT", "LIMIT_REACHED", "this server has %d snapshots already", SNAPSHOTS_MAX);
-	if (sb->row.layers.n >= RUNTIME_LAYERS_MAX)
-		return fault_set(f, 409, "SNAPSHOT", "LIMIT_REACHED", "sandbox '%s' stands on %d layers already, one more cannot be", sb->row.id,
-				 RUNTIME_LAYERS_MAX);
 	return 0;
 }
 
-static struct item *make_item(struct snapshots *s, const struct sandbox *sb, const char *name, struct err *e)
+static int make_item(struct snapshots *s, const struct sandbox *sb, const char *name, struct item **ret, struct fault *f)
 {
-	const char *layers[RUNTIME_LAYERS_MAX];
-	char id[UUID_LEN + 1], layer[RUNTIME_LAYER_LEN + 1];
+	AUTO(buf_done) struct buf reference = BUF_INIT(RUNTIME_REFERENCE_MAX + 1);
+	char id[UUID_LEN + 1];
 	int64_t now = snapshots_wall_us(s);
 	struct snapshot_row row = {
 		.id = id, .sandbox_id = sb->row.id, .name = name, .image = sb->row.image, .image_digest = sb->row.image_digest,
-		.layers = { layers, sb->row.layers.n + 1 }, .knows_network = true, .network = sb->row.network, .policy = sb->row.policy,
+		.knows_network = true, .network = sb->row.network, .policy = sb->row.policy,
 		.state = SNAPSHOT_CREATING, .reason = "snapshot_accepted", .message = "Snapshot creation accepted.", .created_us = now,
 		.changed_us = now,
 	};
+	struct err e = { 0 };
 
-	if (uuid_text(&s->random, id, e) < 0)
-		return NULL;
-	layer_of(id, layer);
-	layers[0] = layer;
-	for (size_t i = 0; i < sb->row.layers.n; i++)
-		layers[i + 1] = sb->row.layers.items[i];
-	return layer_add(s, layer, e) < 0 ? NULL : item_new(s, &row, e);
+	if (uuid_text(&s->random, id, &e) < 0)
+		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of resources");
+	if (snapshot_find_reference(s, id, sb, &reference, f) < 0)
+		return -1;
+	row.reference = buf_z(&reference);
+	*ret = item_new(s, &row, &e);
+	return *ret ? 0 : fault_set(f, 503, NULL, "UNAVAILABLE", "out of resources");
 }
 
 int snapshots_take(struct snapshots *s, struct sandbox *sb, const char *name, snapshot_fn *fn, void *arg, struct fault *f)
@@ -302,9 +299,8 @@ int snapshots_take(struct snapshots *s, struct sandbox *sb, const char *name, sn
 
 	if (check_take(s, sb, f) < 0)
 		return -1;
-	it = make_item(s, sb, name, &e);
-	if (!it)
-		return fault_set(f, 503, NULL, "UNAVAILABLE", "out of resources");
+	if (make_item(s, sb, name, &it, f) < 0)
+		return -1;
 	it->fn = fn;
 	it->arg = arg;
 	tx = store_tx_new();
@@ -329,12 +325,12 @@ static void on_kept(const struct err *e, void *arg)
 
 	if (!e) {
 		snapshot_record_send(it);
-		tell(it, &it->pub, NULL);
+		snapshot_tell(it, &it->pub, NULL);
 		return;
 	}
 	(void)fault_of_store(&f, e);
-	tell(it, NULL, &f);
-	forget(it);
+	snapshot_tell(it, NULL, &f);
+	snapshot_drop(it);
 }
 
 /* Of something that is there already. */
@@ -363,12 +359,12 @@ static int record(struct snapshots *s, struct snapshot_row *row, snapshot_fn *fn
 	return 0;
 }
 
-int snapshots_keep(struct snapshots *s, const struct sandbox *source, const char *name, const struct layer_pin *pin,
-		   const struct string_list *layers, snapshot_fn *fn, void *arg, struct fault *f)
+int snapshots_keep(struct snapshots *s, const struct sandbox *source, const char *name, const struct snapshot_pin *pin, snapshot_fn *fn,
+		   void *arg, struct fault *f)
 {
 	struct snapshot_row row = {
 		.id = pin->id, .sandbox_id = source->row.id, .name = name, .image = source->row.image,
-		.image_digest = source->row.image_digest, .layers = *layers, .reason = "snapshot_runtime_ready",
+		.image_digest = source->row.image_digest, .reference = pin->reference, .reason = "snapshot_runtime_ready",
 		.message = "Snapshot created successfully.", .knows_network = true, .network = source->row.network,
 		.policy = source->row.policy,
 	};
@@ -397,122 +393,6 @@ int snapshot_check_use(const struct snapshot *sn, struct fault *f)
 	return fault_set(f, 409, "SNAPSHOT", "NOT_READY", "snapshot '%s' is %s", sn->row.id, snapshot_state_name(sn->row.state));
 }
 
-/* ---- removing ---- */
-
-/* It stays, as it is in memory. */
-static void remove_failed(struct item *it, const struct fault *f)
-{
-	it->is_removing = false;
-	save(it);
-	tell(it, NULL, f);
-}
-
-static void on_deleted(const struct err *e, void *arg)
-{
-	struct item *it = arg;
-	struct fault f;
-
-	if (e) {
-		(void)fault_of_store(&f, e);
-		remove_failed(it, &f);
-		return;
-	}
-	KILL_POINT("server.snapshot.deleted");
-	log_info("snapshot removed", LOG_S("id", it->pub.row.id));
-	tell(it, NULL, NULL);
-	forget(it);
-	KILL_POINT("server.snapshot.forgotten");
-}
-
-/* The layer is not needed any more by whom clients can see: whether by others, is found out when they go. */
-static void delete_row(struct item *it)
-{
-	struct store_tx *tx = store_tx_new();
-	struct err e = { 0 };
-
-	store_tx_snapshot_delete(tx, it->pub.row.id);
-	if (store_submit(it->pub.set->spec.store, tx, on_deleted, it, &e) < 0)
-		on_deleted(&e, it);
-}
-
-static void on_unrecorded(const struct runtime_failure *failure, void *arg)
-{
-	struct item *it = arg;
-	struct fault f;
-
-	if (failure && failure->err.code != ERR_NOT_FOUND) {
-		(void)fault_of_runtime(&f, it->pub.set->spec.runtime, failure);
-		remove_failed(it, &f);
-		return;
-	}
-	KILL_POINT("server.snapshot.unrecorded");
-	delete_row(it);
-}
-
-/* The copy of its record first: beside a layer without a record it would make a snapshot of that again. */
-static void delete_now(struct item *it)
-{
-	struct runtime *rt = it->pub.set->spec.runtime;
-
-	if (rt->ops->snapshot_record_set && it->pub.row.layers.n > 0)
-		rt->ops->snapshot_record_set(rt, it->pub.row.layers.items[0], STR(""), on_unrecorded, it);
-	else
-		delete_row(it);
-}
-
-/* Whether one stands on it. What was imported has no layer that would tell, only a name. */
-static bool has_sandbox(const struct item *it)
-{
-	const struct snapshot_row *r = &it->pub.row;
-
-	return r->layers.n > 0 ? layer_has_sandbox(it->pub.set, r->layers.items[0]) :
-				 sandboxes_have_snapshot(it->pub.set->sandboxes, r->id);
-}
-
-static void on_marked(const struct err *e, void *arg)
-{
-	struct item *it = arg;
-	struct fault f;
-
-	if (e) {
-		(void)fault_of_store(&f, e);
-		remove_failed(it, &f);
-		return;
-	}
-	KILL_POINT("server.snapshot.marked");
-	if (!has_sandbox(it)) {
-		delete_now(it);
-		return;
-	}
-	it->is_removing = false;
-	(void)fault_set(&f, 409, "SNAPSHOT", "DELETE_CONFLICT", "a sandbox stands on snapshot '%s': delete that first", it->pub.row.id);
-	tell(it, NULL, &f);
-}
-
-int snapshot_remove(struct snapshot *sn, snapshot_fn *fn, void *arg, struct fault *f)
-{
-	struct item *it = item_of(sn);
-	struct store_tx *tx;
-	struct err e = { 0 };
-
-	if (sn->row.state == SNAPSHOT_CREATING || it->is_removing || it->fn) /* it is not recorded yet */
-		return fault_set(f, 409, "SNAPSHOT", "INVALID_STATE", "snapshot '%s' is %s", sn->row.id,
-				 it->is_removing ? "being deleted" : "being taken");
-	set_state(it, SNAPSHOT_DELETING, "snapshot_delete_requested", "Snapshot deletion was asked for.");
-	tx = store_tx_new();
-	store_tx_snapshot_state(tx, &sn->row);
-	it->is_removing = true;
-	it->is_dirty = false;
-	it->fn = fn;
-	it->arg = arg;
-	if (store_submit(sn->set->spec.store, tx, on_marked, it, &e) == 0)
-		return 0;
-	it->fn = NULL;
-	(void)fault_of_store(f, &e);
-	remove_failed(it, f);
-	return -1;
-}
-
 /* ---- after a start ---- */
 
 static int load(const struct snapshot_row *row, void *arg, struct err *e)
@@ -534,9 +414,6 @@ int snapshot_adopt(struct snapshots *s, const struct snapshot_row *row, struct e
 
 	if (map_get(&s->by_id, str_of(row->id)) || s->by_id.n >= SNAPSHOTS_MAX)
 		return err_set(e, ERR_LIMIT, "a snapshot too many");
-	for (size_t i = 0; i < row->layers.n; i++)
-		if (layer_add(s, row->layers.items[i], e) < 0)
-			return -1;
 	if (load(row, s, e) < 0)
 		return -1;
 	it = map_get(&s->by_id, str_of(row->id));
@@ -545,46 +422,6 @@ int snapshot_adopt(struct snapshots *s, const struct snapshot_row *row, struct e
 	if (store_submit(s->spec.store, tx, NULL, NULL, e) < 0) /* the next start does this again */
 		log_error("a record that was made anew could not be written", LOG_S("id", row->id), LOG_ERR(e));
 	return 0;
-}
-
-static bool has_all(const struct map *found, const struct snapshot_row *r)
-{
-	for (size_t i = 0; i < r->layers.n; i++)
-		if (!map_get(found, str_of(r->layers.items[i])))
-			return false;
-	return true;
-}
-
-static void settle(struct item *it, const struct map *found)
-{
-	bool is_whole = has_all(found, &it->pub.row);
-
-	if (it->pub.row.state == SNAPSHOT_CREATING && is_whole) {
-		set_state(it, SNAPSHOT_READY, "snapshot_recovery_ready", "Snapshot was complete when the server came back.");
-		save(it);
-	} else if ((it->pub.row.state == SNAPSHOT_CREATING || it->pub.row.state == SNAPSHOT_READY) && !is_whole) {
-		log_error("a snapshot is not whole", LOG_S("id", it->pub.row.id));
-		set_state(it, SNAPSHOT_FAILED, "snapshot_recovery_missing_image", "Snapshot was not complete when the server came back.");
-		save(it);
-	} else if (it->pub.row.state == SNAPSHOT_DELETING && !has_sandbox(it)) {
-		it->is_removing = true;
-		delete_now(it);
-	}
-	if (is_whole && !it->is_removing && it->pub.row.layers.n > 0) {
-		const struct found_layer *own = map_get(found, str_of(it->pub.row.layers.items[0]));
-
-		if (!own->has_record) /* of an earlier version, or of a server that was killed in between */
-			snapshot_record_send(it);
-	}
-}
-
-void snapshots_settle(struct snapshots *s, const struct map *found)
-{
-	for (struct snapshot *sn = s->newest, *older; sn; sn = older) {
-		older = sn->older;
-		settle(item_of(sn), found);
-		KILL_POINT("server.recover.snapshot");
-	}
 }
 
 /* ---- the set ---- */
@@ -620,7 +457,7 @@ void snapshots_stop(struct snapshots *s)
 
 	(void)fault_set(&f, 503, NULL, "UNAVAILABLE", "the server is stopping");
 	for (struct snapshot *sn = s->newest; sn; sn = sn->older)
-		tell(item_of(sn), NULL, &f);
+		snapshot_tell(item_of(sn), NULL, &f);
 	s->sandboxes = NULL;
 }
 
@@ -634,13 +471,9 @@ void snapshots_free(struct snapshots *s)
 		item_unlink(it);
 		item_free(it);
 	}
-	layers_free(s);
-	adoption_free(s);
 	map_done(&s->by_id);
 	timer_done(&s->flush);
-	timer_done(&s->sweep);
 	timer_done(&s->again);
-	timer_done(&s->look);
 	random_pool_done(&s->random);
 	free(s);
 }
@@ -658,9 +491,7 @@ struct snapshots *snapshots_new(const struct snapshots_spec *spec, enum store_fa
 	}
 	s->spec = *spec;
 	if (timer_init(&s->flush, spec->loop, on_flush, s, "snapshot states", e) < 0 ||
-	    timer_init(&s->sweep, spec->loop, layers_sweep, s, "unused layers", e) < 0 ||
-	    timer_init(&s->again, spec->loop, layers_ask, s, "layers of the runtime", e) < 0 ||
-	    timer_init(&s->look, spec->loop, layers_look, s, "layers of nobody", e) < 0 ||
+	    timer_init(&s->again, spec->loop, snapshots_ask, s, "snapshots of the runtime", e) < 0 ||
 	    store_meta_get(spec->store, "boot_id", value, &boot, e) < 0 ||
 	    store_meta_get(spec->store, STORE_KEEP_LAYERS, value, &keep, e) < 0 ||
 	    store_load_snapshots(spec->store, load, s, ret_fault, e) < 0)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/model/snapshot.h - the snapshots of this server: what clients know of them, and the layers of the runtime behind them.
+/* server/model/snapshot.h - the snapshots of this server: what clients know of them, and the references of the runtime behind them.
  *
- * A snapshot has a layer of its own and stands on those of the sandbox that it was taken of. A layer stays as long as a
- * snapshot or a sandbox stands on it, whatever becomes of the snapshot that it was made for, and goes with the last of
- * them: what is left over is found by marking all that are needed, also after a start. Failed snapshots need none.
+ * A record has the runtime's reference before the snapshot is taken. What that is made of, and when it may go, is the runtime's
+ * business: it asks which references there are (snapshots_each_reference()), of snapshots that have not failed, of sandboxes and
+ * of forks in progress.
  *
  * Memory is what is read, the store what survives; callbacks come as those of sandbox.h do. */
 #pragma once
@@ -43,11 +43,9 @@ struct snapshots *snapshots_new(const struct snapshots_spec *spec, enum store_fa
 void snapshots_free(struct snapshots *s); /* after the sandboxes; NULL is fine */
 DEFINE_AUTO(struct snapshots *, snapshots_free)
 
-/* Compares the records with the layers that the runtime has, and with what sandboxes, which have been recovered, stand on. */
+/* Compares the records with what the runtime has. */
 void snapshots_recover(struct snapshots *s, struct sandboxes *sandboxes, recovered_fn *fn, void *arg);
 void snapshots_stop(struct snapshots *s); /* before the sandboxes go: whoever waits is told */
-/* A sandbox has gone or stands on something else: layers may have become unused. */
-void snapshots_released(struct snapshots *s);
 
 struct snapshot *snapshots_find(const struct snapshots *s, struct str id); /* NULL: no such id, valid or not */
 struct snapshot *snapshots_newest(const struct snapshots *s);
@@ -67,25 +65,32 @@ int snapshot_remove(struct snapshot *sn, snapshot_fn *fn, void *arg, struct faul
 /* What a sandbox that is made from it stands on, or F: it is not ready. */
 int snapshot_check_use(const struct snapshot *sn, struct fault *f);
 
-/* Of a layer that is there already: LAYERS begins with it. FN is told once it is recorded, as Ready. */
-struct layer_pin;
-int snapshots_keep(struct snapshots *s, const struct sandbox *source, const char *name, const struct layer_pin *pin,
-		   const struct string_list *layers, snapshot_fn *fn, void *arg, struct fault *f);
+/* Of a snapshot that is there already. FN is told once it is recorded, as Ready. */
+struct snapshot_pin;
+int snapshots_keep(struct snapshots *s, const struct sandbox *source, const char *name, const struct snapshot_pin *pin, snapshot_fn *fn,
+		   void *arg, struct fault *f);
 
 /* Of an image that came with an archive, and nothing above it: it is of no sandbox, and has its own id in the place of one's. FN is
  * told once it is recorded, as Ready. */
 int snapshots_import(struct snapshots *s, const char *name, const char *image, const char *digest, snapshot_fn *fn, void *arg,
 		     struct fault *f);
 
-/* ---- layers without a snapshot: of forks ---- */
+/* ---- without a record: of forks ---- */
 
-struct layer_pin {
-	struct layer_pin *prev, *next;
+struct snapshot_pin {
+	struct snapshot_pin *prev, *next;
 	struct snapshots *set;
 	char id[UUID_LEN + 1]; /* of a snapshot that it might become */
-	char name[RUNTIME_LAYER_LEN + 1];
+	char *reference;
 };
 
-/* A new name. What has it is not removed before the pin is let go, though nobody stands on it yet. */
-int layer_pin(struct snapshots *s, struct layer_pin *p, struct err *e);
-void layer_unpin(struct layer_pin *p);
+/* A new one, of SB. It is not collected before the pin is let go, though nobody stands on it yet. -1: F. */
+int snapshot_pin(struct snapshots *s, const struct sandbox *sb, struct snapshot_pin *p, struct fault *f);
+int snapshot_repin(struct snapshot_pin *p, const struct sandbox *sb, struct fault *f); /* what SB stands on may have changed since */
+void snapshot_unpin(struct snapshot_pin *p);
+
+/* ---- what the runtime asks, as struct runtime_users has it ---- */
+
+void snapshots_each_reference(const struct snapshots *s, runtime_reference_fn *fn, void *arg);
+void snapshots_each_recorded(const struct snapshots *s, runtime_reference_fn *fn, void *arg);
+int snapshots_adopt(struct snapshots *s, const char *reference, struct str record, struct err *e);

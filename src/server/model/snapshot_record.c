@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The copy of a snapshot's record that the runtime keeps beside its layer (runtime.h, snapshot_record_set()): written once the
- * snapshot is Ready, removed before the record is, and read where a layer has no record: the database and its copy may both have
- * lost it. What has no such copy was never a whole snapshot, or is to go.
+/* The copy of a snapshot's record that the runtime keeps with it (runtime.h, snapshot_record_set()): written once the snapshot is
+ * Ready, removed before the record is, and given back where there is no record: the database and its copy may both have lost it.
+ * What has no such copy was never a whole snapshot, or is to go.
  *
  * A sum, then numbers and names, the document of the database's row, and the name. */
-#include <stdlib.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/log.h"
@@ -92,7 +92,7 @@ void snapshot_record_send(struct item *it)
 	const struct snapshot_row *r = &it->pub.row;
 
 	it->is_record_due = false;
-	if (!rt->ops->snapshot_record_set || r->layers.n == 0 || r->state != SNAPSHOT_READY || it->is_record_sent)
+	if (!rt->ops->snapshot_record_set || !r->reference || r->state != SNAPSHOT_READY || it->is_record_sent)
 		return;
 	if (!write_record(r, &text)) {
 		it->is_record_due = true;
@@ -100,109 +100,24 @@ void snapshot_record_send(struct item *it)
 		return;
 	}
 	it->is_record_sent = true;
-	rt->ops->snapshot_record_set(rt, r->layers.items[0], buf_str(&text), on_sent, it);
+	rt->ops->snapshot_record_set(rt, r->reference, buf_str(&text), on_sent, it);
 }
 
 /* ---- taking it for the record ---- */
 
 /* That of another snapshot, in the place of this one's, is none. */
-static int adopt(struct snapshots *s, const struct found_layer *l, struct str text, struct err *e)
+int snapshots_adopt(struct snapshots *s, const char *reference, struct str record, struct err *e)
 {
 	AUTO(arena_done) struct arena a = ARENA_INIT(ITEM_ARENA_MAX);
-	char name[RUNTIME_LAYER_LEN + 1];
 	struct snapshot_row row;
 
-	if (read_record(text, &a, &row, e) < 0)
+	if (read_record(record, &a, &row, e) < 0)
 		return -1;
-	layer_of(row.id, name);
-	if (row.layers.n == 0 || strcmp(row.layers.items[0], l->name) != 0 || strcmp(name, l->name) != 0)
+	if (!row.reference || strcmp(row.reference, reference) != 0)
 		return err_set(e, ERR_INVALID, "a record of another snapshot");
 	if (snapshot_adopt(s, &row, e) < 0)
 		return -1;
 	log_error("the record of a snapshot was lost, and is made anew from the copy beside its layer", LOG_S("id", row.id),
 		  LOG_S("name", row.name ? row.name : ""));
 	return 0;
-}
-
-static void leave_alone(struct snapshots *s, const struct found_layer *l, const struct err *why)
-{
-	struct layer *known;
-
-	log_error("the record of a snapshot was lost, and the copy beside its layer is no good: the layer is left alone",
-		  LOG_S("layer", l->name), LOG_ERR(why));
-	if (layer_add(s, l->name, &(struct err){ 0 }) < 0)
-		return; /* what nobody knows is not swept before the next look */
-	known = map_get(&s->layers, str_of(l->name));
-	known->is_stranger = true;
-}
-
-static void go_on(struct adoption *a);
-
-/* A runtime that went away is asked again. One that has no record any more was about to lose the layer. */
-static void on_text(struct str text, bool is_cut, const struct runtime_failure *failure, void *arg)
-{
-	struct adoption *a = arg;
-	struct found_layer *l = &a->at[a->next++];
-	struct err e = { 0 };
-
-	(void)is_cut;
-	if (failure && failure->err.code == ERR_UNAVAILABLE)
-		a->has_failed = true;
-	else if (failure && failure->err.code == ERR_NOT_FOUND)
-		l->has_record = false;
-	else if (failure)
-		leave_alone(a->set, l, &failure->err);
-	else if (adopt(a->set, l, text, &e) < 0)
-		leave_alone(a->set, l, &e);
-	go_on(a);
-}
-
-static void go_on(struct adoption *a)
-{
-	struct snapshots *s = a->set;
-	struct runtime *rt = s->spec.runtime;
-
-	while (a->next < a->n && !a->at[a->next].is_unknown)
-		a->next++;
-	if (a->next < a->n && !a->has_failed)
-		rt->ops->snapshot_record_get(rt, a->at[a->next].name, on_text, a);
-	else
-		a->fn(a);
-}
-
-static int note_own(const struct snapshots *s, struct map *own, struct err *e)
-{
-	for (struct snapshot *sn = s->newest; sn; sn = sn->older)
-		if (sn->row.layers.n > 0 && !map_put(own, str_of(sn->row.layers.items[0]), sn))
-			return err_no_memory(e);
-	return 0;
-}
-
-int adoption_begin(struct snapshots *s, const struct runtime_snapshot_found *layers, size_t n, void (*fn)(struct adoption *), struct err *e)
-{
-	AUTO(map_done) struct map own = MAP_INIT;
-	struct adoption *a = calloc(1, sizeof(*a) + n * sizeof(a->at[0]));
-
-	if (!a)
-		return err_no_memory(e);
-	adoption_free(s);
-	s->adoption = a;
-	a->set = s;
-	a->fn = fn;
-	if (note_own(s, &own, e) < 0)
-		return -1;
-	for (; a->n < n; a->n++) {
-		struct found_layer *l = &a->at[a->n];
-
-		memcpy(l->name, layers[a->n].name, RUNTIME_LAYER_LEN);
-		l->has_record = layers[a->n].has_record;
-		l->is_unknown = l->has_record && s->spec.runtime->ops->snapshot_record_get && !map_get(&own, str_of(l->name));
-	}
-	go_on(a);
-	return 0;
-}
-
-void adoption_free(struct snapshots *s)
-{
-	free(take_ptr(&s->adoption));
 }

@@ -66,7 +66,7 @@ static void pass_sweep(void)
 
 static void one_is_taken_shown_and_used(void **state)
 {
-	char source[UUID_LEN + 1], taken[UUID_LEN + 1], copy[UUID_LEN + 1], layer[RUNTIME_LAYER_LEN + 1];
+	char source[UUID_LEN + 1], taken[UUID_LEN + 1], copy[UUID_LEN + 1], layer[FAKE_LAYER_LEN + 1];
 
 	(void)state;
 	rig_create(&r, ",\"env\":{\"A\":\"B\"},\"metadata\":{\"k\":\"v\"}", source);
@@ -76,8 +76,8 @@ static void one_is_taken_shown_and_used(void **state)
 	memcpy(layer, r.fake.layers[0], sizeof(layer));
 	restore(taken, copy);
 	assert_string_equal(r.fake.image, "host");
-	assert_int_equal(strncmp(r.fake.stack, layer, RUNTIME_LAYER_LEN), 0);
-	assert_string_equal(r.fake.stack + RUNTIME_LAYER_LEN, ";");
+	assert_int_equal(strncmp(r.fake.stack, layer, FAKE_LAYER_LEN), 0);
+	assert_string_equal(r.fake.stack + FAKE_LAYER_LEN, ";");
 	assert_string_equal(r.fake.env, "");
 	assert_string_equal(r.fake.entrypoint, "tail|-f|/dev/null|");
 	has(rig_on(&r, "GET", copy, "", NULL), "\"snapshotId\":\"");
@@ -138,26 +138,11 @@ static void what_others_stand_on_stays_until_they_go(void **state)
 	pass_sweep();
 	assert_int_equal(r.fake.n_layers, 2); /* the second stands on the first */
 	restore(two, copy);
-	assert_int_equal(strlen(r.fake.stack), 2 * (RUNTIME_LAYER_LEN + 1));
+	assert_int_equal(strlen(r.fake.stack), 2 * (FAKE_LAYER_LEN + 1));
 	has(rig_on(&r, "DELETE", copy, "", NULL), "HTTP/1.1 204 ");
 	has(ask("DELETE", "snapshots/", two), "HTTP/1.1 204 ");
 	pass_sweep();
 	assert_int_equal(r.fake.n_layers, 0);
-}
-
-static void a_layer_that_does_not_go_is_tried_again(void **state)
-{
-	char source[UUID_LEN + 1], taken[UUID_LEN + 1];
-
-	(void)state;
-	rig_create(&r, "", source);
-	take(source, taken);
-	r.fake.fails[FAKE_SNAPSHOT_REMOVE] = 2;
-	has(ask("DELETE", "snapshots/", taken), "HTTP/1.1 204 ");
-	for (int i = 0; i < 10 && r.fake.n_layers > 0; i++)
-		rig_pass(&r, 1000);
-	assert_int_equal(r.fake.n_layers, 0);
-	assert_int_equal(r.fake.count[FAKE_SNAPSHOT_REMOVE], 3);
 }
 
 static void a_start_settles_what_was_cut_off(void **state)
@@ -196,7 +181,7 @@ static void one_that_was_done_when_the_server_died_is_ready(void **state)
 	has(rig_on(&r, "POST", source, "/snapshots", NULL), "HTTP/1.1 202 ");
 	rig_id(r.answer, taken);
 	RIG_WAIT(&r, r.fake.count[FAKE_SNAPSHOT] == 1);
-	memcpy(r.fake.layers[r.fake.n_layers++], r.fake.calls[r.fake.n_calls - 1].id, RUNTIME_LAYER_LEN + 1);
+	memcpy(r.fake.layers[r.fake.n_layers++], r.fake.calls[r.fake.n_calls - 1].id, FAKE_LAYER_LEN + 1);
 	r.fake.holds = false;
 	rig_close(&r);
 	rig_open(&r);
@@ -263,7 +248,7 @@ static void one_whose_record_is_lost_gets_it_back(void **state)
 		rig_restart(&r); /* it is in the database again */
 	}
 	restore(taken, copy);
-	assert_int_equal(strlen(r.fake.stack), 2 * (RUNTIME_LAYER_LEN + 1));
+	assert_int_equal(strlen(r.fake.stack), 2 * (FAKE_LAYER_LEN + 1));
 }
 
 static void one_that_was_deleted_does_not_come_back(void **state)
@@ -346,7 +331,7 @@ static void a_new_database_gets_the_records_of_snapshots_back(void **state)
 		(void)unlink(path);
 	}
 	r.fake.failure.err.code = ERR_UNAVAILABLE; /* it is asked again */
-	r.fake.fails[FAKE_RECORD_GET] = 1;
+	r.fake.fails[FAKE_SNAPSHOTS] = 1;
 	loop_set_clock(r.loop, tick, &r);
 	rig_open(&r);
 	loop_set_clock(r.loop, rig_now, &r);
@@ -419,7 +404,7 @@ static void a_rollback_removes_and_makes_it_anew(void **state)
 	has(r.answer, "expiresAt");
 	assert_string_equal(r.fake.token, token);
 	assert_string_equal(r.fake.env, "X=Y;");
-	assert_int_equal(strlen(r.fake.stack), RUNTIME_LAYER_LEN + 1);
+	assert_int_equal(strlen(r.fake.stack), FAKE_LAYER_LEN + 1);
 	assert_int_equal(r.fake.n_boxes, 1);
 	fake_end(&r.fake, source, &(struct runtime_end){ .exit_code = 3 });
 	has(rig_on(&r, "GET", source, "", NULL), "\"state\":\"Failed\"");
@@ -487,7 +472,7 @@ static void a_rollback_that_was_cut_off_is_finished(void **state)
 	RIG_WAIT(&r, strstr(rig_on(&r, "GET", source, "", NULL), "\"state\":\"Running\""));
 	has(r.answer, taken);
 	assert_int_equal(r.fake.n_boxes, 1);
-	assert_int_equal(strlen(r.fake.stack), RUNTIME_LAYER_LEN + 1);
+	assert_int_equal(strlen(r.fake.stack), FAKE_LAYER_LEN + 1);
 }
 
 static void a_snapshot_is_not_lost_to_a_rollback_that_waits(void **state)
@@ -520,7 +505,6 @@ int main(void)
 		TEST(one_that_fails_says_so_and_leaves_no_layer),
 		TEST(while_it_is_taken_it_cannot_be_used_or_deleted),
 		TEST(what_others_stand_on_stays_until_they_go),
-		TEST(a_layer_that_does_not_go_is_tried_again),
 		TEST(a_start_settles_what_was_cut_off),
 		TEST(one_that_was_done_when_the_server_died_is_ready),
 		TEST(a_new_database_leaves_the_layers_of_others_alone),

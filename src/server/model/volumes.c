@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/kill_point.h"
@@ -13,8 +12,8 @@
 #include "base/map.h"
 #include "base/random.h"
 #include "server/runtime/runtime.h"
+#include "server/runtime/volume_path.h"
 #include "server/store/store.h"
-#include "sys/path.h"
 
 #include "base/banned.h"
 
@@ -530,48 +529,21 @@ void volumes_released(struct volumes *s, const struct row_volume *row, size_t n)
 
 /* ---- folders of the host ---- */
 
-const char *volume_path_clean(const char *path, struct arena *a)
+/* What is beneath the listed folder is no longer than runtimes take. */
+static const char *find_on_host(const struct row_volume *v, const struct string_list *listed, struct arena *a)
 {
-	AUTO(buf_done) struct buf whole = BUF_INIT(PATH_BYTES_MAX + 2);
-	AUTO(buf_done) struct buf out = BUF_INIT(PATH_BYTES_MAX + 2);
+	const char *path = volume_path_clean(v->source, a), *rest;
 
-	buf_addf(&whole, "/%s", path);
-	if (whole.failed || path_clean(buf_str(&whole), &out, &(struct err){ 0 }) < 0)
+	if (!path || !listed || volume_path_find(listed, path, a, &rest) < 0 ||
+	    strlen(rest) + strlen(v->sub_path) + (rest[0] && v->sub_path[0]) > VOLUME_PATH_MAX)
 		return NULL;
-	return arena_dup(a, out.n == 1 ? STR("") : buf_str(&out));
-}
-
-int volume_find_folder(const struct string_list *listed, const char *path, struct arena *a, const char **ret_rest)
-{
-	size_t longest = 0;
-	int found = -1;
-
-	for (size_t i = 0; i < listed->n; i++) {
-		const char *folder = volume_path_clean(listed->items[i], a);
-		size_t n = folder ? strlen(folder) : 0;
-
-		if (!folder || strncmp(path, folder, n) != 0 || (path[n] != '\0' && path[n] != '/') || (found >= 0 && n < longest))
-			continue;
-		found = (int)i;
-		longest = n;
-	}
-	*ret_rest = path + longest + (path[longest] == '/');
-	return found;
+	return arena_printf(a, "%s%s%s", path, v->sub_path[0] ? "/" : "", v->sub_path);
 }
 
 void volume_find_place(struct row_volume *v, const struct string_list *listed, struct arena *a)
 {
-	const char *path = v->kind == ROW_VOLUME_HOST ? volume_path_clean(v->source, a) : NULL, *rest;
-	int prefix = path && listed ? volume_find_folder(listed, path, a, &rest) : -1;
-
-	v->path = v->sub_path;
-	v->is_nowhere = false;
-	if (v->kind == ROW_VOLUME_NAMED)
-		return;
-	v->path = prefix < 0 ? NULL : arena_printf(a, "%s%s%s", rest, rest[0] && v->sub_path[0] ? "/" : "", v->sub_path);
-	v->is_nowhere = !v->path || strlen(v->path) > VOLUME_PATH_MAX;
+	v->path = v->kind == ROW_VOLUME_NAMED ? v->sub_path : find_on_host(v, listed, a);
+	v->is_nowhere = !v->path;
 	if (v->is_nowhere)
 		v->path = "";
-	else
-		v->prefix = (unsigned)prefix;
 }

@@ -91,11 +91,7 @@ void volumes_released(struct volumes *s, const struct row_volume *row, size_t n)
 
 /* ---- folders of the host ---- */
 
-/* PATH from its first '/' on, which is added, without "//", "." and one at the end; "/" is "". NULL: too long, or no memory. */
-const char *volume_path_clean(const char *path, struct arena *a);
-/* Of all listed folders that PATH, which is clean, is in the deepest; -1: it is in none. *ret_rest is what follows it. */
-int volume_find_folder(const struct string_list *listed, const char *path, struct arena *a, const char **ret_rest);
-/* Finds `prefix` and `path` of V, which comes from a record: the list may have changed since. */
+/* Finds `path` of V, which comes from a record: the list may have changed since. */
 void volume_find_place(struct row_volume *v, const struct string_list *listed, struct arena *a);
 
 /* ---- deleting ---- */

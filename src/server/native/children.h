@@ -1,52 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-/* server/native/children.h - what the processes of the native runtime find when they start: a user for the server, folders, and
- * the warden's socket.
- *
- *     state_dir/          root's, 0711: nobody else can put anything of theirs in the warden's way
- *     state_dir/server/   the server's, 0700: database and audit log
- *     state_dir/server/blobs/  layers on their way from registries to the warden: of the user that opensandbox-fetch runs as,
- *                         02750 with the server's group, which reads them
- *     run_dir/warden.sock the server's, 0600: the way to ask the warden
- *     run_dir/fetch.sock  the same: each connection is an order to opensandbox-fetch
- *     state_dir/egress/   of the user that opensandbox-egress runs as, 0700: the policies of sandboxes
- *     run_dir/egress.sock the server's, 0600: the HTTP API of egress
- *     run_dir/egress-warden.sock  egress's, 0600: the way from egress to the warden */
+/* server/native/children.h - the programs of the native runtime, as the supervisor starts them (runtime/kind.h): the warden with
+ * root's rights, opensandbox-egress as a user without any, and an opensandbox-fetch for each order of the server. */
 #pragma once
-#include <limits.h>
-#include <stdbool.h>
-#include <sys/types.h>
+#include "server/native/host.h"
+#include "server/runtime/kind.h"
 
-#include "base/own.h"
-
-struct config;
-struct err;
-
-struct native {
-	uid_t uid; /* that the server runs with */
-	gid_t gid;
-	uid_t egress_uid; /* that egress runs with: another one */
-	gid_t egress_gid;
-	uid_t fetch_uid; /* that fetchers run with: neither of them, as the warden knows its peers by their ids */
-	gid_t fetch_gid;
-	char server_dir[PATH_MAX], blobs_dir[PATH_MAX];
-	char socket[PATH_MAX], fetch_socket[PATH_MAX];
-	char egress_dir[PATH_MAX], egress_socket[PATH_MAX], egress_warden_socket[PATH_MAX];
-	char warden[PATH_MAX], execd[PATH_MAX], fetch[PATH_MAX], egress[PATH_MAX]; /* programs */
-	int lock, run_lock; /* of the two folders, for this process */
-	int listener, fetch_listener; /* on the sockets */
-	int blobs; /* the folder */
-	int egress_listener, egress_warden_listener, egress_state; /* its two sockets, its folder */
+struct native_children {
+	struct runtime_host rt;
+	struct native_host host;
+	const struct config *config; /* borrowed */
 };
 
-#define NATIVE_INIT \
-	((struct native){ .lock = -1, .run_lock = -1, .listener = -1, .fetch_listener = -1, .blobs = -1, \
-			  .egress_listener = -1, .egress_warden_listener = -1, .egress_state = -1 })
+static inline struct native_children *native_children_of(struct runtime_host *h)
+{
+	return container_of(h, struct native_children, rt);
+}
 
-/* Names only: nothing is made or opened. ERR_LIMIT for folders with names too long for a socket. */
-int native_names(const struct config *c, struct native *n, struct err *e);
-int native_programs(const struct config *c, struct native *n, struct err *e); /* of these, only the programs */
-
-/* Makes what is missing. *ret_is_taken: it failed because another server runs there. Needs root. */
-int native_prepare(const struct config *c, struct native *n, bool *ret_is_taken, struct err *e);
-void native_done(struct native *n);
-DEFINE_AUTO_DONE(struct native, native_done)
+int native_start_warden(struct runtime_host *h, int pulse, struct err *e); /* their pidfds */
+int native_start_egress(struct runtime_host *h, int pulse, struct err *e);
+int native_start_fetcher(struct runtime_host *h, int *ret_pidfd, struct err *e);

@@ -108,7 +108,7 @@ static void on_tick(void *arg)
 	struct denials_watch *w = arg;
 	bool is_asked = false;
 
-	if (w->n->rt.has_network) /* where it is not running nobody is denied anything */
+	if (runtime_has_network(&w->n->rt, RUNTIME_NET_OPEN)) /* where it is not running nobody is denied anything */
 		is_asked = (w->since ? ask_number(w, STR("GET"), on_answer) : ask(w, STR("GET"), "new", on_answer)) == 0;
 	if (!is_asked)
 		timer_in(&w->timer, ASK_EVERY_MS);

@@ -144,7 +144,7 @@ static bool add_to(struct wire_request *rq, const struct wanted_layer *wanted)
 
 static int fill_request(const struct image_create *ic, struct wire_request *rq, struct err *e)
 {
-	if (native_add_layers(rq, &ic->spec.layers, e) < 0)
+	if (native_add_layers(rq, ic->spec.base, e) < 0)
 		return -1;
 	for (size_t i = ic->n_layers; i > 0; i--)
 		if (!add_to(rq, &ic->layers[i - 1]))
@@ -156,14 +156,13 @@ static int fill_request(const struct image_create *ic, struct wire_request *rq, 
 static void make_box(struct image_create *ic)
 {
 	struct wire_request rq = native_request(&ic->spec, WIRE_IMAGE_NONE);
-	struct call *c = native_call_new(&ic->n->rt, WIRE_CREATE, ic->arg);
+	struct call *c = native_call_new(&ic->n->rt, WIRE_CREATE, completion_done(ic->fn, ic->arg));
 	AUTO_FD fd = -1;
 
 	if (!c) {
-		create_fail(ic, &native_no_memory);
+		create_free(ic);
 		return;
 	}
-	c->fn.done = ic->fn;
 	fd = native_spec_make(&ic->spec, &ic->config, &c->failure);
 	if (fd < 0 || fill_request(ic, &rq, &c->failure) < 0)
 		native_call_fail_later(c);
@@ -348,7 +347,7 @@ static const struct pulled_image *find_by_name(const struct image_create *ic)
 	if (reference_parse(str_of(ic->spec.image), &ref, &(struct err){ 0 }) < 0 || !reference_write(&ref, &name))
 		return NULL;
 	for (size_t i = 0; (image = images_at(ic->n->puller, i)); i++)
-		if (strcmp(image->name, buf_z(&name)) == 0 && strcmp(image->arch, ic->n->rt.arch) == 0)
+		if (strcmp(image->name, buf_z(&name)) == 0 && strcmp(image->arch, NATIVE_ARCH) == 0)
 			return native_has_layers(ic->n, image) ? image : NULL;
 	return NULL;
 }
@@ -360,7 +359,7 @@ static const struct pulled_image *find_present(const struct image_create *ic)
 {
 	if (ic->spec.image_digest)
 		return images_find(ic->n->puller, ic->spec.image_digest);
-	return ic->spec.layers.n > 0 ? find_by_name(ic) : NULL;
+	return ic->spec.base ? find_by_name(ic) : NULL;
 }
 
 static void on_pull_progress(const struct pull_progress *p, void *arg)
@@ -434,7 +433,7 @@ static int copy_spec(struct image_create *ic, const struct runtime_spec *from)
 	    copy_text(a, from->password, &to->password) < 0 || copy_text(a, from->os, &to->os) < 0 ||
 	    copy_text(a, from->arch, &to->arch) < 0)
 		return -1;
-	if (copy_list(a, &from->entrypoint, &to->entrypoint) < 0 || copy_list(a, &from->layers, &to->layers) < 0)
+	if (copy_list(a, &from->entrypoint, &to->entrypoint) < 0 || copy_text(a, from->base, &to->base) < 0)
 		return -1;
 	to->policy.p = arena_dup(a, from->policy);
 	to->record.p = arena_strndup(a, from->record.n > 0 ? from->record.p : "", from->record.n);
@@ -448,7 +447,7 @@ void native_image_create(struct native *n, const struct runtime_spec *spec, runt
 	struct err e = { 0 };
 
 	if (!ic) {
-		fn(&native_no_memory, arg);
+		native_refuse(n, completion_done(fn, arg));
 		return;
 	}
 	ic->n = n;

@@ -161,9 +161,8 @@ static int teardown(void **state)
 static void create(struct fixture *f, const char *digest, const char *snapshot)
 {
 	static const char *entrypoint[] = { "sh" };
-	const char *layers[] = { snapshot };
 	struct runtime_spec spec = { .id = "ab-12", .image = IMAGE, .image_digest = digest, .entrypoint = { entrypoint, 1 },
-				     .layers = { layers, snapshot != NULL }, .limits = RUNTIME_LIMITS_DEFAULT, .execd_token = "t0ken" };
+				     .base = snapshot, .limits = RUNTIME_LIMITS_DEFAULT, .execd_token = "t0ken" };
 
 	f->done = f->failed = f->resolved = f->progress = 0;
 	f->rt->ops->create(f->rt, &spec, on_created, f);

@@ -79,7 +79,8 @@ static void on_listed(const struct runtime_failure *failure, void *arg)
 {
 	struct native *n = arg;
 
-	if (failure) { /* it went away: the next connection asks again */
+	if (failure) { /* it went away: the next connection asks again; or it is asked again in a while */
+		timer_in(&n->layer_sweep, SWEEP_MS);
 		log_warn("the layers of images are not known", LOG_ERR(&failure->err));
 		return;
 	}
@@ -90,8 +91,8 @@ static void on_listed(const struct runtime_failure *failure, void *arg)
 
 void native_answer_layers(struct call *c, const struct wire_reply *rp)
 {
-	runtime_done_fn *fn = c->fn.done;
-	void *arg = c->arg;
+	runtime_done_fn *fn = c->done.fn.done;
+	void *arg = c->done.arg;
 
 	if (rp->layer.kind != 0) {
 		native_layer_note(c->n, rp->layer.name);
@@ -108,13 +109,9 @@ void native_layers_ask(struct native *n)
 	if (!n->puller)
 		return;
 	forget_all(n);
-	c = native_call_new(&n->rt, WIRE_LAYERS, n);
-	if (!c) {
-		timer_in(&n->layer_sweep, 0);
-		return;
-	}
-	c->fn.done = on_listed;
-	native_call_send(c, "", &(struct wire_request){ 0 }, -1);
+	c = native_call_new(&n->rt, WIRE_LAYERS, completion_done(on_listed, n));
+	if (c)
+		native_call_send(c, "", &(struct wire_request){ 0 }, -1);
 }
 
 /* ---- adding and dropping ---- */
@@ -129,16 +126,13 @@ static struct wire_request request_of(const unsigned char name[DIGEST_NAME_SIZE]
 
 void native_layer_add(struct native *n, const struct pulled_layer *layer, int blob, runtime_done_fn *fn, void *arg)
 {
-	struct call *c = native_call_new(&n->rt, WIRE_LAYER_ADD, arg);
+	struct call *c = native_call_new(&n->rt, WIRE_LAYER_ADD, completion_done(fn, arg));
 	struct wire_request rq = request_of(layer->name);
 
-	if (!c) {
-		fn(&native_no_memory, arg);
+	if (!c)
 		return;
-	}
 	rq.blob = layer->digest;
 	rq.diff_id = layer->diff_id;
-	c->fn.done = fn;
 	native_call_send(c, "", &rq, blob);
 }
 
@@ -152,7 +146,7 @@ void native_answer_drop(struct call *c)
 /* A sandbox that has it keeps it: then this fails, and there is a next time. */
 static void drop(struct native *n, const unsigned char name[DIGEST_NAME_SIZE])
 {
-	struct call *c = native_call_new(&n->rt, WIRE_LAYER_DROP, n);
+	struct call *c = native_call_new(&n->rt, WIRE_LAYER_DROP, (struct completion){ 0 });
 	struct wire_request rq = request_of(name);
 
 	if (!c)
@@ -163,21 +157,18 @@ static void drop(struct native *n, const unsigned char name[DIGEST_NAME_SIZE])
 
 /* ---- packing ---- */
 
-void native_pack(struct runtime *rt, const struct runtime_layer *layer, int fd, uint64_t disk_max, runtime_packed_fn *fn, void *arg)
+void native_pack(struct native *n, const char *snapshot, const unsigned char *blob, int fd, uint64_t disk_max, runtime_packed_fn *fn,
+		 void *arg)
 {
-	struct call *c = native_call_new(rt, WIRE_LAYER_PACK, arg);
+	struct call *c = native_call_new(&n->rt, WIRE_LAYER_PACK, completion_packed(fn, arg));
 	struct wire_request rq = { .limits.disk_bytes = disk_max };
-	const char *const names[] = { layer->snapshot };
 
-	if (!c) {
-		fn(NULL, &native_no_memory, arg);
+	if (!c)
 		return;
-	}
-	c->fn.packed = fn;
-	if (layer->blob) {
-		rq = request_of(layer->blob);
+	if (blob) {
+		rq = request_of(blob);
 		rq.limits.disk_bytes = disk_max;
-	} else if (native_add_layers(&rq, &(struct string_list){ (const char **)(uintptr_t)names, 1 }, &c->failure) < 0) {
+	} else if (native_add_layers(&rq, snapshot, &c->failure) < 0) {
 		native_call_fail_later(c);
 		return;
 	}
@@ -186,8 +177,8 @@ void native_pack(struct runtime *rt, const struct runtime_layer *layer, int fd, 
 
 void native_answer_packed(struct call *c, const struct wire_layer *layer)
 {
-	runtime_packed_fn *fn = c->fn.packed;
-	void *arg = c->arg;
+	runtime_packed_fn *fn = c->done.fn.packed;
+	void *arg = c->done.arg;
 
 	native_call_free(c);
 	fn(layer->name, NULL, arg);
@@ -209,11 +200,9 @@ static void look_again(struct native *n)
 
 	if (++n->layer_sweeps % LOOK_SWEEPS != 0)
 		return;
-	c = native_call_new(&n->rt, WIRE_LAYERS, n);
-	if (!c)
-		return;
-	c->fn.done = on_looked;
-	native_call_send(c, "", &(struct wire_request){ 0 }, -1);
+	c = native_call_new(&n->rt, WIRE_LAYERS, completion_done(on_looked, n));
+	if (c)
+		native_call_send(c, "", &(struct wire_request){ 0 }, -1);
 }
 
 static void on_sweep(void *arg)

@@ -13,7 +13,9 @@
 #include "net/dial.h"
 #include "net/loop.h"
 #include "net/transport.h"
+#include "server/images/pull.h"
 #include "server/native/native_impl.h"
+#include "server/runtime/completion.h"
 #include "server/runtime/runtime.h"
 #include "server/runtime/runtime_log.h"
 #include "sys/memfd.h"
@@ -22,238 +24,19 @@
 #include "base/banned.h"
 
 #define AGAIN_MS 50
-#define CALL_MS 60000
 #define BUSY_MS 5000 /* for execd to take the connections that wait for it */
 #define RETRY_FIRST_MS 5U
 #define RETRY_LAST_MS 100U
-#define CREATE_MS 600000
-#define LAYER_MS (2 * 3600 * 1000) /* half an hour to unpack it, and others before it */
-#define LIST_MAX 16384
-#if defined(__x86_64__)
-#define RUNTIME_ARCH "amd64"
-#else
-#define RUNTIME_ARCH "arm64"
-#endif
-
-const struct runtime_failure native_no_memory = {
-	.code = "SANDBOX_QUERY_FAILED", .status = 503, .err = { .code = ERR_UNAVAILABLE, .msg = "out of memory" },
-};
-
-/* ---- calls ---- */
-
-void native_call_free(struct call *c)
-{
-	*(c->prev ? &c->prev->next : &c->n->calls) = c->next;
-	if (c->next)
-		c->next->prev = c->prev;
-	timer_done(&c->timer);
-	timer_done(&c->retry);
-	defer_cancel(&c->later);
-	dial_cancel(c->dialing);
-	free(c->rows);
-	free(c);
-}
-
-/* What was not done in time is not done at all: the warden undoes it. */
-static bool is_switch(enum wire_call kind)
-{
-	return kind == WIRE_PAUSE || kind == WIRE_RESUME;
-}
-
-static struct runtime_failure failure_of(const struct call *c, const struct err *e)
-{
-	static const char *const codes[] = {
-		[WIRE_CREATE] = "SANDBOX_START_FAILED", [WIRE_PAUSE] = "SANDBOX_PAUSE_FAILED",
-		[WIRE_RESUME] = "SANDBOX_RESUME_FAILED", [WIRE_REMOVE] = "SANDBOX_DELETE_FAILED",
-		[WIRE_DIAL] = "SANDBOX_QUERY_FAILED",    [WIRE_LOGS] = "SANDBOX_QUERY_FAILED",
-		[WIRE_STATS] = "SANDBOX_QUERY_FAILED",   [WIRE_LIST] = "SANDBOX_QUERY_FAILED",
-		[WIRE_SNAPSHOT] = "SNAPSHOT_FAILED",     [WIRE_SNAPSHOT_REMOVE] = "SNAPSHOT_DELETE_FAILED",
-		[WIRE_SNAPSHOTS] = "SANDBOX_QUERY_FAILED", [WIRE_LAYER_ADD] = RUNTIME_PULL_FAILED,
-		[WIRE_LAYER_DROP] = "SANDBOX_QUERY_FAILED", [WIRE_LAYERS] = "SANDBOX_QUERY_FAILED",
-		[WIRE_LAYER_PACK] = "SNAPSHOT_EXPORT_FAILED",
-		[WIRE_VOLUME_MAKE] = "VOLUME_CREATE_FAILED", [WIRE_VOLUME_REMOVE] = "VOLUME_DELETE_FAILED",
-		[WIRE_VOLUMES] = "SANDBOX_QUERY_FAILED",
-		[WIRE_RECORD_SET] = "SANDBOX_QUERY_FAILED", [WIRE_RECORD_GET] = "SANDBOX_QUERY_FAILED",
-	};
-	struct runtime_failure f = { .code = codes[c->kind], .status = 500, .err = *e };
-
-	if (c->kind == WIRE_CREATE && (native_is_volume_fault(e, &f) || native_is_network_fault(c->n, e, &f)))
-		return f;
-	if (err_is_disk_full(e)) {
-		f.code = "INSUFFICIENT_STORAGE";
-		f.status = 507;
-		return f;
-	}
-	if (e->code == ERR_NOT_FOUND && c->kind != WIRE_CREATE && c->kind != WIRE_LAYER_PACK) {
-		f.code = "SANDBOX_NOT_FOUND";
-		f.status = 404;
-	} else if (e->code == ERR_CONFLICT) {
-		f.status = 409;
-	} else if ((c->kind == WIRE_CREATE || c->kind == WIRE_VOLUME_MAKE) && e->code == ERR_UNAVAILABLE && e->sys == EDQUOT) {
-		f.code = "DISK_LIMIT_UNSUPPORTED";
-		f.status = 400;
-	} else if (c->kind == WIRE_LAYER_ADD && (e->code == ERR_INVALID || e->code == ERR_LIMIT)) {
-		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the blob, or the disk that it has no room on */
-	} else if (c->kind == WIRE_CREATE && e->code == ERR_INVALID && e->sys == WIRE_FAULT_IMAGE_START) {
-		f.status = 400;
-	} else if (c->kind == WIRE_CREATE && e->code == ERR_INVALID) {
-		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the entrypoint, from the sandbox itself, or the image */
-	} else if (c->kind == WIRE_LAYER_PACK && e->code == ERR_INVALID) {
-		f.status = 409;
-		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the snapshot's files */
-	} else if ((c->kind == WIRE_SNAPSHOT || c->kind == WIRE_LAYER_PACK) && e->code == ERR_LIMIT) {
-		f.status = 507;
-		(void)snprintf(f.says, sizeof(f.says), "%s", e->msg); /* about the sandbox's own files, or the room for all */
-	} else if (e->code == ERR_UNAVAILABLE || e->code == ERR_LIMIT || (e->code == ERR_TIMEOUT && is_switch(c->kind))) {
-		f.status = 503;
-	}
-	return f;
-}
-
-void native_call_fail(struct call *c, const struct err *e)
-{
-	struct runtime_failure f = failure_of(c, e);
-	struct call copy = *c;
-
-	native_call_free(c);
-	switch (copy.kind) {
-	case WIRE_DIAL:
-		copy.fn.dial(NULL, &f, copy.arg);
-		break;
-	case WIRE_LOGS:
-	case WIRE_RECORD_GET:
-		copy.fn.text((struct str){ "", 0 }, false, &f, copy.arg);
-		break;
-	case WIRE_STATS:
-		if (copy.is_inspect)
-			copy.fn.info(NULL, &f, copy.arg);
-		else
-			copy.fn.stats(NULL, &f, copy.arg);
-		break;
-	case WIRE_LIST:
-		copy.fn.list(NULL, 0, &f, copy.arg);
-		break;
-	case WIRE_SNAPSHOT:
-		copy.fn.snapshot(NULL, &f, copy.arg);
-		break;
-	case WIRE_SNAPSHOTS:
-		copy.fn.snapshots(NULL, 0, &f, copy.arg);
-		break;
-	case WIRE_VOLUMES:
-		copy.fn.layers(NULL, 0, &f, copy.arg);
-		break;
-	case WIRE_LAYER_PACK:
-		copy.fn.packed(NULL, &f, copy.arg);
-		break;
-	case WIRE_CREATE:
-	case WIRE_PAUSE:
-	case WIRE_RESUME:
-	case WIRE_REMOVE:
-	case WIRE_SNAPSHOT_REMOVE:
-	case WIRE_LAYER_ADD:
-	case WIRE_LAYERS:
-	case WIRE_VOLUME_MAKE:
-	case WIRE_VOLUME_REMOVE:
-	case WIRE_RECORD_SET:
-	case WIRE_ENDED:
-		copy.fn.done(&f, copy.arg);
-		break;
-	case WIRE_LAYER_DROP:
-		break;
-	}
-}
-
-static void on_later(void *arg)
-{
-	struct call *c = arg;
-	struct err e = c->failure;
-
-	native_call_fail(c, &e);
-}
-
-/* A completion never comes during the call. */
-void native_call_fail_later(struct call *c)
-{
-	defer(&c->later, c->n->loop, on_later, c, "warden call");
-}
-
-static void on_timeout(void *arg)
-{
-	struct call *c = arg;
-	struct err e = { 0 };
-
-	(void)err_set(&e, ERR_TIMEOUT, "the warden does not answer");
-	native_call_fail(c, &e);
-}
-
-static unsigned time_of(enum wire_call kind)
-{
-	if (kind == WIRE_LAYER_ADD || kind == WIRE_LAYER_PACK)
-		return LAYER_MS;
-	return kind == WIRE_CREATE || kind == WIRE_SNAPSHOT ? CREATE_MS : CALL_MS;
-}
-
-/* Out of memory there is one spare, so that this call too can be told later that it failed; NULL when that is in use. */
-struct call *native_call_new(struct runtime *rt, enum wire_call kind, void *arg)
-{
-	struct native *n = native_of(rt);
-	struct call *c = calloc(1, sizeof(*c));
-	struct err e;
-
-	if (!c)
-		c = take_ptr(&n->spare);
-	if (!c)
-		return NULL;
-	c->n = n;
-	c->kind = kind;
-	c->arg = arg;
-	c->serial = ++n->serial;
-	c->next = n->calls;
-	if (c->next)
-		c->next->prev = c;
-	n->calls = c;
-	if (timer_init(&c->timer, n->loop, on_timeout, c, "warden call", &e) == 0)
-		timer_in(&c->timer, time_of(kind));
-	return c;
-}
-
-void native_call_send_all(struct call *c, const char *id, struct wire_request *rq, size_t size, const int *fds, size_t n_fds)
-{
-	int sent;
-
-	rq->version = WIRE_VERSION;
-	rq->call = c->kind;
-	rq->serial = c->serial;
-	(void)snprintf(rq->id, sizeof(rq->id), "%s", id);
-	if (c->n->fd < 0) {
-		(void)err_set(&c->failure, ERR_UNAVAILABLE, "the warden is not there");
-		native_call_fail_later(c);
-		return;
-	}
-	sent = !message_queue_is_empty(&c->n->unsent) ? 0 : passing_send(c->n->fd, rq, size, fds, n_fds, &c->failure);
-	if (sent == 0 && native_queue(c->n, rq, size, fds, n_fds, &c->failure) == 0)
-		return;
-	if (sent != 1)
-		native_call_fail_later(c);
-}
-
-void native_call_send(struct call *c, const char *id, struct wire_request *rq, int fd)
-{
-	native_call_send_all(c, id, rq, wire_request_size(rq), &fd, fd >= 0);
-}
 
 /* ---- the operations ---- */
 
 void native_call_simple(struct runtime *rt, enum wire_call kind, const char *id, runtime_done_fn *fn, void *arg)
 {
-	struct call *c = native_call_new(rt, kind, arg);
+	struct call *c = native_call_new(rt, kind, completion_done(fn, arg));
 	struct wire_request rq = { 0 };
 
-	if (!c) {
-		fn(&native_no_memory, arg);
+	if (!c)
 		return;
-	}
-	c->fn.done = fn;
 	native_call_send(c, id, &rq, -1);
 }
 
@@ -319,14 +102,11 @@ static void native_create(struct runtime *rt, const struct runtime_spec *spec, r
 		native_image_create(native_of(rt), spec, fn, arg);
 		return;
 	}
-	c = native_call_new(rt, WIRE_CREATE, arg);
-	if (!c) {
-		fn(&native_no_memory, arg);
+	c = native_call_new(rt, WIRE_CREATE, completion_done(fn, arg));
+	if (!c)
 		return;
-	}
-	c->fn.done = fn;
 	fd = image < 0 ? native_check_image(rt, spec->image, &c->failure) : native_spec_make(spec, NULL, &c->failure);
-	if (fd < 0 || native_add_layers(&rq, &spec->layers, &c->failure) < 0)
+	if (fd < 0 || native_add_layers(&rq, spec->base, &c->failure) < 0)
 		native_call_fail_later(c);
 	else
 		native_create_send(c, spec, &rq, fd);
@@ -334,14 +114,11 @@ static void native_create(struct runtime *rt, const struct runtime_spec *spec, r
 
 static void native_dial(struct runtime *rt, const char *id, unsigned port, runtime_dial_fn *fn, void *arg)
 {
-	struct call *c = native_call_new(rt, WIRE_DIAL, arg);
+	struct call *c = native_call_new(rt, WIRE_DIAL, completion_dial(fn, arg));
 	struct wire_request rq = { .port = port == PORT_EXECD ? 0 : port };
 
-	if (!c) {
-		fn(NULL, &native_no_memory, arg);
+	if (!c)
 		return;
-	}
-	c->fn.dial = fn;
 	c->port = rq.port;
 	(void)snprintf(c->id, sizeof(c->id), "%s", id);
 	if (port == PORT_EGRESS)
@@ -350,26 +127,13 @@ static void native_dial(struct runtime *rt, const char *id, unsigned port, runti
 		native_call_send(c, id, &rq, -1);
 }
 
-static void native_list(struct runtime *rt, runtime_list_fn *fn, void *arg)
-{
-	struct call *c = native_call_new(rt, WIRE_LIST, arg);
-	struct wire_request rq = { 0 };
-
-	if (!c) {
-		fn(NULL, 0, &native_no_memory, arg);
-		return;
-	}
-	c->fn.list = fn;
-	native_call_send(c, "", &rq, -1);
-}
-
 /* ---- answers ---- */
 
 void native_dialed(struct transport *t, const struct err *e, void *arg)
 {
 	struct call *c = arg;
-	runtime_dial_fn *fn = c->fn.dial;
-	void *fn_arg = c->arg;
+	runtime_dial_fn *fn = c->done.fn.dial;
+	void *fn_arg = c->done.arg;
 
 	c->dialing = NULL;
 	if (!t) {
@@ -440,7 +204,7 @@ enum runtime_state native_state_of(uint32_t state)
 	return states[state];
 }
 
-static struct runtime_end end_of(const struct wire_ending *w)
+struct runtime_end native_end_of(const struct wire_ending *w)
 {
 	static const enum runtime_end_reason reasons[] = {
 		[WIRE_END_EXITED] = RUNTIME_END_EXITED, [WIRE_END_INIT] = RUNTIME_END_INIT,
@@ -450,61 +214,10 @@ static struct runtime_end end_of(const struct wire_ending *w)
 	return (struct runtime_end){ reasons[w->reason], w->exit_code, w->signal, w->oom };
 }
 
-static void list_complete(struct call *c)
-{
-	AUTO(free) struct runtime_box *boxes = calloc(MAX(c->n_rows, (size_t)1), sizeof(*boxes));
-	AUTO(free) struct wire_reply *rows = take_ptr(&c->rows);
-	runtime_list_fn *fn = c->fn.list;
-	size_t n = c->n_rows;
-	void *arg = c->arg;
-	struct err e = { 0 };
-
-	if (!boxes) {
-		(void)err_no_memory(&e);
-		native_call_fail(c, &e);
-		return;
-	}
-	for (size_t i = 0; i < n; i++)
-		boxes[i] = (struct runtime_box){ rows[i].id, native_state_of(rows[i].state), end_of(&rows[i].ending) };
-	native_call_free(c);
-	fn(boxes, n, NULL, arg);
-}
-
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak" /* the analyser loses sight of C, which is in a list */
-bool native_more_rows(struct call *c)
-{
-	size_t cap = c->cap_rows ? c->cap_rows * 2 : 64;
-	struct wire_reply *rows = cap <= 2 * LIST_MAX ? reallocarray(c->rows, cap, sizeof(*rows)) : NULL;
-
-	if (!rows)
-		return false;
-	c->rows = rows;
-	c->cap_rows = cap;
-	return true;
-}
-#pragma GCC diagnostic pop
-
-static void answer_list(struct call *c, const struct wire_reply *rp)
-{
-	struct err e = { 0 };
-
-	if (!rp->id[0]) {
-		list_complete(c);
-		return;
-	}
-	if (c->n_rows == c->cap_rows && !native_more_rows(c)) {
-		(void)err_no_memory(&e);
-		native_call_fail(c, &e);
-		return;
-	}
-	c->rows[c->n_rows++] = *rp;
-}
-
 static void answer(struct call *c, const struct wire_reply *rp, struct passed *got)
 {
-	runtime_done_fn *fn = c->fn.done;
-	void *arg = c->arg;
+	runtime_done_fn *fn = c->done.fn.done;
+	void *arg = c->done.arg;
 
 	if (rp->failed) {
 		if (!waits_for_room(c, &rp->err))
@@ -519,20 +232,20 @@ static void answer(struct call *c, const struct wire_reply *rp, struct passed *g
 		native_answer_logs(c, got);
 		return;
 	case WIRE_STATS:
-		if (c->is_inspect)
+		if (c->done.kind == COMPLETION_INFO)
 			native_answer_inspect(c, rp);
 		else
 			native_answer_stats(c, &rp->stats);
 		return;
 	case WIRE_LIST:
-		answer_list(c, rp);
+		native_answer_list(c, rp);
 		return;
 	case WIRE_SNAPSHOT:
 		native_answer_snapshot(c, &rp->snapshot);
 		return;
 	case WIRE_SNAPSHOTS:
 	case WIRE_VOLUMES:
-		native_answer_snapshots(c, rp);
+		native_answer_names(c, rp);
 		return;
 	case WIRE_LAYERS:
 		native_answer_layers(c, rp);
@@ -601,7 +314,7 @@ static void take_message(struct native *n, const struct wire_reply *rp, struct p
 	struct runtime_end end;
 
 	if (rp->call == WIRE_ENDED) {
-		end = end_of(&rp->ending);
+		end = native_end_of(&rp->ending);
 		if (n->rt.events)
 			n->rt.events->ended(rp->id, &end, n->rt.events_arg);
 		return;
@@ -659,6 +372,9 @@ static void native_free(struct runtime *rt)
 	while (n->calls)
 		native_call_free(n->calls);
 	native_images_done(n);
+	native_image_calls_done(n);
+	native_exports_done(n);
+	native_collect_done(n);
 	native_layers_done(n);
 	native_network_done(n);
 	native_denials_done(n);
@@ -666,8 +382,24 @@ static void native_free(struct runtime *rt)
 	io_del(&n->io);
 	timer_done(&n->again);
 	closep(&n->fd);
-	free(n->spare);
+	refusals_done(&n->refusals);
+	if (n->owns_puller)
+		puller_free(n->puller);
 	free(n);
+}
+
+static struct runtime_capabilities what_it_can(const struct runtime_native_spec *spec)
+{
+	static const struct runtime_platform here = { "linux", NATIVE_ARCH };
+	const unsigned some = 1U << RUNTIME_NET_OPEN | 1U << RUNTIME_NET_POLICY;
+
+	return (struct runtime_capabilities){
+		.platforms = &here, .n_platforms = 1,
+		.limits = LIMIT_CPU | LIMIT_MEMORY | LIMIT_PIDS | (spec->has_no_disk_limit ? 0 : LIMIT_DISK),
+		.networks = 1U << RUNTIME_NET_NONE | (spec->has_network ? some : 0), .network_lacks = spec->network_lacks,
+		.pauses = true, .snapshots = true, .exports_snapshots = spec->puller, .forks = true, .rolls_back = true,
+		.images = spec->puller, .image_archives = spec->puller, .volumes = true, .host_paths = true, .logs = true, .stats = true,
+	};
 }
 
 struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec *spec, struct err *e)
@@ -677,9 +409,14 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 		.dial = native_dial,       .logs = native_logs,   .inspect = native_inspect, .stats = native_stats,
 		.policy = native_policy,   .activity = native_activity,
 		.record_set = native_record_set, .record_get = native_record_get,
-		.list = native_list,       .snapshot = native_snapshot, .snapshot_remove = native_snapshot_remove,
-		.snapshots = native_snapshots, .snapshot_record_set = native_snapshot_record_set,
-		.snapshot_record_get = native_snapshot_record_get, .pack = native_pack, .volume_make = native_volume_make, .volume_remove = native_volume_remove, .volumes = native_volumes,
+		.list = native_list,       .snapshot_reference = native_snapshot_reference, .snapshot = native_snapshot,
+		.snapshot_remove = native_snapshot_remove, .snapshots = native_snapshots, .snapshot_is_below = native_snapshot_is_below,
+		.snapshots_released = native_snapshots_released, .snapshot_record_set = native_snapshot_record_set,
+		.snapshot_export = native_snapshot_export,
+		.volume_make = native_volume_make, .volume_remove = native_volume_remove, .volumes = native_volumes,
+		.open = native_open, .images = native_images, .image_remove = native_image_remove, .image_pull = native_image_pull,
+		.image_load = native_image_load, .image_save = native_image_save, .image_cancel = native_image_forget,
+		.check_room = native_check_room,
 		.cancel = native_image_cancel, .check_image = native_check_image, .free = native_free,
 	};
 	struct native *n = calloc(1, sizeof(*n));
@@ -688,29 +425,29 @@ struct runtime *runtime_native(struct loop *l, const struct runtime_native_spec 
 		(void)err_no_memory(e);
 		return NULL;
 	}
-	n->rt = (struct runtime){ .ops = &ops, .name = "native", .code_prefix = "NATIVE", .os = "linux", .arch = RUNTIME_ARCH,
-				  .enforces = LIMIT_CPU | LIMIT_MEMORY | LIMIT_PIDS | LIMIT_DISK };
+	n->rt = (struct runtime){ .ops = &ops, .name = "native", .code_prefix = "NATIVE", .can = what_it_can(spec) };
 	n->loop = l;
 	n->images = spec->images;
 	n->n_images = spec->n_images;
 	n->default_image = spec->default_image;
+	n->host_paths = spec->host_paths;
+	n->scratch_dir = spec->scratch_dir;
 	n->puller = spec->puller;
+	n->owns_puller = spec->owns_puller;
 	n->rt.shares_egress = true;
 	n->fd = -1;
-	n->spare = calloc(1, sizeof(*n->spare));
-	if (!n->spare || snprintf(n->path, sizeof(n->path), "%s", spec->path) >= (int)sizeof(n->path) ||
+	if (refusals_init(&n->refusals, l, e) < 0 || snprintf(n->path, sizeof(n->path), "%s", spec->path) >= (int)sizeof(n->path) ||
 	    snprintf(n->egress_path, sizeof(n->egress_path), "%s", spec->egress_path ? spec->egress_path : "") >=
 		    (int)sizeof(n->egress_path) ||
 	    timer_init(&n->again, l, on_again, n, "warden connection", e) < 0 || native_layers_open(n, e) < 0 ||
-	    native_denials_open(n, e) < 0) {
-		if (!n->spare)
-			(void)err_no_memory(e);
-		else if (!n->again.loop && e->code == ERR_NONE)
+	    native_collect_open(n, e) < 0 || native_denials_open(n, e) < 0) {
+		if (!n->again.loop && e->code == ERR_NONE)
 			(void)err_set(e, ERR_INVALID, "the path of a socket is too long");
 		native_denials_done(n);
+		native_collect_done(n);
 		native_layers_done(n);
 		timer_done(&n->again);
-		free(n->spare);
+		refusals_done(&n->refusals);
 		free(n);
 		return NULL;
 	}

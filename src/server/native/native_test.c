@@ -1,199 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The native runtime against a warden that says what the test wants. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <cmocka.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-
-#include "base/buf.h"
-#include "base/json.h"
-#include "box/wire.h"
-#include "net/loop.h"
-#include "net/transport.h"
-#include "server/native/native.h"
-#include "server/runtime/runtime.h"
-#include "sys/fd.h"
-#include "sys/passing.h"
+#include "server/native/test_native.h"
 
 #include "base/banned.h"
-
-struct fixture {
-	struct loop *loop;
-	struct runtime *rt;
-	uint64_t now_ms;
-	char folder[64], path[96];
-	int listener, warden; /* the test's side */
-	unsigned done, failed, ended, returned;
-	struct runtime_failure failure;
-	struct transport *dialed;
-	char text[256];
-	size_t boxes;
-	char box[WIRE_ID_SIZE];
-	struct runtime_end end;
-	struct runtime_stats stats;
-};
-
-static uint64_t now(void *arg)
-{
-	return ((struct fixture *)arg)->now_ms;
-}
-
-static void turn(struct fixture *f)
-{
-	for (int i = 0; i < 6; i++)
-		assert_int_equal(loop_turn(f->loop, 0, &(struct err){ 0 }), 0);
-}
-
-static void meet(struct fixture *f)
-{
-	turn(f);
-	f->warden = accept4(f->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	assert_true(f->warden >= 0);
-}
-
-static void note_failure(struct fixture *f, const struct runtime_failure *failure)
-{
-	f->done++;
-	if (failure) {
-		f->failed++;
-		f->failure = *failure;
-	}
-}
-
-static void on_done(const struct runtime_failure *failure, void *arg)
-{
-	note_failure(arg, failure);
-}
-
-static void on_dial(struct transport *t, const struct runtime_failure *failure, void *arg)
-{
-	note_failure(arg, failure);
-	((struct fixture *)arg)->dialed = t;
-}
-
-static void on_text(struct str text, bool is_cut, const struct runtime_failure *failure, void *arg)
-{
-	(void)is_cut;
-	note_failure(arg, failure);
-	(void)snprintf(((struct fixture *)arg)->text, 256, "%.*s", STR_ARG(text));
-}
-
-static void on_stats(const struct runtime_stats *stats, const struct runtime_failure *failure, void *arg)
-{
-	note_failure(arg, failure);
-	if (stats)
-		((struct fixture *)arg)->stats = *stats;
-}
-
-static void on_list(const struct runtime_box *boxes, size_t n, const struct runtime_failure *failure, void *arg)
-{
-	struct fixture *f = arg;
-
-	note_failure(f, failure);
-	f->boxes = n;
-	if (n > 0)
-		(void)snprintf(f->box, sizeof(f->box), "%s", boxes[n - 1].id);
-}
-
-static void on_ended(const char *id, const struct runtime_end *end, void *arg)
-{
-	struct fixture *f = arg;
-
-	f->ended++;
-	f->end = *end;
-	(void)snprintf(f->box, sizeof(f->box), "%s", id);
-}
-
-static void on_returned(void *arg)
-{
-	((struct fixture *)arg)->returned++;
-}
-
-static const struct runtime_events events = { .ended = on_ended, .returned = on_returned };
-static const struct string_pair images[] = { { "alpine", "/srv/alpine" }, { "python/3.12:slim", "/srv/python.tar" } };
-
-static int setup(void **state)
-{
-	struct fixture *f = calloc(1, sizeof(*f));
-	struct sockaddr_un a = { .sun_family = AF_UNIX };
-
-	f->now_ms = 1000;
-	f->loop = loop_new(&(struct err){ 0 });
-	loop_set_clock(f->loop, now, f);
-	(void)snprintf(f->folder, sizeof(f->folder), "/tmp/native_test.XXXXXX");
-	assert_non_null(mkdtemp(f->folder));
-	(void)snprintf(f->path, sizeof(f->path), "%s/warden.sock", f->folder);
-	f->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	(void)snprintf(a.sun_path, sizeof(a.sun_path), "%s", f->path);
-	assert_int_equal(bind(f->listener, (struct sockaddr *)&a, sizeof(a)), 0);
-	assert_int_equal(listen(f->listener, 4), 0);
-	f->rt = runtime_native(f->loop, &(struct runtime_native_spec){ .path = f->path, .images = images, .n_images = ARRAY_LEN(images),
-						       .default_image = "python/3.12:slim" }, &(struct err){ 0 });
-	assert_non_null(f->rt);
-	f->rt->events = &events;
-	f->rt->events_arg = f;
-	meet(f);
-	*state = f;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct fixture *f = *state;
-
-	runtime_free(f->rt);
-	closep(&f->warden);
-	closep(&f->listener);
-	loop_free(f->loop);
-	assert_int_equal(unlink(f->path), 0);
-	assert_int_equal(rmdir(f->folder), 0);
-	free(f);
-	return 0;
-}
-
-static struct wire_request hear(struct fixture *f, struct passed *got)
-{
-	char bytes[sizeof(struct wire_request) + 1];
-	struct wire_request rq;
-
-	turn(f);
-	assert_int_equal(passing_recv(f->warden, bytes, sizeof(bytes), 4, got, &(struct err){ 0 }), PASSING_MESSAGE);
-	assert_int_equal(wire_check_request(bytes, got->n, got->n_fds, &rq, &(struct err){ 0 }), 0);
-	return rq;
-}
-
-static void say(struct fixture *f, const struct wire_reply *rp, const int *fds, size_t n_fds)
-{
-	assert_int_equal(passing_send(f->warden, rp, sizeof(*rp), fds, n_fds, &(struct err){ 0 }), 1);
-	turn(f);
-}
-
-static struct wire_reply reply_to(const struct wire_request *rq)
-{
-	struct wire_reply rp = { .version = WIRE_VERSION, .call = rq->call, .serial = rq->serial };
-
-	memcpy(rp.id, rq->id, sizeof(rp.id));
-	return rp;
-}
-
-static void start_create_of(struct fixture *f, const char *image)
-{
-	static const char *entrypoint[] = { "python3", "app.py" };
-	static struct string_pair env[] = { { "K", "v\n" } };
-	struct runtime_spec spec = { .id = "ab-12", .image = image, .entrypoint = { entrypoint, 2 }, .env = { env, 1 },
-				     .limits = RUNTIME_LIMITS_DEFAULT, .execd_token = "t0ken" };
-
-	f->rt->ops->create(f->rt, &spec, on_done, f);
-}
-
-static void start_create(struct fixture *f)
-{
-	start_create_of(f, "host");
-}
 
 static void images_go_by_their_number(void **state)
 {
@@ -221,111 +30,6 @@ static void images_go_by_their_number(void **state)
 		start_create_of(f, cases[i].name);
 		assert_int_equal(hear(f, &got).image, cases[i].number);
 	}
-}
-
-#define LAYER_A "00112233445566778899aabbccddeeff"
-#define LAYER_B "ffeeddccbbaa99887766554433221100"
-
-static void on_snapshot(const struct runtime_snapshot *made, const struct runtime_failure *failure, void *arg)
-{
-	note_failure(arg, failure);
-	assert_true(failure || (made->flush_us == 5 && made->frozen_us == 6));
-}
-
-static void on_layers(const struct runtime_snapshot_found *layers, size_t n, const struct runtime_failure *failure, void *arg)
-{
-	struct fixture *f = arg;
-
-	note_failure(f, failure);
-	f->boxes = n;
-	f->text[0] = '\0';
-	for (size_t i = 0; i < n; i++)
-		(void)snprintf(f->text + i * RUNTIME_LAYER_LEN, RUNTIME_LAYER_LEN + 1, "%s", layers[i].name);
-}
-
-static void a_create_names_its_layers_the_uppermost_first(void **state)
-{
-	struct fixture *f = *state;
-	static const char *entrypoint[] = { "x" }, *layers[] = { LAYER_A, LAYER_B };
-	struct runtime_spec spec = { .id = "ab-12", .image = "host", .entrypoint = { entrypoint, 1 }, .limits = RUNTIME_LIMITS_DEFAULT,
-				     .execd_token = "t", .layers = { layers, 2 } };
-	AUTO(passed_done) struct passed got = PASSED_INIT;
-	struct wire_request rq;
-
-	f->rt->ops->create(f->rt, &spec, on_done, f);
-	rq = hear(f, &got);
-	assert_int_equal(rq.n_layers, 2);
-	assert_int_equal(rq.layers[0].kind, WIRE_LAYER_SNAPSHOT);
-	assert_int_equal(rq.layers[0].name[1], 0x11);
-	assert_int_equal(rq.layers[1].name[0], 0xff);
-	assert_int_equal(rq.layers[1].name[WIRE_SNAPSHOT_SIZE], 0);
-	layers[1] = "no name";
-	f->rt->ops->create(f->rt, &spec, on_done, f);
-	turn(f);
-	assert_int_equal(f->failed, 1);
-}
-
-static void snapshots_are_taken_listed_and_removed(void **state)
-{
-	struct fixture *f = *state;
-	AUTO(passed_done) struct passed got = PASSED_INIT;
-	struct wire_request rq;
-	struct wire_reply rp;
-
-	f->rt->ops->snapshot(f->rt, "ab-12", LAYER_A, on_snapshot, f);
-	rq = hear(f, &got);
-	assert_int_equal(rq.call, WIRE_SNAPSHOT);
-	rp = reply_to(&rq);
-	rp.snapshot = (struct wire_snapshot){ .flush_us = 5, .frozen_us = 6 };
-	say(f, &rp, NULL, 0);
-	assert_int_equal(f->done, 1);
-	f->rt->ops->snapshots(f->rt, on_layers, f);
-	rq = hear(f, &got);
-	rp = reply_to(&rq);
-	rp.snapshot.name[0] = 0xab;
-	say(f, &rp, NULL, 0);
-	rp.snapshot.name[0] = 0xcd;
-	say(f, &rp, NULL, 0);
-	assert_int_equal(f->done, 1);
-	rp.snapshot.name[0] = 0;
-	say(f, &rp, NULL, 0);
-	assert_int_equal(f->done, 2);
-	assert_int_equal(f->boxes, 2);
-	assert_string_equal(f->text, "ab000000000000000000000000000000cd000000000000000000000000000000");
-	f->rt->ops->snapshot_remove(f->rt, LAYER_A, on_done, f);
-	rq = hear(f, &got);
-	assert_int_equal(rq.call, WIRE_SNAPSHOT_REMOVE);
-	rp = reply_to(&rq);
-	rp.failed = 1;
-	(void)err_set(&rp.err, ERR_CONFLICT, "a sandbox stands on the snapshot");
-	say(f, &rp, NULL, 0);
-	assert_int_equal(f->failed, 1);
-	assert_int_equal(f->failure.status, 409);
-}
-
-static void a_snapshot_that_has_no_room_says_so(void **state)
-{
-	struct fixture *f = *state;
-	AUTO(passed_done) struct passed got = PASSED_INIT;
-	struct wire_request rq;
-	struct wire_reply rp;
-
-	f->rt->ops->snapshot(f->rt, "ab-12", LAYER_A, on_snapshot, f);
-	rq = hear(f, &got);
-	rp = reply_to(&rq);
-	rp.failed = 1;
-	(void)err_set(&rp.err, ERR_LIMIT, "the disk of all sandboxes is almost full");
-	say(f, &rp, NULL, 0);
-	assert_int_equal(f->failure.status, 507);
-	assert_string_equal(f->failure.says, "the disk of all sandboxes is almost full");
-	f->rt->ops->snapshot(f->rt, "ab-12", LAYER_A, on_snapshot, f);
-	f->rt->ops->snapshots(f->rt, on_layers, f);
-	turn(f);
-	closep(&f->warden);
-	f->warden = -1;
-	turn(f);
-	assert_int_equal(f->failed, 3);
-	assert_int_equal(f->failure.err.code, ERR_UNAVAILABLE);
 }
 
 static void an_image_that_is_gone_fails_the_create(void **state)
@@ -366,7 +70,7 @@ static void volumes_follow_their_create(void **state)
 {
 	static const char *entrypoint[] = { "x" };
 	const struct runtime_volume volumes[] = {
-		{ RUNTIME_VOLUME_HOST, 3, "", "a/b", "/m", true }, { RUNTIME_VOLUME_NAMED, 0, "v-1", "", "/m/n", false },
+		{ RUNTIME_VOLUME_HOST, "", "/srv/deep/a/b", "/m", true }, { RUNTIME_VOLUME_NAMED, "v-1", "", "/m/n", false },
 	};
 	const struct runtime_spec spec = { .id = "ab-12", .image = "host", .entrypoint = { entrypoint, 1 }, .execd_token = "t",
 					   .limits = RUNTIME_LIMITS_DEFAULT, .volumes = volumes, .n_volumes = 2 };
@@ -383,11 +87,26 @@ static void volumes_follow_their_create(void **state)
 	assert_int_equal(wire_check_request(&m, got.n, got.n_fds, &rq, &e), 0);
 	assert_int_equal(wire_check_volumes(&m, got.n, &rq, &heard, &e), 0);
 	assert_int_equal(heard.n, 2);
-	assert_true(heard.at[0].kind == WIRE_VOLUME_HOST && heard.at[0].prefix == 3 && heard.at[0].is_read_only);
+	assert_true(heard.at[0].kind == WIRE_VOLUME_HOST && heard.at[0].prefix == 1 && heard.at[0].is_read_only);
 	assert_true(heard.at[1].kind == WIRE_VOLUME_NAMED && !heard.at[1].is_read_only);
 	assert_string_equal(heard.at[0].path, "a/b");
 	assert_string_equal(heard.at[1].id, "v-1");
 	assert_string_equal(heard.at[1].mount_path, "/m/n");
+}
+
+static void a_path_that_no_listed_folder_has_is_refused(void **state)
+{
+	static const char *entrypoint[] = { "x" };
+	const struct runtime_volume volume = { RUNTIME_VOLUME_HOST, "", "/srvs", "/m", false };
+	const struct runtime_spec spec = { .id = "ab-12", .image = "host", .entrypoint = { entrypoint, 1 }, .execd_token = "t",
+					   .limits = RUNTIME_LIMITS_DEFAULT, .volumes = &volume, .n_volumes = 1 };
+	struct fixture *f = *state;
+
+	f->rt->ops->create(f->rt, &spec, on_done, f);
+	turn(f);
+	assert_int_equal(f->failed, 1);
+	assert_string_equal(f->failure.code, "HOST_PATH_NOT_ALLOWED");
+	assert_int_equal(f->failure.status, 400);
 }
 
 static void an_image_whose_programs_cannot_start_is_the_clients_to_change(void **state) /* I6 */
@@ -522,7 +241,7 @@ static void a_disk_that_cannot_be_limited_is_told_by_name(void **state) /* L3 */
 	struct wire_request rq;
 	struct wire_reply rp;
 
-	assert_true(f->rt->enforces & LIMIT_DISK);
+	assert_true(f->rt->can.limits & LIMIT_DISK);
 	start_create(f);
 	rq = hear(f, &got);
 	rp = reply_to(&rq);
@@ -774,13 +493,10 @@ int main(void)
 		TEST(a_create_hands_on_numbers_and_a_sealed_spec),
 		TEST(images_go_by_their_number),
 		TEST(an_image_that_is_gone_fails_the_create),
-		TEST(a_create_names_its_layers_the_uppermost_first),
-		TEST(snapshots_are_taken_listed_and_removed),
-		TEST(a_snapshot_that_has_no_room_says_so),
 		TEST(a_pause_that_was_not_done_in_time_can_be_tried_again),
 		TEST(a_disk_that_cannot_be_limited_is_told_by_name),
 		TEST(a_failure_gets_the_code_of_its_operation),
-		TEST(volumes_follow_their_create),
+		TEST(volumes_follow_their_create), TEST(a_path_that_no_listed_folder_has_is_refused),
 		TEST(an_image_whose_programs_cannot_start_is_the_clients_to_change),
 		TEST(a_volume_that_cannot_be_is_told_by_the_contracts_code),
 		TEST(named_volumes_are_made_and_removed),

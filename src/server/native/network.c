@@ -47,8 +47,8 @@ bool native_is_network_fault(const struct native *n, const struct err *e, struct
 		return false;
 	f->code = "NETWORK_UNAVAILABLE";
 	f->status = 503;
-	if (n->rt.network_lacks)
-		(void)snprintf(f->says, sizeof(f->says), "sandboxes have no network on this host: %s", n->rt.network_lacks);
+	if (n->rt.can.network_lacks)
+		(void)snprintf(f->says, sizeof(f->says), "sandboxes have no network on this host: %s", n->rt.can.network_lacks);
 	else
 		(void)snprintf(f->says, sizeof(f->says), "the network of the sandbox could not be set up at the moment; if that lasts, "
 			       "'opensandbox-server doctor' tells what is missing");
@@ -190,7 +190,7 @@ static void ask_about(struct runtime *rt, const char *id, const struct egress_as
 	struct egress_ask *q = malloc(sizeof(*q));
 
 	if (!q) {
-		about->fn((struct str){ "", 0 }, false, &native_no_memory, about->arg);
+		native_refuse(n, completion_text(about->fn, about->arg));
 		return;
 	}
 	*q = *about;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Records that the warden keeps with its boxes, for a server that has lost its own. */
+/* Records that the warden keeps with its boxes and beside layers, for a server that has lost its own. */
 #include <sys/stat.h>
 
 #include "base/buf.h"
@@ -13,19 +13,14 @@
 /* LAYER: of a snapshot, which stands for the id as well; or NULL. */
 static void set(struct runtime *rt, const char *id, const char *layer, struct str record, runtime_done_fn *fn, void *arg)
 {
-	const char *names[] = { layer };
-	const struct string_list layers = { names, layer ? 1 : 0 };
-	struct call *c = native_call_new(rt, WIRE_RECORD_SET, arg);
+	struct call *c = native_call_new(rt, WIRE_RECORD_SET, completion_done(fn, arg));
 	struct wire_request rq = { 0 };
 	AUTO_FD fd = -1;
 
-	if (!c) {
-		fn(&native_no_memory, arg);
+	if (!c)
 		return;
-	}
-	c->fn.done = fn;
 	fd = memfd_sealed_bytes("record", record, &c->failure);
-	if (fd < 0 || native_add_layers(&rq, &layers, &c->failure) < 0)
+	if (fd < 0 || native_add_layers(&rq, layer, &c->failure) < 0)
 		native_call_fail_later(c);
 	else
 		native_call_send(c, id, &rq, fd);
@@ -36,24 +31,19 @@ void native_record_set(struct runtime *rt, const char *id, struct str record, ru
 	set(rt, id, NULL, record, fn, arg);
 }
 
-void native_snapshot_record_set(struct runtime *rt, const char *layer, struct str record, runtime_done_fn *fn, void *arg)
+void native_layer_record_set(struct runtime *rt, const char *layer, struct str record, runtime_done_fn *fn, void *arg)
 {
 	set(rt, layer, layer, record, fn, arg);
 }
 
 static void get(struct runtime *rt, const char *id, const char *layer, runtime_text_fn *fn, void *arg)
 {
-	const char *names[] = { layer };
-	const struct string_list layers = { names, layer ? 1 : 0 };
-	struct call *c = native_call_new(rt, WIRE_RECORD_GET, arg);
+	struct call *c = native_call_new(rt, WIRE_RECORD_GET, completion_text(fn, arg));
 	struct wire_request rq = { 0 };
 
-	if (!c) {
-		fn((struct str){ "", 0 }, false, &native_no_memory, arg);
+	if (!c)
 		return;
-	}
-	c->fn.text = fn;
-	if (native_add_layers(&rq, &layers, &c->failure) < 0)
+	if (native_add_layers(&rq, layer, &c->failure) < 0)
 		native_call_fail_later(c);
 	else
 		native_call_send(c, id, &rq, -1);
@@ -64,7 +54,7 @@ void native_record_get(struct runtime *rt, const char *id, runtime_text_fn *fn, 
 	get(rt, id, NULL, fn, arg);
 }
 
-void native_snapshot_record_get(struct runtime *rt, const char *layer, runtime_text_fn *fn, void *arg)
+void native_layer_record_get(struct runtime *rt, const char *layer, runtime_text_fn *fn, void *arg)
 {
 	get(rt, layer, layer, fn, arg);
 }
@@ -72,8 +62,8 @@ void native_snapshot_record_get(struct runtime *rt, const char *layer, runtime_t
 void native_answer_record(struct call *c, const struct passed *got)
 {
 	AUTO(buf_done) struct buf text = BUF_INIT(RUNTIME_RECORD_MAX);
-	runtime_text_fn *fn = c->fn.text;
-	void *arg = c->arg;
+	runtime_text_fn *fn = c->done.fn.text;
+	void *arg = c->done.arg;
 	struct err e = { 0 };
 
 	if (got->n_fds != 1)

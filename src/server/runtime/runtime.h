@@ -18,11 +18,14 @@
 #include "base/decode.h"
 #include "base/err.h"
 #include "base/own.h"
-#include "base/sha256.h"
 #include "base/str.h"
+#include "server/runtime/image.h"
 
+struct buf;
 struct runtime;
+struct store;
 struct transport;
+enum store_fault;
 
 #define PORT_EXECD 44772 /* leads to execd's own socket, not to a port */
 #define PORT_EGRESS 18080
@@ -52,7 +55,7 @@ struct runtime_limits { /* none is 0 */
 		.cpu_milli = 1024 * 1000, .memory_bytes = UINT64_C(1) << 50, .pids = 4194304, .disk_bytes = UINT64_C(1) << 50, \
 	})
 
-enum runtime_limit { /* bits: which limits a runtime can hold a sandbox to */
+enum runtime_limit { /* bits: limits that a sandbox can be held to */
 	LIMIT_CPU = 1,
 	LIMIT_MEMORY = 2,
 	LIMIT_PIDS = 4,
@@ -68,10 +71,9 @@ enum runtime_volume_kind {
 
 struct runtime_volume {
 	enum runtime_volume_kind kind;
-	unsigned prefix;        /* of the host's: which of the listed folders */
 	const char *id;         /* of a named one */
-	const char *path;       /* in there, as box/wire.h has it */
-	const char *mount_path; /* in the sandbox, likewise */
+	const char *path;       /* of the host's: absolute, and clean (volume_path.h). Of a named one: within it, "" is all of it */
+	const char *mount_path; /* in the sandbox */
 	bool is_read_only;
 };
 
@@ -97,30 +99,33 @@ struct runtime_spec {
 	const char *execd_token;       /* what execd asks for; the programs of the sandbox never see it */
 	const char *os, *arch;         /* NULL: as the runtime is */
 	const char *username, *password; /* for the image's registry; NULL: none */
-	struct string_list layers;     /* snapshots that it stands on, above the image, the uppermost first */
+	const char *base;              /* the reference of the snapshot that it stands on, above the image; NULL: none */
 	enum runtime_network network;
 	struct str policy;             /* its text, with RUNTIME_NET_POLICY */
 	struct str record;             /* as record_set() has it */
 };
 
-/* A snapshot is a layer with a name that the control plane gives it: 32 hexadecimal digits. It is what one sandbox had
- * changed of all that it stood on, so a sandbox that is made from it stands on those layers as well. */
-#define RUNTIME_LAYER_LEN 32
-#define RUNTIME_LAYERS_MAX 127
+/* A snapshot is known by a reference: text of the runtime's own, which the control plane keeps and never reads. What it is made of, a
+ * stack of layers for one, is the runtime's to know, to keep for as long as anybody stands on it, and to collect then. */
+#define RUNTIME_REFERENCE_MAX 8191
 
 struct runtime_snapshot {
 	uint64_t flush_us;  /* what it took to write back, while the sandbox went on */
 	uint64_t frozen_us; /* how long it was frozen */
 };
 
-struct runtime_snapshot_found {
-	const char *name; /* of the layer */
-	bool has_record;
+struct runtime_export {
+	const char *reference;    /* of the snapshot; NULL: it is its image */
+	const char *image_digest; /* of the image below it; NULL: not known */
+	const char *id;           /* of the snapshot, as clients know it: the image is called by it */
 };
+#define RUNTIME_EXPORTS_AT_ONCE 2
 
-struct runtime_layer { /* one of the two */
-	const char *snapshot;      /* its name */
-	const unsigned char *blob; /* of an image: its name */
+/* What there is after a start. */
+struct runtime_snapshots {
+	bool (*has)(const struct runtime_snapshots *s, const char *reference); /* all of it */
+	bool (*has_record)(const struct runtime_snapshots *s, const char *reference); /* NULL: no snapshot has one */
+	size_t n_unknown; /* of those that nobody refers to */
 };
 
 /* How far the image of a create is that has to be fetched first. */
@@ -188,9 +193,8 @@ typedef void runtime_text_fn(struct str text, bool is_cut, const struct runtime_
 typedef void runtime_info_fn(const struct runtime_info *info, const struct runtime_failure *failure, void *arg);
 typedef void runtime_stats_fn(const struct runtime_stats *stats, const struct runtime_failure *failure, void *arg);
 typedef void runtime_snapshot_fn(const struct runtime_snapshot *made, const struct runtime_failure *failure, void *arg);
-typedef void runtime_layers_fn(const char *const *layers, size_t n, const struct runtime_failure *failure, void *arg);
-typedef void runtime_snapshots_fn(const struct runtime_snapshot_found *layers, size_t n, const struct runtime_failure *failure, void *arg);
-typedef void runtime_packed_fn(const unsigned char digest[SHA256_SIZE], const struct runtime_failure *failure, void *arg);
+typedef void runtime_snapshots_fn(const struct runtime_snapshots *found, const struct runtime_failure *failure, void *arg);
+typedef void runtime_names_fn(const char *const *names, size_t n, const struct runtime_failure *failure, void *arg);
 typedef void runtime_list_fn(const struct runtime_box *boxes, size_t n, const struct runtime_failure *failure, void *arg);
 
 #define RUNTIME_LOG_MAX ((size_t)1024 * 1024) /* bytes of one answer */
@@ -225,26 +229,57 @@ struct runtime_ops {
 	void (*record_get)(struct runtime *rt, const char *id, runtime_text_fn *fn, void *arg);
 	/* Everything that is ours by name and owner, half-made and ended ones included. */
 	void (*list)(struct runtime *rt, runtime_list_fn *fn, void *arg);
+	/* At once, into RET: the reference that a snapshot with this id has of a sandbox that stands on BASE (NULL: on its image alone).
+	 * It is always the same, so that it can be recorded before the snapshot is taken. ERR_LIMIT: nothing more can stand on BASE. */
+	int (*snapshot_reference)(struct runtime *rt, const char *id, const char *base, struct buf *ret, struct err *e);
 	/* Of a sandbox that runs or is paused, which it is afterwards as well. Takes 600 s at most. */
-	void (*snapshot)(struct runtime *rt, const char *id, const char *layer, runtime_snapshot_fn *fn, void *arg);
-	/* Of what is not there succeeds. ERR_CONFLICT while a sandbox stands on it. */
-	void (*snapshot_remove)(struct runtime *rt, const char *layer, runtime_done_fn *fn, void *arg);
-	void (*snapshots)(struct runtime *rt, runtime_snapshots_fn *fn, void *arg); /* all that there are */
-	/* The same as record_set() and record_get(), of a snapshot: the record is kept beside its layer, and goes with it. Setting an
-	 * empty one removes it, or succeeds where there is none. NULL: the runtime keeps none. */
-	void (*snapshot_record_set)(struct runtime *rt, const char *layer, struct str record, runtime_done_fn *fn, void *arg);
-	void (*snapshot_record_get)(struct runtime *rt, const char *layer, runtime_text_fn *fn, void *arg);
-	/* A layer as an uncompressed tar of an OCI layer, into FD, an empty file that is the caller's, of which DISK_MAX bytes are
-	 * on the disk at most. Takes 2 h at most. NULL: it has no such layers. */
-	void (*pack)(struct runtime *rt, const struct runtime_layer *layer, int fd, uint64_t disk_max, runtime_packed_fn *fn, void *arg);
+	void (*snapshot)(struct runtime *rt, const char *id, const char *reference, runtime_snapshot_fn *fn, void *arg);
+	/* The control plane refers to it no more. It goes sooner or later, with what nobody else stands on (struct runtime_users). Of what
+	 * is not there succeeds. */
+	void (*snapshot_remove)(struct runtime *rt, const char *reference, runtime_done_fn *fn, void *arg);
+	/* After a start, once: what there is. From then on the runtime removes what nobody refers to; LEAVES_UNKNOWN: but for what is there
+	 * now, which is somebody else's. */
+	void (*snapshots)(struct runtime *rt, bool leaves_unknown, runtime_snapshots_fn *fn, void *arg);
+	/* The same as record_set(), of a snapshot that is there: the record stays with it, and goes with it. An empty one removes it,
+	 * also of what is not there. With the list of snapshots(), and whenever it looks again, the runtime gives the record back of
+	 * what has one and is recorded nowhere (struct runtime_users); of what has none, it was cut off, or was to go. NULL: the
+	 * runtime keeps none. */
+	void (*snapshot_record_set)(struct runtime *rt, const char *reference, struct str record, runtime_done_fn *fn, void *arg);
+	/* At once: whether what stands on OTHER stands on REFERENCE as well. */
+	bool (*snapshot_is_below)(struct runtime *rt, const char *reference, const char *other);
+	/* A hint: something that referred to a snapshot has gone, or refers to another one. */
+	void (*snapshots_released)(struct runtime *rt);
+	/* As an image of its own, with the layers of the image below it. Takes 2 h for each layer at most. SNAPSHOT::NOT_EXPORTABLE: that
+	 * image is not one whose layers there are. */
+	void (*snapshot_export)(struct runtime *rt, const struct runtime_export *o, runtime_parts_fn *fn, void *arg);
 	/* Volumes with a name of ours (id_valid()). What was made is on the disk when this succeeds, whatever happens; making one
 	 * that is there succeeds. LIMIT_BYTES 0: none, where disks have none. One is removed when no sandbox has it. NULL: the
 	 * runtime has no volumes at all. */
 	void (*volume_make)(struct runtime *rt, const char *id, uint64_t limit_bytes, runtime_done_fn *fn, void *arg);
-	void (*volumes)(struct runtime *rt, runtime_layers_fn *fn, void *arg); /* the ids of all that there are */
+	void (*volumes)(struct runtime *rt, runtime_names_fn *fn, void *arg); /* the ids of all that there are */
 	void (*volume_remove)(struct runtime *rt, const char *id, runtime_done_fn *fn, void *arg);
 	/* A create in progress may fail as soon as that can be; its completion comes all the same. May be NULL. */
 	void (*cancel)(struct runtime *rt, const char *id);
+	/* Before the first call of others and before the store is started: reads what it keeps there. NULL: nothing. */
+	int (*open)(struct runtime *rt, struct store *s, enum store_fault *ret_fault, struct err *e);
+	/* Images that it keeps. A failure's `err` says why, with words for clients unless it is ERR_IO or ERR_INTERNAL; its status and
+	 * code are those of a route only where it was out of memory. */
+	void (*images)(struct runtime *rt, runtime_images_fn *fn, void *arg);
+	/* URI: a name, or the digest of a manifest: all that it names, of any platform. ERR_NOT_FOUND; ERR_CONFLICT: somebody stands on
+	 * what is left. */
+	void (*image_remove)(struct runtime *rt, const char *uri, runtime_done_fn *fn, void *arg);
+	/* PROGRESS may be NULL. A pull that nobody waits for ends. */
+	void (*image_pull)(struct runtime *rt, const struct runtime_image_order *o, runtime_image_progress_fn *progress, runtime_image_fn *fn,
+			   void *arg);
+	/* The archive is to be written to *ret_pipe, which does not block and is the caller's to close: its end is the archive's. -1: E,
+	 * and no completion. */
+	int (*image_load)(struct runtime *rt, const struct runtime_image_load *o, int *ret_pipe, runtime_images_fn *fn, void *arg,
+			  struct err *e);
+	/* What is not there is pulled. */
+	void (*image_save)(struct runtime *rt, const struct runtime_image_order *o, runtime_parts_fn *fn, void *arg);
+	void (*image_cancel)(struct runtime *rt, void *arg); /* no completion of the last three comes to ARG any more */
+	/* At once: whether anything may be begun that takes room: ERR_LIMIT with ENOSPC in `sys` (L7). NULL: the room is not ours. */
+	int (*check_room)(struct runtime *rt, struct err *e);
 	/* At once: whether the image can be named like that. ERR_INVALID and a message that says which forms there are. */
 	int (*check_image)(struct runtime *rt, const char *uri, struct err *e);
 	void (*free)(struct runtime *rt);
@@ -259,11 +294,34 @@ struct runtime_denial {
 	uint64_t lost;     /* this many before it could not be told */
 };
 
+/* ---- what a runtime can do ---- */
+
+struct runtime_platform {
+	const char *os, *arch; /* "linux", "amd64" */
+};
+
+/* What is not here is refused before the runtime is asked (model/capability.h). An operation that is missing may be NULL. */
+struct runtime_capabilities {
+	const struct runtime_platform *platforms; /* of sandboxes; the first is what one is that names none */
+	size_t n_platforms;
+	unsigned limits;   /* of enum runtime_limit */
+	unsigned networks; /* 1 << of enum runtime_network */
+	const char *network_lacks; /* what networks need and this host does not have, for clients; NULL: nothing that is known */
+	bool pauses;
+	bool snapshots, exports_snapshots, forks, rolls_back;
+	bool images, image_archives; /* kept by the runtime: listed, pulled ahead, removed; loaded from archives and saved to them */
+	bool volumes, host_paths;    /* named ones, and folders of the host */
+	bool logs, stats;
+};
+
 /* What the runtime tells by itself, from the loop. */
 struct runtime_events {
 	/* It ended; its record and files stay until it is removed. Also while an operation on it is in progress, never
 	 * before its create has completed, at most once. */
 	void (*ended)(const char *id, const struct runtime_end *end, void *arg);
+	/* It is RUNTIME_RUNNING or RUNTIME_PAUSED now, and no call has asked for that: somebody did it beside the server. What is gone
+	 * altogether has ended as RUNTIME_END_LOST. May be NULL. */
+	void (*changed)(const char *id, enum runtime_state state, void *arg);
 	void (*denied)(const struct runtime_denial *d, void *arg); /* may be NULL */
 	/* The runtime was away and can be asked again. What was in progress has failed, but may have been done; what ended
 	 * meanwhile was not told. May be NULL. */
@@ -275,19 +333,37 @@ struct runtime_events {
 	void (*progress)(const char *id, const struct runtime_progress *p, void *arg);
 };
 
+/* What the control plane has use for still. Asked from the loop. */
+typedef void runtime_reference_fn(const char *reference, void *arg);
+
+struct runtime_users {
+	bool (*uses_image)(const char *digest, void *arg); /* a sandbox or a snapshot stands on the image with this manifest */
+	/* Calls FN for each reference of a snapshot that is recorded, that a sandbox stands on, or that one is about to. */
+	void (*each_reference)(runtime_reference_fn *fn, void *fn_arg, void *arg);
+	/* The same for snapshots that are recorded, in whatever state, and for nothing else. */
+	void (*each_snapshot)(runtime_reference_fn *fn, void *fn_arg, void *arg);
+	/* There is a snapshot, with the record that was kept with it, which is none of those. 0: it is from now on. -1: the record is no
+	 * good, which E tells: the snapshot is left alone until the next start. */
+	int (*adopt)(const char *reference, struct str record, struct err *e, void *arg);
+};
+
 /* The head of every runtime; its own state follows. */
 struct runtime {
 	const struct runtime_ops *ops;
 	const char *name;        /* "native" */
 	const char *code_prefix; /* "NATIVE" */
-	const char *os, *arch;   /* "linux", "amd64": what its sandboxes are */
-	unsigned enforces;       /* enum runtime_limit */
-	bool has_network;        /* sandboxes can have one; set by who starts what it needs */
-	const char *network_lacks; /* what networks need and this host does not have, for clients; NULL: nothing that is known */
+	struct runtime_capabilities can;
 	bool shares_egress;      /* PORT_EGRESS is the same for all sandboxes: "/sandboxes/ID" goes before each target */
 	const struct runtime_events *events; /* set by the control plane before its first call */
 	void *events_arg;
+	const struct runtime_users *users; /* likewise, before its store is started; NULL: nobody says, so all may be used */
+	void *users_arg;
 };
+
+static inline bool runtime_has_network(const struct runtime *rt, enum runtime_network network)
+{
+	return rt->can.networks & 1U << network;
+}
 
 /* No completion and no event comes after this. */
 static inline void runtime_free(struct runtime *rt)

@@ -9,6 +9,7 @@
 #include <cmocka.h> /* wants the four above first */
 #include <sys/socket.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "net/loop.h"
 #include "net/transport.h"
@@ -18,6 +19,7 @@
 #define FAKE_BOXES_MAX 64
 #define FAKE_CALLS_MAX 256
 #define FAKE_DIALS_MAX 64
+#define FAKE_LAYER_LEN 32
 
 enum fake_kind { FAKE_CREATE, FAKE_PAUSE, FAKE_RESUME, FAKE_REMOVE, FAKE_DIAL, FAKE_LOGS, FAKE_INSPECT, FAKE_STATS, FAKE_SNAPSHOT, FAKE_SNAPSHOT_REMOVE,
 		 FAKE_SNAPSHOTS, FAKE_VOLUME_MAKE, FAKE_VOLUME_REMOVE, FAKE_VOLUMES, FAKE_POLICY, FAKE_ACTIVITY, FAKE_RECORD_SET, FAKE_RECORD_GET, FAKE_LIST };
@@ -39,13 +41,14 @@ struct fake_box {
 struct fake_record { /* of a create, or set since; they outlive the control plane, too */
 	char id[ID_MAX + 1];
 	char text[4096];
+	char reference[512]; /* of a snapshot's */
 	bool is_damaged;
 };
 
 struct fake {
 	struct runtime rt;
 	struct loop *loop;
-	struct deferred later;
+	struct deferred later, collecting;
 	struct fake_call calls[FAKE_CALLS_MAX];
 	unsigned n_calls, n_done;
 	unsigned count[FAKE_LIST + 1];
@@ -56,13 +59,15 @@ struct fake {
 	unsigned n_boxes;
 	struct fake_record records[FAKE_BOXES_MAX];
 	unsigned n_records;
-	char layers[FAKE_BOXES_MAX][RUNTIME_LAYER_LEN + 1]; /* snapshots */
+	char layers[FAKE_BOXES_MAX][FAKE_LAYER_LEN + 1]; /* snapshots */
+	bool is_stranger[FAKE_BOXES_MAX], is_marked[FAKE_BOXES_MAX]; /* of these */
+	bool leaves_unknown;
 	unsigned n_layers;
 	char stack[512]; /* of the last create */
 	char volumes[FAKE_BOXES_MAX][ID_MAX + 1]; /* that there are */
 	unsigned n_volumes;
 	uint64_t volume_bytes;                    /* of the last one */
-	char mounts[1024];                        /* of the last create: "kind prefix path mount_path ro|", without ids */
+	char mounts[1024];                        /* of the last create: "kind path mount_path ro|", without ids */
 	int far[FAKE_DIALS_MAX]; /* the other ends of what was dialled */
 	unsigned n_far;
 	const char *logs;
@@ -94,15 +99,15 @@ static inline struct fake_box *fake_add(struct fake *f, const char *id, enum run
 	return b;
 }
 
-static inline struct fake_record *fake_record(struct fake *f, const char *id)
+static inline struct fake_record *fake_record(const struct fake *f, const char *id)
 {
 	for (unsigned i = 0; i < f->n_records; i++)
 		if (strcmp(f->records[i].id, id) == 0)
-			return &f->records[i];
+			return (struct fake_record *)(uintptr_t)&f->records[i];
 	return NULL;
 }
 
-static inline void fake_keep(struct fake *f, const char *id, struct str text)
+static inline struct fake_record *fake_keep(struct fake *f, const char *id, struct str text)
 {
 	struct fake_record *r = fake_record(f, id);
 
@@ -112,6 +117,7 @@ static inline void fake_keep(struct fake *f, const char *id, struct str text)
 	(void)snprintf(r->id, sizeof(r->id), "%s", id);
 	(void)snprintf(r->text, sizeof(r->text), "%.*s", (int)text.n, text.p);
 	r->is_damaged = false;
+	return r;
 }
 
 static inline void fake_unkeep(struct fake *f, const char *id)
@@ -163,29 +169,117 @@ static inline void fake_list_volumes(struct fake *f, const struct fake_call *c, 
 
 	for (unsigned i = 0; i < f->n_volumes; i++)
 		ids[i] = f->volumes[i];
-	((runtime_layers_fn *)c->fn)(failure ? NULL : ids, failure ? 0 : f->n_volumes, failure, c->arg);
+	((runtime_names_fn *)c->fn)(failure ? NULL : ids, failure ? 0 : f->n_volumes, failure, c->arg);
+}
+
+/* A reference is the names of layers, the uppermost first, with ':' between them. */
+static inline void fake_mark(const char *reference, void *arg)
+{
+	struct fake *f = arg;
+
+	for (unsigned i = 0; i < f->n_layers; i++)
+		f->is_marked[i] |= strstr(reference, f->layers[i]) != NULL;
+}
+
+static inline void fake_remove_layer(struct fake *f, unsigned at)
+{
+	fake_unkeep(f, f->layers[at]);
+	f->n_layers--;
+	memmove(f->layers[at], f->layers[f->n_layers], sizeof(f->layers[0]));
+	f->is_stranger[at] = f->is_stranger[f->n_layers];
+	f->is_stranger[f->n_layers] = false;
+}
+
+/* What nobody refers to goes at once. Returns how many there are of them. */
+static inline unsigned fake_collect(struct fake *f, bool removes)
+{
+	unsigned unknown = 0;
+
+	if (!f->rt.users)
+		return 0;
+	memset(f->is_marked, 0, sizeof(f->is_marked));
+	f->rt.users->each_reference(fake_mark, f, f->rt.users_arg);
+	for (unsigned i = f->n_layers; i > 0; i--) {
+		if (f->is_marked[i - 1] || f->is_stranger[i - 1])
+			continue;
+		unknown++;
+		f->is_stranger[i - 1] = !removes;
+		if (removes)
+			fake_remove_layer(f, i - 1);
+	}
+	return unknown;
+}
+
+struct fake_search {
+	const char *layer;
+	bool is_found;
+};
+
+static inline void fake_compare(const char *reference, void *arg)
+{
+	struct fake_search *q = arg;
+
+	q->is_found |= strncmp(reference, q->layer, FAKE_LAYER_LEN) == 0;
+}
+
+/* Of each snapshot with a record that is recorded nowhere else. */
+static inline void fake_give_back(struct fake *f)
+{
+	memset(f->is_stranger, 0, sizeof(f->is_stranger));
+	for (unsigned i = 0; f->rt.users && i < f->n_layers; i++) {
+		const struct fake_record *r = fake_record(f, f->layers[i]);
+		struct fake_search q = { .layer = f->layers[i] };
+
+		f->rt.users->each_snapshot(fake_compare, &q, f->rt.users_arg);
+		if (r && !q.is_found)
+			f->is_stranger[i] =
+				f->rt.users->adopt(r->reference, str_of(r->text), &(struct err){ 0 }, f->rt.users_arg) < 0;
+	}
+}
+
+struct fake_found {
+	struct runtime_snapshots pub; /* first */
+	const struct fake *fake;
+};
+
+static inline bool fake_has_snapshot(const struct runtime_snapshots *s, const char *reference)
+{
+	const struct fake *f = ((const struct fake_found *)(const void *)s)->fake;
+	size_t n = 0;
+
+	for (unsigned i = 0; i < f->n_layers; i++)
+		n += strstr(reference, f->layers[i]) != NULL;
+	return n == (strlen(reference) + 1) / (FAKE_LAYER_LEN + 1);
+}
+
+static inline bool fake_has_record(const struct runtime_snapshots *s, const char *reference)
+{
+	char layer[FAKE_LAYER_LEN + 1];
+
+	(void)snprintf(layer, sizeof(layer), "%s", reference);
+	return fake_record(((const struct fake_found *)(const void *)s)->fake, layer);
 }
 
 static inline void fake_snap(struct fake *f, const struct fake_call *c, const struct runtime_failure *failure)
 {
 	const struct runtime_snapshot made = { .flush_us = 7, .frozen_us = 8 };
-	struct runtime_snapshot_found found[FAKE_BOXES_MAX];
-	int at = fake_layer(f, c->id);
+	struct fake_found found = { .pub = { .has = fake_has_snapshot, .has_record = fake_has_record }, .fake = f };
 
-	for (unsigned i = 0; i < f->n_layers; i++)
-		found[i] = (struct runtime_snapshot_found){ f->layers[i], fake_record(f, f->layers[i]) };
-	if (!failure && c->kind == FAKE_SNAPSHOT && at < 0)
+	if (!failure && c->kind == FAKE_SNAPSHOT && fake_layer(f, c->id) < 0)
 		(void)snprintf(f->layers[f->n_layers++], sizeof(f->layers[0]), "%.32s", c->id);
-	if (!failure && c->kind == FAKE_SNAPSHOT_REMOVE && at >= 0)
-		memmove(f->layers[at], f->layers[--f->n_layers], sizeof(f->layers[0]));
-	if (!failure && c->kind == FAKE_SNAPSHOT_REMOVE)
-		fake_unkeep(f, c->id);
-	if (c->kind == FAKE_SNAPSHOT)
+	if (c->kind == FAKE_SNAPSHOT) {
 		((runtime_snapshot_fn *)c->fn)(failure ? NULL : &made, failure, c->arg);
-	else if (c->kind == FAKE_SNAPSHOT_REMOVE)
+	} else if (c->kind == FAKE_SNAPSHOT_REMOVE) {
+		if (!failure)
+			(void)fake_collect(f, true);
 		((runtime_done_fn *)c->fn)(failure, c->arg);
-	else
-		((runtime_snapshots_fn *)c->fn)(failure ? NULL : found, failure ? 0 : f->n_layers, failure, c->arg);
+	} else {
+		if (!failure)
+			fake_give_back(f);
+		if (!failure)
+			found.pub.n_unknown = fake_collect(f, !f->leaves_unknown);
+		((runtime_snapshots_fn *)c->fn)(failure ? NULL : &found.pub, failure, c->arg);
+	}
 }
 
 static inline void fake_dial(struct fake *f, const struct fake_call *c, const struct runtime_failure *failure)
@@ -364,8 +458,8 @@ static inline void fake_create(struct runtime *rt, const struct runtime_spec *sp
 		n += (size_t)snprintf(f->env + n, sizeof(f->env) - n, "%s=%s;", spec->env.items[i].key, spec->env.items[i].value);
 	n = 0;
 	f->stack[0] = '\0';
-	for (size_t i = 0; i < spec->layers.n; i++)
-		n += (size_t)snprintf(f->stack + n, sizeof(f->stack) - n, "%s;", spec->layers.items[i]);
+	if (spec->base)
+		(void)snprintf(f->stack, sizeof(f->stack), "%s;", spec->base);
 	n = 0;
 	for (size_t i = 0; i < spec->entrypoint.n; i++)
 		n += (size_t)snprintf(f->entrypoint + n, sizeof(f->entrypoint) - n, "%s|", spec->entrypoint.items[i]);
@@ -375,8 +469,8 @@ static inline void fake_create(struct runtime *rt, const struct runtime_spec *sp
 		const struct runtime_volume *v = &spec->volumes[i];
 
 		assert_true(v->kind == RUNTIME_VOLUME_HOST || fake_has_volume(f, v->id));
-		n += (size_t)snprintf(f->mounts + n, sizeof(f->mounts) - n, "%s %u '%s' %s%s|",
-				      v->kind == RUNTIME_VOLUME_HOST ? "host" : "named", v->prefix, v->path, v->mount_path,
+		n += (size_t)snprintf(f->mounts + n, sizeof(f->mounts) - n, "%s '%s' %s%s|",
+				      v->kind == RUNTIME_VOLUME_HOST ? "host" : "named", v->path, v->mount_path,
 				      v->is_read_only ? " ro" : "");
 	}
 	fake_keep(f, spec->id, spec->record);
@@ -395,14 +489,16 @@ static inline void fake_record_get(struct runtime *rt, const char *id, runtime_t
 }
 
 /* Known by their layers, beside the records of boxes. */
-static inline void fake_snapshot_record_set(struct runtime *rt, const char *layer, struct str record, runtime_done_fn *fn, void *arg)
+static inline void fake_snapshot_record_set(struct runtime *rt, const char *reference, struct str record, runtime_done_fn *fn, void *arg)
 {
 	struct fake *f = container_of(rt, struct fake, rt);
+	char layer[FAKE_LAYER_LEN + 1];
 
+	(void)snprintf(layer, sizeof(layer), "%s", reference);
 	if (record.n == 0 && f->fails[FAKE_RECORD_SET] == 0)
 		fake_unkeep(f, layer);
 	else if (record.n > 0 && f->fails[FAKE_RECORD_SET] == 0)
-		fake_keep(f, layer, record);
+		(void)snprintf(fake_keep(f, layer, record)->reference, sizeof(f->records[0].reference), "%s", reference);
 	fake_call(rt, FAKE_RECORD_SET, layer, (void *)fn, arg, 0);
 }
 
@@ -412,7 +508,7 @@ static inline void fake_volume_make(struct runtime *rt, const char *id, uint64_t
 	fake_call(rt, FAKE_VOLUME_MAKE, id, (void *)fn, arg, 0);
 }
 
-static inline void fake_volumes(struct runtime *rt, runtime_layers_fn *fn, void *arg)
+static inline void fake_volumes(struct runtime *rt, runtime_names_fn *fn, void *arg)
 {
 	fake_call(rt, FAKE_VOLUMES, "", (void *)fn, arg, 0);
 }
@@ -473,21 +569,59 @@ static inline void fake_list_op(struct runtime *rt, runtime_list_fn *fn, void *a
 	fake_call(rt, FAKE_LIST, "", (void *)fn, arg, 0);
 }
 
-/* What is asked for is known by its layer. */
-static inline void fake_snapshot(struct runtime *rt, const char *id, const char *layer, runtime_snapshot_fn *fn, void *arg)
+static inline int fake_snapshot_reference(struct runtime *rt, const char *id, const char *base, struct buf *ret, struct err *e)
 {
+	(void)rt;
+	if (base && strlen(base) > 20 * FAKE_LAYER_LEN)
+		return err_set(e, ERR_LIMIT, "stands on too much already");
+	for (; *id; id++)
+		if (*id != '-')
+			buf_add(ret, id, 1);
+	buf_addf(ret, "%s%s", base ? ":" : "", base ? base : "");
+	return ret->failed ? err_no_memory(e) : 0;
+}
+
+static inline bool fake_snapshot_is_below(struct runtime *rt, const char *reference, const char *other)
+{
+	char layer[FAKE_LAYER_LEN + 1];
+
+	(void)rt;
+	(void)snprintf(layer, sizeof(layer), "%s", reference);
+	return strstr(other, layer);
+}
+
+/* What is asked for is known by its layer. */
+static inline void fake_snapshot(struct runtime *rt, const char *id, const char *reference, runtime_snapshot_fn *fn, void *arg)
+{
+	char layer[FAKE_LAYER_LEN + 1];
+
+	(void)snprintf(layer, sizeof(layer), "%s", reference);
 	assert_non_null(fake_find(container_of(rt, struct fake, rt), id));
 	fake_call(rt, FAKE_SNAPSHOT, layer, (void *)fn, arg, 0);
 }
 
-static inline void fake_snapshot_remove(struct runtime *rt, const char *layer, runtime_done_fn *fn, void *arg)
+static inline void fake_snapshot_remove(struct runtime *rt, const char *reference, runtime_done_fn *fn, void *arg)
 {
-	fake_call(rt, FAKE_SNAPSHOT_REMOVE, layer, (void *)fn, arg, 0);
+	(void)reference;
+	fake_call(rt, FAKE_SNAPSHOT_REMOVE, "", (void *)fn, arg, 0);
 }
 
-static inline void fake_snapshots(struct runtime *rt, runtime_snapshots_fn *fn, void *arg)
+static inline void fake_snapshots(struct runtime *rt, bool leaves_unknown, runtime_snapshots_fn *fn, void *arg)
 {
+	container_of(rt, struct fake, rt)->leaves_unknown = leaves_unknown;
 	fake_call(rt, FAKE_SNAPSHOTS, "", (void *)fn, arg, 0);
+}
+
+static inline void fake_later_collect(void *arg)
+{
+	(void)fake_collect(arg, true);
+}
+
+static inline void fake_released(struct runtime *rt)
+{
+	struct fake *f = container_of(rt, struct fake, rt);
+
+	defer(&f->collecting, f->loop, fake_later_collect, f, "fake runtime");
 }
 
 static inline void fake_cancel(struct runtime *rt, const char *id)
@@ -507,20 +641,34 @@ static inline void fake_free(struct runtime *rt)
 	(void)rt;
 }
 
+#define FAKE_NETWORKS (1U << RUNTIME_NET_NONE | 1U << RUNTIME_NET_OPEN | 1U << RUNTIME_NET_POLICY)
+
+/* But for networks, and images of its own. */
+static inline struct runtime_capabilities fake_can(void)
+{
+	static const struct runtime_platform here = { "linux", "amd64" };
+
+	return (struct runtime_capabilities){
+		.platforms = &here, .n_platforms = 1, .limits = LIMIT_CPU | LIMIT_MEMORY | LIMIT_PIDS | LIMIT_DISK,
+		.networks = 1U << RUNTIME_NET_NONE, .pauses = true, .snapshots = true, .forks = true, .rolls_back = true, .volumes = true,
+		.host_paths = true, .logs = true, .stats = true,
+	};
+}
+
 static inline void fake_init(struct fake *f, struct loop *l)
 {
 	static const struct runtime_ops ops = {
 		.create = fake_create, .pause = fake_pause, .resume = fake_resume, .remove = fake_remove, .dial = fake_dial_op,
 		.policy = fake_policy, .activity = fake_activity, .logs = fake_logs, .inspect = fake_inspect, .stats = fake_stats, .record_set = fake_record_set, .record_get = fake_record_get, .list = fake_list_op,
+		.snapshot_reference = fake_snapshot_reference, .snapshot_is_below = fake_snapshot_is_below,
 		.snapshot = fake_snapshot, .snapshot_remove = fake_snapshot_remove, .snapshots = fake_snapshots,
-		.snapshot_record_set = fake_snapshot_record_set, .snapshot_record_get = fake_record_get,
+		.snapshots_released = fake_released, .snapshot_record_set = fake_snapshot_record_set,
 		.volume_make = fake_volume_make, .volume_remove = fake_volume_remove, .volumes = fake_volumes,
 		.cancel = fake_cancel, .check_image = fake_check_image, .free = fake_free,
 	};
 
 	*f = (struct fake){
-		.rt = { .ops = &ops, .name = "native", .code_prefix = "NATIVE", .os = "linux", .arch = "amd64",
-			.enforces = LIMIT_CPU | LIMIT_MEMORY | LIMIT_PIDS | LIMIT_DISK },
+		.rt = { .ops = &ops, .name = "native", .code_prefix = "NATIVE", .can = fake_can() },
 		.loop = l,
 		.logs = "",
 		.failure = { .code = "SANDBOX_START_FAILED", .status = 500,
@@ -543,6 +691,7 @@ static inline void fake_end(struct fake *f, const char *id, const struct runtime
 static inline void fake_done_with(struct fake *f)
 {
 	defer_cancel(&f->later);
+	defer_cancel(&f->collecting);
 	f->n_calls = f->n_done = 0;
 	for (unsigned i = 0; i < f->n_far; i++)
 		closep(&f->far[i]);

@@ -91,9 +91,8 @@ static void submit(struct store_tx *tx)
 static void add_all(struct store_tx *tx, unsigned n)
 {
 	static char id[32], name[32];
-	static const char *layer[] = { "0123456789abcdef0123456789abcdef" };
 	const unsigned char digest[DIGEST_NAME_SIZE] = { (unsigned char)n };
-	struct snapshot_row snapshot = { .id = id, .sandbox_id = "s", .image = "host", .layers = { layer, 1 }, .state = SNAPSHOT_READY,
+	struct snapshot_row snapshot = { .id = id, .sandbox_id = "s", .image = "host", .reference = "0123456789abcdef0123456789abcdef", .state = SNAPSHOT_READY,
 					 .reason = "R", .message = "M", .created_us = WALL, .changed_us = WALL };
 	struct store_image image = { .name = name, .os = "linux", .arch = "amd64", .digest = { .size = SHA256_SIZE },
 				     .manifest = STR("{}"), .config = STR("{}"), .pulled_us = WALL };
@@ -132,7 +131,7 @@ static int on_volume(const struct volume_row *row, void *arg, struct err *e)
 static int on_snapshot(const struct snapshot_row *row, void *arg, struct err *e)
 {
 	(void)arg, (void)e;
-	say("snapshot %s %s %s;", row->id, snapshot_state_name(row->state), row->layers.items[0]);
+	say("snapshot %s %s %s;", row->id, snapshot_state_name(row->state), row->reference);
 	return 0;
 }
 

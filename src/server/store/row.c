@@ -70,7 +70,8 @@ struct spec_limits {
 
 struct spec {
 	const char *image, *digest, *snapshot;
-	struct string_list entrypoint, env, layers;
+	struct string_list entrypoint, env, layers; /* the latter: of earlier versions */
+	const char *base;
 	struct spec_platform platform;
 	struct spec_limits limits;
 	struct object_list volumes; /* of struct row_volume */
@@ -123,7 +124,8 @@ static const struct field spec_fields[] = {
 	FIELD(struct spec, platform, FIELD_OBJECT, "platform", .fields = platform_fields),
 	FIELD(struct spec, limits, FIELD_OBJECT, "limits", .required = true, .fields = limit_fields),
 	FIELD(struct spec, snapshot, FIELD_STRING, "snapshot", .min = 1, .max = ID_MAX),
-	FIELD(struct spec, layers, FIELD_STRINGS, "layers", .max = RUNTIME_LAYERS_MAX),
+	FIELD(struct spec, base, FIELD_STRING, "base", .min = 1, .max = RUNTIME_REFERENCE_MAX),
+	FIELD(struct spec, layers, FIELD_STRINGS, "layers", .max = ROW_LAYERS_MAX),
 	FIELD(struct spec, volumes, FIELD_OBJECTS, "volumes", .max = VOLUMES_OF_SANDBOX_MAX, .fields = row_volume_fields,
 	      .size = sizeof(struct row_volume), .check_item = row_volume_check),
 	FIELD(struct spec, renew, FIELD_INT, "renew", .min = 0, .max = 86400),
@@ -166,8 +168,8 @@ bool row_write_spec(const struct sandbox_row *r, struct buf *b)
 		json_key(&o, "digest"), json_cstr(&o, r->image_digest);
 	if (r->snapshot)
 		json_key(&o, "snapshot"), json_cstr(&o, r->snapshot);
-	if (r->layers.n > 0)
-		write_list(&o, "layers", &r->layers);
+	if (r->base)
+		json_key(&o, "base"), json_cstr(&o, r->base);
 	write_list(&o, "entrypoint", &r->entrypoint);
 	write_list(&o, "env", &r->env_names);
 	if (r->os) {
@@ -207,7 +209,9 @@ static int load_spec(struct str text, struct arena *a, struct sandbox_row *r, st
 
 	if (!v || decode(&d, v, spec_fields, &s, e) < 0)
 		return -1;
-	if (!layers_valid(&s.layers) || (s.snapshot && !id_valid(str_of(s.snapshot))))
+	if (row_reference_load(s.base, &s.layers, a, &r->base, e) < 0)
+		return -1;
+	if (s.snapshot && !id_valid(str_of(s.snapshot)))
 		return err_set(e, ERR_INVALID, "a snapshot that has no name");
 	if (s.digest && !row_digest_valid(s.digest))
 		return err_set(e, ERR_INVALID, "the digest of an image that is none");
@@ -216,7 +220,6 @@ static int load_spec(struct str text, struct arena *a, struct sandbox_row *r, st
 	r->image = s.image;
 	r->image_digest = s.digest;
 	r->snapshot = s.snapshot;
-	r->layers = s.layers;
 	r->entrypoint = s.entrypoint;
 	r->env_names = s.env;
 	r->os = s.platform.os;

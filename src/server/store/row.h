@@ -61,8 +61,7 @@ struct sandbox_row {
 	/* of its manifest: what the name meant when it was made; NULL: not known, or it has none */
 	const char *image_digest;
 	const char *snapshot;         /* that it was made from or rolled back to; NULL: the image alone */
-	/* the runtime's names of the snapshots that it stands on, the uppermost first */
-	struct string_list layers;
+	const char *base;             /* the runtime's reference of the snapshot that it stands on; NULL: none */
 	struct string_list entrypoint;
 	/* the values are nobody's business once it runs, and are kept nowhere */
 	struct string_list env_names;

@@ -15,7 +15,7 @@ struct json_out;
 #define VOLUMES_OF_SANDBOX_MAX 16
 #define VOLUME_LABEL_MAX 63  /* what a sandbox calls it */
 #define VOLUME_NAME_MAX 253  /* of a named one: the claim */
-#define VOLUME_PATH_MAX 1023
+#define ROW_VOLUME_PATH_MAX 1023
 #define VOLUME_SOURCE_MAX 4095
 
 /* [a-z0-9] and '-', which stands neither first nor last. */
@@ -34,11 +34,9 @@ struct row_volume {
 	bool is_read_only;
 	bool is_made;         /* by the create of this sandbox */
 	bool is_deleted_with; /* it goes with the sandbox, if that has made it */
-	/* Not in the record, for the runtime: which of the folders that are listed now, and the way in there
-	 * or in the volume. */
-	unsigned prefix;
+	/* Not in the record, for the runtime: the path on the host with what is beneath it, or the one in the volume. */
 	const char *path;
-	bool is_nowhere; /* it is in none of them */
+	bool is_nowhere; /* it is in none of the folders that are listed now */
 };
 
 extern const struct field row_volume_fields[]; /* of struct row_volume */

@@ -17,6 +17,8 @@
 
 #include "base/banned.h"
 
+#define LAYER_LEN 32
+
 static const char *const states[] = {
 	[SNAPSHOT_CREATING] = "Creating", [SNAPSHOT_READY] = "Ready", [SNAPSHOT_FAILED] = "Failed", [SNAPSHOT_DELETING] = "Deleting",
 };
@@ -37,26 +39,42 @@ static bool state_parse(struct str name, enum snapshot_state *ret)
 	return false;
 }
 
-bool layers_valid(const struct string_list *layers)
+static bool is_layer(const char *name)
 {
-	for (size_t i = 0; i < layers->n; i++)
-		if (strlen(layers->items[i]) != RUNTIME_LAYER_LEN || strspn(layers->items[i], "0123456789abcdef") != RUNTIME_LAYER_LEN)
-			return false;
-	return layers->n <= RUNTIME_LAYERS_MAX;
+	return strlen(name) == LAYER_LEN && strspn(name, "0123456789abcdef") == LAYER_LEN;
+}
+
+int row_reference_load(const char *text, const struct string_list *layers, struct arena *a, const char **ret, struct err *e)
+{
+	AUTO(buf_done) struct buf b = BUF_INIT(RUNTIME_REFERENCE_MAX + 1);
+
+	*ret = text;
+	if (text && (layers->n > 0 || !escape_is_free(str_of(text))))
+		return err_set(e, ERR_INVALID, "a reference that is none");
+	for (size_t i = 0; i < layers->n; i++) {
+		if (!is_layer(layers->items[i]))
+			return err_set(e, ERR_INVALID, "a layer that has no name");
+		buf_addf(&b, "%s%s", i > 0 ? ":" : "", layers->items[i]);
+	}
+	if (layers->n > 0)
+		*ret = b.failed ? NULL : arena_dup(a, buf_str(&b));
+	return layers->n > 0 && !*ret ? err_no_memory(e) : 0;
 }
 
 /* ---- the spec, a document ---- */
 
 struct spec {
 	const char *image, *digest;
-	struct string_list layers;
+	const char *reference;
+	struct string_list layers; /* of earlier versions */
 	const char *network, *policy;
 };
 
 static const struct field spec_fields[] = {
 	FIELD(struct spec, image, FIELD_STRING, "image", .required = true, .min = 1, .max = ROW_IMAGE_MAX),
 	FIELD(struct spec, digest, FIELD_STRING, "digest", .min = 1, .max = DIGEST_TEXT_MAX),
-	FIELD(struct spec, layers, FIELD_STRINGS, "layers", .required = true, .max = RUNTIME_LAYERS_MAX),
+	FIELD(struct spec, reference, FIELD_STRING, "reference", .min = 1, .max = RUNTIME_REFERENCE_MAX),
+	FIELD(struct spec, layers, FIELD_STRINGS, "layers", .max = ROW_LAYERS_MAX),
 	FIELD(struct spec, network, FIELD_STRING, "network", .max = 16),
 	FIELD(struct spec, policy, FIELD_STRING, "policy", .max = RUNTIME_POLICY_MAX),
 	{ 0 },
@@ -70,10 +88,8 @@ bool snapshot_row_write_spec(const struct snapshot_row *r, struct buf *b)
 	json_key(&o, "image"), json_cstr(&o, r->image);
 	if (r->image_digest)
 		json_key(&o, "digest"), json_cstr(&o, r->image_digest);
-	json_key(&o, "layers"), json_open(&o, '[');
-	for (size_t i = 0; i < r->layers.n; i++)
-		json_cstr(&o, r->layers.items[i]);
-	json_close(&o, ']');
+	if (r->reference)
+		json_key(&o, "reference"), json_cstr(&o, r->reference);
 	if (r->knows_network)
 		json_key(&o, "network"), json_cstr(&o, row_network_name(r->network));
 	if (r->knows_network && r->network == RUNTIME_NET_POLICY)
@@ -104,13 +120,14 @@ static int load_spec(struct str text, struct arena *a, struct snapshot_row *r, s
 
 	if (!v || decode(&d, v, spec_fields, &s, e) < 0)
 		return -1;
-	if (!layers_valid(&s.layers) || (s.layers.n == 0 && !s.digest))
-		return err_set(e, ERR_INVALID, "a layer that has no name");
+	if (row_reference_load(s.reference, &s.layers, a, &r->reference, e) < 0)
+		return -1;
+	if (!r->reference && !s.digest)
+		return err_set(e, ERR_INVALID, "neither a reference nor an image");
 	if (s.digest && !row_digest_valid(s.digest))
 		return err_set(e, ERR_INVALID, "the digest of an image that is none");
 	r->image = s.image;
 	r->image_digest = s.digest;
-	r->layers = s.layers;
 	return load_network(&s, r, e);
 }
 

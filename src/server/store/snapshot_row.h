@@ -30,10 +30,8 @@ struct snapshot_row {
 	const char *name;       /* NULL: it has none */
 	const char *image;      /* that everything stands on */
 	const char *image_digest; /* as the sandbox's was; NULL: it is found by its name */
-	struct string_list layers; /* the runtime's names: its own first, then those that it stands on, the uppermost first. None:
-				    * it was imported, and is its image */
-	/* the source's, as it was then; not of what was imported or taken by an earlier version */
-	bool knows_network;
+	const char *reference;  /* the runtime's; NULL: it was imported, and is its image */
+	bool knows_network;           /* the source's, as it was then; not of what was imported or taken by an earlier version */
 	enum runtime_network network;
 	const char *policy;           /* with RUNTIME_NET_POLICY */
 	enum snapshot_state state;
@@ -52,5 +50,7 @@ bool snapshot_row_write_spec(const struct snapshot_row *r, struct buf *b);
 int snapshot_row_load(const struct snapshot_columns *c, struct arena *a, struct snapshot_row *ret,
 		      struct err *e);
 
-/* Names of layers: lower-case hexadecimal digits, as many as there must be, and not too many of them. */
-bool layers_valid(const struct string_list *layers);
+/* The reference of a record: TEXT, or, in those of earlier versions, LAYERS, of which the native runtime's references are made. Both
+ * may be missing: *ret is NULL. ERR_INVALID. */
+#define ROW_LAYERS_MAX 127
+int row_reference_load(const char *text, const struct string_list *layers, struct arena *a, const char **ret, struct err *e);

@@ -14,7 +14,7 @@
 
 #include "base/err.h"
 #include "server/config/config.h"
-#include "server/native/children.h"
+#include "server/native/host.h"
 
 #include "base/banned.h"
 
@@ -66,37 +66,37 @@ static void mode_is(const char *path, mode_t mode, uid_t uid)
 	assert_int_equal(st.st_uid, uid);
 }
 
-static int prepare(struct native *n, bool *taken, struct err *e)
+static int prepare(struct native_host *n, bool *taken, struct err *e)
 {
 	struct config c = config_of();
 
-	*n = NATIVE_INIT;
+	*n = NATIVE_HOST_INIT;
 	*e = (struct err){ 0 };
-	return native_prepare(&c, n, taken, e);
+	return native_host_prepare(&c, n, taken, e);
 }
 
 static void names_have_to_fit(void **arg)
 {
 	struct config c = config_of();
-	struct native n = NATIVE_INIT;
+	struct native_host n = NATIVE_HOST_INIT;
 	struct err e = { 0 };
 	char lengthy[128];
 
 	(void)arg;
-	assert_int_equal(native_names(&c, &n, &e), 0);
+	assert_int_equal(native_host_names(&c, &n, &e), 0);
 	assert_non_null(strstr(n.warden, "/opensandbox-warden"));
 	assert_non_null(strstr(n.execd, "/execd"));
 	memset(lengthy, 'x', sizeof(lengthy));
 	lengthy[0] = '/';
 	lengthy[sizeof(lengthy) - 1] = '\0';
 	c.native.run_dir = lengthy;
-	assert_int_equal(native_names(&c, &n, &e), -1);
+	assert_int_equal(native_host_names(&c, &n, &e), -1);
 	assert_int_equal(e.code, ERR_LIMIT);
 }
 
 static void everything_has_its_owner_and_mode(void **arg)
 {
-	AUTO(native_done) struct native n = NATIVE_INIT;
+	AUTO(native_host_done) struct native_host n = NATIVE_HOST_INIT;
 	struct err e;
 	bool taken;
 
@@ -121,14 +121,14 @@ static void everything_has_its_owner_and_mode(void **arg)
 /* An earlier version gave the folder to the server: its user is not taken for the fetcher's. */
 static void blobs_of_the_servers_get_another_owner(void **arg)
 {
-	AUTO(native_done) struct native n = NATIVE_INIT;
+	AUTO(native_host_done) struct native_host n = NATIVE_HOST_INIT;
 	struct err e;
 	bool taken;
 
 	(void)arg;
 	need_root();
 	assert_int_equal(prepare(&n, &taken, &e), 0);
-	native_done(&n);
+	native_host_done(&n);
 	assert_int_equal(chown(n.blobs_dir, n.uid, n.gid), 0);
 	assert_int_equal(prepare(&n, &taken, &e), 0);
 	assert_int_not_equal(n.fetch_uid, n.uid);
@@ -139,46 +139,46 @@ static void blobs_of_the_servers_get_another_owner(void **arg)
 static void no_two_processes_share_a_user(void **arg)
 {
 	struct config c = config_of();
-	struct native n = NATIVE_INIT;
+	struct native_host n = NATIVE_HOST_INIT;
 	struct err e = { 0 };
 	bool taken;
 
 	(void)arg;
 	need_root();
 	c.native.user = c.egress.user = "nobody";
-	assert_int_equal(native_prepare(&c, &n, &taken, &e), -1);
-	native_done(&n);
+	assert_int_equal(native_host_prepare(&c, &n, &taken, &e), -1);
+	native_host_done(&n);
 	assert_int_equal(e.code, ERR_INVALID);
 	assert_non_null(strstr(e.msg, "egress.user"));
 	c.egress.user = "nobody-has-this-name";
 	c.images.user = "nobody";
-	n = NATIVE_INIT;
-	assert_int_equal(native_prepare(&c, &n, &taken, &e), -1);
-	native_done(&n);
+	n = NATIVE_HOST_INIT;
+	assert_int_equal(native_host_prepare(&c, &n, &taken, &e), -1);
+	native_host_done(&n);
 	assert_non_null(strstr(e.msg, "images.user: 'nobody' is native.user, too"));
 	c.native.user = "nobody-has-this-name";
 	c.egress.user = "root";
-	n = NATIVE_INIT;
-	assert_int_equal(native_prepare(&c, &n, &taken, &e), -1);
-	native_done(&n);
+	n = NATIVE_HOST_INIT;
+	assert_int_equal(native_host_prepare(&c, &n, &taken, &e), -1);
+	native_host_done(&n);
 	assert_int_equal(e.code, ERR_INVALID);
 }
 
 /* A start after a start: the same user, and what was there is used again. */
 static void the_next_start_has_the_same_user(void **arg)
 {
-	struct native first, second;
+	struct native_host first, second;
 	struct err e;
 	bool taken;
 
 	(void)arg;
 	need_root();
 	assert_int_equal(prepare(&first, &taken, &e), 0);
-	native_done(&first);
+	native_host_done(&first);
 	assert_int_equal(chown(first.server_dir, 61999, 61999), 0);
 	assert_int_equal(chmod(state, 0777), 0);
 	assert_int_equal(prepare(&second, &taken, &e), 0);
-	native_done(&second);
+	native_host_done(&second);
 	assert_int_equal(second.uid, 61999);
 	mode_is(state, 0711, 0);
 }
@@ -191,12 +191,12 @@ static int status_of_second(const char *state_dir)
 
 	if (pid == 0) {
 		struct config c = config_of();
-		struct native n = NATIVE_INIT;
+		struct native_host n = NATIVE_HOST_INIT;
 		struct err e = { 0 };
 		bool taken = false;
 
 		c.native.state_dir = state_dir;
-		_exit(native_prepare(&c, &n, &taken, &e) == 0 ? 0 : taken ? 4 : 1);
+		_exit(native_host_prepare(&c, &n, &taken, &e) == 0 ? 0 : taken ? 4 : 1);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	return WEXITSTATUS(status);
@@ -204,7 +204,7 @@ static int status_of_second(const char *state_dir)
 
 static void neither_folder_is_shared(void **arg)
 {
-	struct native n;
+	struct native_host n;
 	struct stat before, after;
 	char other[96];
 	struct err e;
@@ -219,13 +219,13 @@ static void neither_folder_is_shared(void **arg)
 	assert_int_equal(status_of_second(other), 4); /* the socket of the first would be gone */
 	assert_int_equal(stat(n.socket, &after), 0);
 	assert_int_equal(before.st_ino, after.st_ino);
-	native_done(&n);
+	native_host_done(&n);
 	assert_int_equal(status_of_second(other), 0);
 }
 
 static void what_others_own_is_refused(void **arg)
 {
-	struct native n;
+	struct native_host n;
 	struct err e;
 	bool taken;
 
@@ -234,14 +234,14 @@ static void what_others_own_is_refused(void **arg)
 	assert_int_equal(mkdir(run, 0755), 0);
 	assert_int_equal(chown(run, 12345, 12345), 0);
 	assert_int_equal(prepare(&n, &taken, &e), -1);
-	native_done(&n);
+	native_host_done(&n);
 	assert_int_equal(e.code, ERR_DENIED);
 	assert_false(taken);
 	assert_int_equal(chown(run, 0, 0), 0);
 	(void)snprintf(n.server_dir, sizeof(n.server_dir), "%s/server", state);
 	assert_int_equal(symlink("/etc", n.server_dir), 0); /* never followed, never given away */
 	assert_int_equal(prepare(&n, &taken, &e), -1);
-	native_done(&n);
+	native_host_done(&n);
 	mode_is("/etc", 0755, 0);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/boot/start_egress.h"
+/* opensandbox-egress as the supervisor starts it: as its own user, with what box/egress_start.h names. */
+#include "server/native/children.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -11,7 +12,6 @@
 #include "base/log.h"
 #include "box/egress_start.h"
 #include "server/config/config.h"
-#include "server/native/children.h"
 #include "sys/memfd.h"
 #include "sys/process.h"
 
@@ -31,7 +31,7 @@ static void add(struct arguments *a, const char *option, const char *value)
 	a->argv[a->n] = NULL;
 }
 
-static void make_arguments(const struct config *c, const struct native *n, struct arguments *a)
+static void make_arguments(const struct config *c, const struct native_host *n, struct arguments *a)
 {
 	(void)snprintf(a->max_rules, sizeof(a->max_rules), "%lld", (long long)c->egress.max_rules);
 	a->n = 0;
@@ -51,19 +51,16 @@ static void make_arguments(const struct config *c, const struct native *n, struc
 		add(a, "--log-json", NULL);
 }
 
-bool egress_is_installed(const struct native *n)
-{
-	return access(n->egress, X_OK) == 0;
-}
-
 /* A URL may hold a secret, and everybody can read arguments (A9): it comes as a file. */
 static int make_webhook(const struct config *c, struct err *e)
 {
 	return memfd_sealed_bytes("webhook", str_of(c->egress.deny_webhook), e);
 }
 
-int egress_start(const struct config *c, const struct native *n, int pulse, struct err *e)
+int native_start_egress(struct runtime_host *h, int pulse, struct err *e)
 {
+	const struct native_host *n = &native_children_of(h)->host;
+	const struct config *c = native_children_of(h)->config;
 	bool has_webhook = c->egress.deny_webhook && c->egress.deny_webhook[0];
 	AUTO_FD program = open(n->egress, O_PATH | O_CLOEXEC);
 	AUTO_FD webhook = -1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/native/children.h"
+#include "server/native/host.h"
 
 #include <fcntl.h>
 #include <grp.h>
@@ -36,7 +36,7 @@ static int join(char out[PATH_MAX], const char *dir, const char *name, struct er
 }
 
 /* Our programs are installed side by side. */
-int native_programs(const struct config *c, struct native *n, struct err *e)
+int native_host_programs(const struct config *c, struct native_host *n, struct err *e)
 {
 	char self[PATH_MAX];
 	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -58,7 +58,7 @@ int native_programs(const struct config *c, struct native *n, struct err *e)
 	return 0;
 }
 
-int native_names(const struct config *c, struct native *n, struct err *e)
+int native_host_names(const struct config *c, struct native_host *n, struct err *e)
 {
 	if (join(n->server_dir, c->native.state_dir, SERVER_DIR, e) < 0 || join(n->blobs_dir, n->server_dir, BLOBS_DIR, e) < 0 ||
 	    join(n->socket, c->native.run_dir, "warden.sock", e) < 0 || join(n->fetch_socket, c->native.run_dir, "fetch.sock", e) < 0)
@@ -69,7 +69,7 @@ int native_names(const struct config *c, struct native *n, struct err *e)
 		return -1;
 	if (strlen(n->egress_warden_socket) >= sizeof(((struct sockaddr_un *)0)->sun_path)) /* the longest of them */
 		return err_set(e, ERR_LIMIT, "native.run_dir: '%s' is too long for the name of a socket", n->egress_warden_socket);
-	return native_programs(c, n, e);
+	return native_host_programs(c, n, e);
 }
 
 /* ---- users ---- */
@@ -126,7 +126,7 @@ static int find_user(struct account *a, struct err *e)
 	return 0;
 }
 
-static int find_users(const struct config *c, struct native *n, struct err *e)
+static int find_users(const struct config *c, struct native_host *n, struct err *e)
 {
 	struct account server = { .key = "native.user", .name = c->native.user, .dir = n->server_dir };
 	struct account egress = { .key = "egress.user", .name = c->egress.user, .dir = n->egress_dir, .next = &server };
@@ -177,7 +177,7 @@ static int make_theirs(uid_t uid, gid_t gid, mode_t mode, const char *path, stru
 
 /* A log that the server can write. In a folder of root's only the file itself becomes the server's: it is not rotated
  * there. What the server owns it can make on its own, and nothing in it is to be trusted with. */
-static int give_log(const struct native *n, const char *path, struct err *e)
+static int give_log(const struct native_host *n, const char *path, struct err *e)
 {
 	AUTO_FD dir = -1;
 	AUTO_FD fd = -1;
@@ -232,7 +232,7 @@ static int open_socket(int type, const char *path, uid_t uid, int *ret_fd, struc
 
 	if (fd < 0)
 		return err_sys(e, errno, "create a socket");
-	(void)snprintf(a.sun_path, sizeof(a.sun_path), "%s", path); /* native_names() has measured the longest */
+	(void)snprintf(a.sun_path, sizeof(a.sun_path), "%s", path); /* native_host_names() has measured the longest */
 	if (unlink(path) < 0 && errno != ENOENT) /* of an earlier start: the lock of its folder is ours */
 		return err_sys(e, errno, "remove '%s'", path);
 	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, BACKLOG) < 0)
@@ -245,7 +245,7 @@ static int open_socket(int type, const char *path, uid_t uid, int *ret_fd, struc
 
 /* What the fetcher works with. It gets the folder as a descriptor: the one above is closed to its user. What it makes there has
  * the folder's group, by which the server reads it. */
-static int open_blobs(struct native *n, struct err *e)
+static int open_blobs(struct native_host *n, struct err *e)
 {
 	if (make_theirs(n->fetch_uid, n->gid, S_ISGID | 0750, n->blobs_dir, e) < 0)
 		return -1;
@@ -255,7 +255,7 @@ static int open_blobs(struct native *n, struct err *e)
 	return open_socket(SOCK_SEQPACKET, n->fetch_socket, n->uid, &n->fetch_listener, e);
 }
 
-static int open_egress(struct native *n, struct err *e)
+static int open_egress(struct native_host *n, struct err *e)
 {
 	if (make_theirs(n->egress_uid, n->egress_gid, 0700, n->egress_dir, e) < 0)
 		return -1;
@@ -267,13 +267,13 @@ static int open_egress(struct native *n, struct err *e)
 	return open_socket(SOCK_SEQPACKET, n->egress_warden_socket, n->egress_uid, &n->egress_warden_listener, e);
 }
 
-int native_prepare(const struct config *c, struct native *n, bool *ret_is_taken, struct err *e)
+int native_host_prepare(const struct config *c, struct native_host *n, bool *ret_is_taken, struct err *e)
 {
 	*ret_is_taken = false;
 	if (geteuid() != 0)
 		return err_set(e, ERR_DENIED, "the native runtime needs root: it makes namespaces, mounts and control groups, "
 					      "and then serves as another user");
-	if (native_names(c, n, e) < 0 || make_ours(c->native.state_dir, e) < 0 ||
+	if (native_host_names(c, n, e) < 0 || make_ours(c->native.state_dir, e) < 0 ||
 	    lock(c->native.state_dir, "state directory", &n->lock, ret_is_taken, e) < 0)
 		return -1;
 	if (make_ours(c->native.run_dir, e) < 0 || lock(c->native.run_dir, "run directory", &n->run_lock, ret_is_taken, e) < 0)
@@ -287,7 +287,7 @@ int native_prepare(const struct config *c, struct native *n, bool *ret_is_taken,
 	return open_egress(n, e);
 }
 
-void native_done(struct native *n)
+void native_host_done(struct native_host *n)
 {
 	closep(&n->listener);
 	closep(&n->fetch_listener);
