@@ -28,20 +28,25 @@ class Named(pathlib.PosixPath):
 
 def counted(pytests, monkeypatch, folder, second, limit_s=60):
     path = folder / "test_some.py"
-    path.write_text(f"import time\n\n\ndef test_first():\n    pass\n\n\ndef test_second():\n    {second}\n")
+    path.write_text(f"import pathlib\nimport time\n\n\ndef test_first():\n    pass\n\n\ndef test_second():\n    {second}\n")
     monkeypatch.setattr(pytests, "limit_s", lambda _: limit_s)
     tally = importlib.import_module("tally").Tally()
-    pytests.Part(Named(path), "not alone").run(tally)
-    return tally.passed, tally.failed
+    pytests.second_tries(tally, pytests.side_by_side(tally, [pytests.Part(Named(path), "not alone")]))
+    return tally.passed, tally.failed, len(tally.unsteady)
 
 
 def test_results_are_those_of_pytest(pytests, monkeypatch, tmp_path):
-    assert counted(pytests, monkeypatch, tmp_path, "pass") == (2, 0)
-    assert counted(pytests, monkeypatch, tmp_path, "assert False") == (1, 1)
+    assert counted(pytests, monkeypatch, tmp_path, "pass") == (2, 0, 0)
+    assert counted(pytests, monkeypatch, tmp_path, "assert False") == (1, 1, 0)
+
+
+def test_what_passes_at_the_second_try_is_told(pytests, monkeypatch, tmp_path):
+    once = f"p = pathlib.Path('{tmp_path}/once')\n    there = p.exists()\n    p.touch()\n    assert there"
+    assert counted(pytests, monkeypatch, tmp_path, once) == (2, 0, 1)
 
 
 def test_a_run_that_is_not_done_in_time_has_failed_and_keeps_its_results(pytests, monkeypatch, tmp_path, capfd):
-    assert counted(pytests, monkeypatch, tmp_path, "time.sleep(60)", 10) == (1, 1)
+    assert counted(pytests, monkeypatch, tmp_path, "time.sleep(60)", 10) == (1, 1, 0)
     assert "timed out after 10 s" in capfd.readouterr().out
 
 

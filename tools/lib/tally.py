@@ -23,7 +23,7 @@ SANITIZERS = {
 class Tally:
     def __init__(self):
         self.passed = self.failed = self.skipped = 0
-        self.failures, self.seconds = [], []
+        self.failures, self.unsteady, self.seconds = [], [], []
         self.lock = threading.Lock()
 
     def add(self, name, passed, failed, skipped=0, output="", notes=(), failures=(), cost=""):
@@ -49,6 +49,8 @@ class Tally:
         """The end of the report; its last line has the counts."""
         if self.seconds:
             print("slowest:\n" + "\n".join(f"{s:7.1f} s  {name}" for s, name in sorted(self.seconds, reverse=True)[:SLOWEST]))
+        if self.unsteady:
+            print("unsteady, passed only at the second try: " + ", ".join(self.unsteady))
         if self.failures:
             print("failed: " + ", ".join(self.failures))
         used = os.times()
