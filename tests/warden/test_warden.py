@@ -576,7 +576,8 @@ def test_stats_and_logs(warden):
 def test_limits_hold_from_the_start(warden):
     peer = warden.start().peer()
     name = peer.create(limits=(500, 64 << 20, 40, 10 << 30, 1000000))
-    (number,) = [p.parts[-3] for top in warden.tops() for p in top.glob("*/user/pids.max") if p.read_text().strip() == "40"]  # of those that wait none
+    (number,) = [p.parent.name for p in (warden.state / "boxes").glob("*/box") if name.encode() in p.read_bytes()]
+    assert {p.read_text().strip() for top in warden.tops() for p in top.glob(f"{number}/user/pids.max")} == {"40"}
     for file, wants in (("pids.max", ["72"]), ("user/memory.limit_in_bytes", [str(64 << 20)]), ("user/memory.max", [str(64 << 20)])):
         found = [p.read_text().strip() for top in warden.tops() for p in top.glob(f"{number}/{file}")]
         assert found == wants or not found and "memory" in file
