@@ -150,7 +150,7 @@ def sweeper(net):  # noqa: F811
 
 def test_what_goes_while_somebody_looks_for_strays_is_none(net, box):  # noqa: F811
     """With many elements, which take a while to read."""
-    before = net.server.stderr.count("of a box that there is no more")
+    before = net.server.stderr.count("removing leftovers of a removed box")
     host, table, other = net.internet.host, network_left.table(net.server.home.prefix), net.box(None)
     address = box.run("hostname -i")[0].split()[0]
     rows = ", ".join(f"{address} . 198.18.{i // 256 % 256}.{i % 256} . {1 + i // 65536} timeout 1h" for i in range(300000))
@@ -163,7 +163,7 @@ def test_what_goes_while_somebody_looks_for_strays_is_none(net, box):  # noqa: F
         os.kill(worker, signal.SIGCONT)
     wait_for(lambda: not os.path.exists(f"/proc/{worker}"), 40, what="the end of the worker")
     host.run("nft", "flush", "set", "inet", table, "learned")
-    assert net.server.stderr.count("of a box that there is no more") == before
+    assert net.server.stderr.count("removing leftovers of a removed box") == before
     assert box.py(REACHES)
 
 

@@ -359,7 +359,7 @@ def test_intents_are_told_once_in_an_interval(tmp_path, server, inside, secured,
         for _ in range(3):
             assert GatewayWay(g, inside).request("GET", "/")[0].status == 200
         wait_for(lambda: g.metrics()["ingress_renew_intents_failed_total"] >= 1, what="a failure")
-        assert g.metrics()["ingress_renew_intents_sent_total"] == 2 and g.stderr.count("cannot be told") == 1
+        assert g.metrics()["ingress_renew_intents_sent_total"] == 2 and g.stderr.count("cannot send renewals") == 1
     finally:
         g.stop()
 
