@@ -54,7 +54,7 @@ LDFLAGS_fuzz := $(SANITIZE) -fsanitize=fuzzer
 # musl-gcc sees no kernel headers, and its own -static-pie leaves a PT_INTERP: both are done by hand here. The marks for branches
 # of x86 would mean nothing: musl's own objects have none, and one without is enough for the whole program.
 CC_musl := musl-gcc
-CFLAGS_musl := -Oz $(filter-out -D_FORTIFY_SOURCE=3 -fcf-protection,$(HARDENING)) -ftrivial-auto-var-init=zero -isystem $(B)/include \
+CFLAGS_musl := -Oz -fno-shrink-wrap $(filter-out -D_FORTIFY_SOURCE=3 -fcf-protection,$(HARDENING)) -ftrivial-auto-var-init=zero -isystem $(B)/include \
 	-ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables -fno-unwind-tables
 CC_aarch64 := $(CROSS)gcc --sysroot=$(SYSROOT)
 CFLAGS_aarch64 := $(CFLAGS_release)

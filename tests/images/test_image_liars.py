@@ -75,7 +75,7 @@ GOOD = Image([tar_of({"a": b"layer"})])
         (at_manifests(said(reply, 200, GOOD.manifest, liar.INDEX)), "came as", "invalid"),
         (at_manifests(said(reply, 200, GOOD.manifest, "text/html")), "came as", "invalid"),
         (at_manifests(said(reply, 200, manifest_with(GOOD, manifests=[]), liar.MANIFEST)), "both 'manifests' and 'layers'", "invalid"),
-        (at_manifests(said(reply, 200, manifest_with(GOOD, schemaVersion=1), liar.MANIFEST)), "first version", "invalid"),
+        (at_manifests(said(reply, 200, manifest_with(GOOD, schemaVersion=1), liar.MANIFEST)), "schema version 1", "invalid"),
         (at_manifests(said(reply, 200, GOOD.manifest, liar.MANIFEST, Docker_Content_Digest="sha256:" + "0" * 64)),
          "not what its digest says", "invalid"),
         (at_manifests(said(reply, 403)), "gives no access", "denied"),

@@ -21,7 +21,7 @@ BUSYBOX = pathlib.Path("/bin/busybox")
 STATIC_PROBE = ROOT / "build/musl/bin/static-probe"
 IDLE_KIB_MAX = 300
 PLACES = 8
-DISK_BYTES_MAX = 400 * 1000
+DISK_BYTES_MAX = 400 * 1024
 SECOND = 1.0
 
 

@@ -132,8 +132,8 @@ def test_the_guests_census_counts_what_is_in_the_network(words, counted):
     with contextlib.ExitStack() as stack:
         net = Netns("census")
         stack.callback(net.remove)
-        before, again = [json.loads(net.run(sys.executable, "-c", COUNT, str(HERE / "vm/guest"))) for _ in range(2)]
+        before, again = [json.loads(net.run(sys.executable, "-c", COUNT, str(HERE / "guest"))) for _ in range(2)]
         net.ip(*words)
-        after = json.loads(net.run(sys.executable, "-c", COUNT, str(HERE / "vm/guest")))
+        after = json.loads(net.run(sys.executable, "-c", COUNT, str(HERE / "guest")))
     assert before == again and before
     assert any(name.startswith(counted) and after[name] == before.get(name, 0) + 1 for name in after), (before, after)

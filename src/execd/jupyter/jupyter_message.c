@@ -204,7 +204,7 @@ static void take_content(struct jupyter_in *in, const struct json_piece *piece)
 	case JUPYTER_STATUS:
 		if (piece->depth == 1 && str_is(key, "execution_state") && take_word(in, piece)) {
 			in->is_idle = strcmp(in->word, "idle") == 0;
-			in->is_gone = strcmp(in->word, "dead") == 0 || strstr(in->word, "restarting");
+			in->is_gone = strcmp(in->word, "dead") == 0 || memmem(in->word, strlen(in->word), "restarting", strlen("restarting"));
 		}
 		break;
 	case JUPYTER_OTHER:

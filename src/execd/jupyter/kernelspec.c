@@ -199,7 +199,7 @@ static char *filled(const struct kernelspec *k, const char *arg, const char *con
 static const char *program(const struct kernelspec *k, const struct env *env, const char *name, struct arena *a, struct err *e)
 {
 	static const char below[] = "/share/jupyter/kernels/";
-	const char *at = strstr(k->dir, below);
+	const char *at = memmem(k->dir, strlen(k->dir), below, strlen(below));
 	const char *path = at && !strchr(name, '/') ? arena_printf(a, "%.*s/bin/%s", (int)(at - k->dir), k->dir, name) : NULL;
 
 	if (path && access(path, X_OK) == 0)
