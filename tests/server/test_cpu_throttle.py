@@ -13,7 +13,9 @@ from fleet import running, until
 
 pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root"), pytest.mark.alone("wants the processors to be had")]
 BUSY = "(setsid sh -c 'while [ ! -e /tmp/calm ]; do :; done' >/dev/null 2>&1 </dev/null &); echo fine"
-BOMB = "(setsid sh -c 'i=0; while [ $i -lt 4000 ]; do (read x < /tmp/never) & i=$((i+1)); done' >/dev/null 2>&1 </dev/null &); echo fine"
+# It has to grow for some samples: at full speed its memory is used up within half a second.
+BOMB = ("(setsid sh -c 'i=0; while [ $i -lt 4000 ]; do (read x < /tmp/never) & j=0; while [ $j -lt 500 ]; do j=$((j+1)); done; i=$((i+1)); done' "
+        ">/dev/null 2>&1 </dev/null &); echo fine")
 CALM = "touch /tmp/calm; echo fine"
 SHORT = "i=0; while [ $i -lt 4000 ]; do i=$((i+1)); done; echo fine"
 RELAY = """cat > /tmp/relay <<'END'
